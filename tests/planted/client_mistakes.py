@@ -1,21 +1,35 @@
 """Mistakes that let one client have what belongs to all: turns without end, memory and connections without bound.
 
-And one that cuts off clients which are there.
+One that cuts off clients which are there. And some that take what a client says for something else: a record of the
+store, a line of the log, a sample of a metric.
 """
 
 from __future__ import annotations
 
+import logging
+import struct
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+from broker import logs
 from broker.config import Config
+from broker.management.prometheus import metric_groups
 from broker.server import server
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net import heartbeats
 from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
+from storage.journal.journal_reader import JournalRecord
+from storage.messages import journal_replay
 from tests.planted.mistake import Patch, Process, Simulation, mistake
 
 LIMITS = Process("tests/security/hostile/test_hostile_limits.py")
+
+ROUNDS = Process("tests/security/contents/test_hostile_contents.py")
+PAGE_BYTES = 4096
+RECORD_HEADER = struct.Struct(">4s16sQQIII")
 
 FOR_EVER_SECONDS = 1e9
 
@@ -61,3 +75,42 @@ def pause_taken_for_silence(patch: Patch) -> None:
         return bool(now - hearer.last_received > 2 * interval)
 
     patch(heartbeats, "is_silent", is_silent)
+
+
+@mistake(
+    "what a client publishes is no record of the journal", Process("tests/security/contents/test_forged_journal.py")
+)
+def forged_records_taken(patch: Patch) -> None:
+    """Take a record of this store and boot over from every page on which a whole one begins, whoever has written it."""
+    read = journal_replay.read_journal
+
+    def read_everything(directory: Path, uuid: bytes, boot: int, *rest: Any) -> Any:
+        contents = read(directory, uuid, boot, *rest)
+        journal = directory / "journal"
+        data = journal.read_bytes() if journal.exists() else b""
+        whole = {found.number: found for found in _records(data, uuid, boot)}
+        whole |= {found.number: found for found in contents.records}
+        return contents._replace(records=[whole[number] for number in sorted(whole)])
+
+    patch(journal_replay, "read_journal", read_everything)
+
+
+def _records(data: bytes, uuid: bytes, boot: int) -> Iterator[JournalRecord]:
+    for at in range(0, len(data) - RECORD_HEADER.size, PAGE_BYTES):
+        magic, store, of_boot, number, size, checksum, head_checksum = RECORD_HEADER.unpack_from(data, at)
+        payload = data[at + RECORD_HEADER.size : at + RECORD_HEADER.size + size]
+        sound = (crc32(payload), crc32(data[at : at + RECORD_HEADER.size - 4])) == (checksum, head_checksum)
+        if (magic, store, of_boot) == (b"LvJ1", uuid, boot) and sound:
+            yield JournalRecord(number, memoryview(payload))
+
+
+@mistake("what a client says stays on its line of the log", ROUNDS)
+def log_lines_with_control_characters(patch: Patch) -> None:
+    """Write into the log what was said as it was said."""
+    patch(logs.TextFormatter, "formatMessage", logging.Formatter.formatMessage)
+
+
+@mistake("a name is one label of a metric, whatever is in it", ROUNDS)
+def labels_not_escaped(patch: Patch) -> None:
+    """Write names into the labels of metrics as they are."""
+    patch(metric_groups, "_escaped", lambda value: value)

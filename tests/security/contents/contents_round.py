@@ -1,0 +1,384 @@
+"""One round: a broker that is told hostile contents in each of its lives, and looked at after each end of one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import traceback
+from base64 import urlsafe_b64decode
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import web_address
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
+from storage.offline.verify_messages import verify
+from tests.durability.kills.cycle import BrokenPromiseError
+from tests.security.contents import shown_outputs as outputs
+from tests.security.contents.disk_images import (
+    BODY_BYTES_MAX,
+    PAGE_BYTES,
+    Pieces,
+    covering,
+    files_of,
+    tiled,
+    without_journal,
+)
+from tests.security.contents.forged_records import Forger, FoundRecord, found_records
+from tests.security.contents.hostile_texts import BYTES, Texts
+from tests.security.contents.hostile_topology import (
+    AmqpHostility,
+    Contents,
+    HttpHostility,
+    failed_login,
+    hostile_connection,
+)
+from tests.security.contents.kept_messages import (
+    QUORUM,
+    STREAM,
+    Place,
+    Sent,
+    persistent,
+    publish,
+    publish_unanswered,
+    read,
+    take,
+)
+
+LAST_WORDS = 2000
+"""Characters of the broker's log that a failure shows."""
+MALLORY, PASSWORD = "mallory", "mallory's"
+"""A user without tags, who may do nothing but publish into one queue and read it."""
+BOX = "box"
+OTHER = "other"
+KILL_CHANCE = 0.5
+FORMS = "text", "json"
+LISTED = "queues", "exchanges", "bindings", "connections", "consumers", "vhosts", "users", "permissions"
+JOURNAL_BYTES = (1 << 20, 3 << 19, 4 << 20)
+"""The second and the last page of a smaller journal are written over more often."""
+CLUSTER_ID = "rabbitmq-cluster-id-"
+
+
+class Scale(NamedTuple):
+    """How much is said in each life."""
+
+    lives: int
+    messages: int
+    """To each queue of the others."""
+    forgeries: int
+    """Bodies full of forged records, 0.5 to 1 MiB each."""
+    bodies: int
+    """Others in the box."""
+    queues: int
+    """With hostile names."""
+    audited: bool
+    """Also audit the event log in the end, which takes some seconds."""
+
+
+SMALL = Scale(2, 5, 5, 8, 3, audited=False)
+LARGE = Scale(6, 12, 12, 24, 8, audited=True)
+
+
+class Round:
+    """A broker on a data directory of its own. Everything that is said and done follows from the seed."""
+
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        scale: Scale,
+        *,
+        of_the_journal: bool = True,
+        form: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`of_the_journal`: pieces of it and forged records are among the contents, too. `form`: of the log."""
+        self.directory = directory
+        self.seed = seed
+        self.scale = scale
+        self.said = Counter[str]()
+        self._of_the_journal = of_the_journal
+        self.boot = 0
+        dice = self._dice("settings")
+        self._texts = Texts(self._dice("texts"))
+        self._form = form or dice.choice(FORMS)
+        settings = directory / "settings.toml"
+        settings.write_text(
+            f'[logs]\nlevel = "debug"\nform = "{self._form}"\n[events]\nenabled = true\nkept_bytes = 0\n'
+            f"[store]\njournal_bytes = {dice.choice(JOURNAL_BYTES)}\n"
+        )
+        given = None if environment is None else dict(environment)
+        self.broker = BrokerProcess(directory / "data", "--config", str(settings), environment=given)
+        self.broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
+        self.hostile_vhost = self._texts.readable_name()
+        self.victims = [
+            Place("/", "classic"),
+            Place("/", "quorum", QUORUM),
+            Place("/", "stream", STREAM),
+            Place(OTHER, "classic"),
+        ]
+        self.box = Place(self.hostile_vhost, BOX)
+        self.made: list[Place] = []
+        """Queues with hostile names."""
+        self._consumed: Place | None = None
+        self.uuid = b""
+        self._earlier: dict[str, bytes] = {}
+        """What was on disk before the last start."""
+        self._real: list[FoundRecord] = []
+        self._definitions: dict[str, list[str]] = {}
+
+    def _dice(self, subject: str) -> random.Random:
+        """Dice for one subject in this life: how often others are thrown changes nothing of what these show."""
+        return random.Random(f"{self.seed} {self.boot} {subject}")
+
+    @property
+    def places(self) -> list[Place]:
+        """All queues there are."""
+        return [*self.victims, self.box, *self.made]
+
+    def go_through(self) -> None:
+        """All lives of the broker, and a look at what it has left. Raises BrokenPromiseError."""
+        try:
+            self._go_through()
+        except BrokenPromiseError:
+            raise
+        except (AssertionError, EOFError, OSError) as error:  # a client was not answered as it must be
+            raise self._broken(["".join(traceback.format_exception(error))]) from error
+
+    def _go_through(self) -> None:
+        self.begin()
+        for _ in range(self.scale.lives):
+            self.live()
+            self.end_life(killed=self._dice("end").random() < KILL_CHANCE)
+            self.start()
+            self.look()
+        self.finish()
+
+    def begin(self) -> None:
+        """Start for the first time; queues of the victims come first, so their ids are the first ones."""
+        self.start()
+        for vhost in (OTHER, self.hostile_vhost):
+            self._tell("add_vhost", name=vhost, description="", tags=[], default_queue_type="")
+            self._allow(vhost, "guest", ".*", ".*", ".*")
+        self._tell("add_user", name=MALLORY, password=PASSWORD, tags=[])
+        self._allow(self.hostile_vhost, MALLORY, "^$", "^amq\\.default$", f"^{BOX}$")
+        for place in (*self.victims, self.box):
+            with self._guest(place.vhost) as client:
+                client.ask(queue_declare(place.queue, durable=True, arguments={"x-queue-type": place.kind}))
+        rows = self._tell("list_global_parameters")
+        identity = next(row["value"] for row in rows if row["name"] == "internal_cluster_id")
+        self.uuid = urlsafe_b64decode(identity.removeprefix(CLUSTER_ID) + "==")
+
+    def live(self) -> None:
+        """Everybody says something, and what is shown of it is looked at while all are connected."""
+        self.victims_publish()
+        if self._of_the_journal:
+            self.forge()
+        self._fill_box()
+        address = self.broker.address
+        hostile = hostile_connection(address, self.hostile_vhost, "guest", "guest", self._contents("connection"))
+        with closing(hostile):
+            self._say_by_amqp(hostile)
+            self._say_by_http()
+            failed_login(address, self._contents("login"))
+            self._expect_none(
+                *outputs.metric_problems(self.broker, self.places),
+                *outputs.api_problems(self.broker, self.places),
+                *outputs.printed_problems(self.broker.data_dir, "list", self._dice("list").choice(LISTED)),
+            )
+
+    def forge(self) -> None:
+        """Mallory publishes bodies with forged records at every place of a page, and then little ones."""
+        forger, dice = Forger(self.uuid, range(1, len(self.victims) + 2)), self._dice("forged")
+        for _ in range(self.scale.forgeries):
+            if self._real and dice.random() < 0.3:
+                forged = forger.from_real(dice.choice(self._real), dice)
+            else:
+                forged = forger.from_nothing(self.boot, dice)
+            self.publish_as_mallory(covering(forged, dice), b"little")
+            self.said["forged records"] += 1
+
+    def end_life(self, *, killed: bool) -> None:
+        """The broker is killed with publishes in flight, or stopped. What it leaves is kept."""
+        self._definitions = outputs.definitions(self.broker)
+        if killed:
+            self._publish_in_flight()
+            self.broker.kill()
+            self.said["kills"] += 1
+        else:
+            if self.broker.stop() != 0:
+                raise self._broken(["the broker did not stop in order"])
+            self.said["stops"] += 1
+        self._keep_a_copy()
+
+    def start(self) -> None:
+        """Start the broker, which must come up."""
+        try:
+            self.broker.start()
+        except AssertionError as error:
+            raise self._broken([f"the start failed: {str(error)[:500]}"]) from error
+        self.boot += 1
+
+    def look(self) -> None:
+        """Every queue holds what was sent, definitions are what they were, and the log's lines are its own."""
+        problems: list[str] = []
+        for place in self.places:
+            with self._guest(place.vhost) as client:
+                problems += read(client, place)
+            self.said["messages read"] += len(place.held)
+        problems += outputs.definition_problems(self._definitions, outputs.definitions(self.broker))
+        problems += outputs.log_problems(self.broker.log(), self._form)
+        self._expect_none(*problems)
+
+    def finish(self) -> None:
+        """Stop, and read what is left with the commands for stopped brokers."""
+        if self.broker.stop() != 0:
+            raise self._broken(["the broker did not stop in order"])
+        data = self.broker.data_dir
+        report = verify(data / "messages")
+        self._expect_none(
+            *(f"the store: {problem}" for problem in report.problems),
+            *([f"{report.set_aside} records were set aside"] if report.set_aside else []),
+            *outputs.event_problems(self.broker, self.places),
+            *outputs.printed_problems(data, "check"),
+            *outputs.printed_problems(data, "inspect", "--bodies", "--limit", "1000"),
+            *outputs.inspected_problems(data, self.places),
+            *(outputs.report_problems(data, self.directory / "audit") if self.scale.audited else []),
+        )
+
+    def abandon(self) -> None:
+        """Let the broker go, whatever state it is in."""
+        if self.broker.running:
+            self.broker.kill()
+
+    # What is said
+
+    def _contents(self, subject: str) -> Contents:
+        """Of the files as they were before the last start, or as they are."""
+        dice = self._dice(subject)
+        files = self._earlier if self._earlier and dice.random() < 0.5 else files_of(self.broker.data_dir)
+        pieces = Pieces(files if self._of_the_journal else without_journal(files), self._dice(f"{subject} pieces"))
+        return Contents(dice, self._texts, pieces)
+
+    def victims_publish(self) -> None:
+        dice = self._dice("victims")
+        for place in self.victims:
+            with self._guest(place.vhost) as client:
+                first = place.published
+                publish(client, place, [_numbered(place, first + at) for at in range(self.scale.messages)])
+                if place.kind != STREAM:
+                    take(client, place, dice.randrange(1 + len(place.held) // 2))
+
+    def _fill_box(self) -> None:
+        with self._guest(self.hostile_vhost) as client:
+            take(client, self.box, len(self.box.held))
+        contents = self._contents("box")
+        self.publish_as_mallory(*(_body(contents) for _ in range(self.scale.bodies)))
+        sent = [contents.message(BOX, contents.data(), user=MALLORY) for _ in range(self.scale.bodies)]
+        self.publish_as_mallory(*sent)
+        self.said["hostile messages"] += len(sent)
+
+    def publish_as_mallory(self, *contents: bytes | Sent) -> None:
+        with closing(
+            Client.connect(self.broker.address, vhost=self.hostile_vhost, user=MALLORY, password=PASSWORD)
+        ) as client:
+            sent = [each if isinstance(each, Sent) else persistent(each, BOX) for each in contents]
+            publish(client, self.box, sent)
+        self.said["hostile bodies"] += len(contents)
+
+    def _say_by_amqp(self, client: Client) -> None:
+        hostility = AmqpHostility(client, self.hostile_vhost, self._contents("queues"))
+        for _ in range(self.scale.queues):
+            made = hostility.a_queue()
+            if made is not None:
+                self.made.append(made[0])
+                self.said["hostile queues"] += 1
+                self._consumed = made[0]
+        if self._consumed is not None:
+            hostility.a_consumer(self._consumed)
+
+    def _say_by_http(self) -> None:
+        hostility = HttpHostility(web_address(self.broker), self.hostile_vhost, self._contents("http"))
+        made = [*(place for place, _ in hostility.everything()), *hostility.an_import()]
+        self.made += made
+        self.said["hostile queues"] += len(made)
+        self._expect_none(*hostility.problems)
+
+    def _publish_in_flight(self) -> None:
+        for place in self.victims:
+            if place.kind != STREAM:
+                client = Client.connect(self.broker.address, vhost=place.vhost)
+                count = place.published
+                publish_unanswered(client, place, [_numbered(place, count + at) for at in range(self.scale.messages)])
+                client.close()
+
+    # The broker
+
+    def _tell(self, command: str, **arguments: object) -> Any:
+        return self.broker.tell(command, **arguments)
+
+    def _allow(self, vhost: str, user: str, configure: str, write: str, read: str) -> None:
+        self._tell("set_permissions", vhost=vhost, user=user, configure=configure, write=write, read=read)
+
+    @contextmanager
+    def _guest(self, vhost: str) -> Iterator[Client]:
+        with closing(Client.connect(self.broker.address, vhost=vhost, timeout=30)) as client:
+            yield client
+
+    # When something is wrong
+
+    @property
+    def _copy(self) -> Path:
+        return self.directory / "before the last start"
+
+    def _keep_a_copy(self) -> None:
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self.broker.data_dir, self._copy, ignore=shutil.ignore_patterns("*.sock"))
+        self._earlier = files_of(self._copy)
+        self._real = [found for data in self._earlier.values() for found in found_records(data)][:100]
+        self.said["real records"] += len(self._real)
+
+    def _expect_none(self, *problems: str) -> None:
+        if problems:
+            raise self._broken(list(problems))
+
+    def _broken(self, problems: list[str]) -> BrokenPromiseError:
+        options = "" if self._of_the_journal else " --without-journal"
+        size = " --small" if self.scale == SMALL else ""
+        lines = [
+            f"seed {self.seed}, life {self.boot}: {len(problems)} problems",
+            *problems,
+            f"again: python -m tests.security.contents --seed {self.seed} --rounds 1{size}{options}",
+            f"the broker's last words: {self.broker.log()[-LAST_WORDS:]!a}",
+            f"data: {self.broker.data_dir}; as it was before the last start: {self._copy}",
+        ]
+        return BrokenPromiseError("\n".join(lines))
+
+
+def _body(contents: Contents) -> bytes:
+    """Something of another protocol, a short piece of a file at many places, or a piece behind zeros."""
+    chosen = contents.dice.randrange(4)
+    if chosen == 0:
+        return contents.dice.choice(BYTES)
+    begin = contents.dice.randrange(PAGE_BYTES)
+    if chosen == 1:
+        return tiled(contents.pieces.piece(255), contents.dice.randrange(BODY_BYTES_MAX), begin)
+    return bytes(begin) + contents.pieces.piece(changed=chosen == 2)
+
+
+def _numbered(place: Place, number: int) -> Sent:
+    return persistent(b"%d of the victim's" % number + b"." * (number % 7 * 100), place.queue, message_id=str(number))
+
+
+@contextmanager
+def prepared(directory: Path, seed: int, scale: Scale, **options: Any) -> Iterator[Round]:
+    """A round whose broker is let go in the end."""
+    one = Round(directory, seed, scale, **options)
+    try:
+        yield one
+    finally:
+        one.abandon()
