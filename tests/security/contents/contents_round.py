@@ -38,6 +38,7 @@ from tests.security.contents.hostile_topology import (
     hostile_connection,
 )
 from tests.security.contents.kept_messages import (
+    CLASSIC,
     QUORUM,
     STREAM,
     Place,
@@ -292,18 +293,17 @@ class Round:
 
     def _say_by_amqp(self, client: Client) -> None:
         hostility = AmqpHostility(client, self.hostile_vhost, self._contents("queues"))
-        for _ in range(self.scale.queues):
-            made = hostility.a_queue()
-            if made is not None:
-                self.made.append(made[0])
-                self.said["hostile queues"] += 1
-                self._consumed = made[0]
+        made = [place for _ in range(self.scale.queues) if (place := hostility.a_queue()) is not None]
+        self._consumed = next((place for place in made if place.kind == CLASSIC), self._consumed)
+        made += hostility.dead_letters()
+        self.made += made
+        self.said["hostile queues"] += len(made)
         if self._consumed is not None:
             hostility.a_consumer(self._consumed)
 
     def _say_by_http(self) -> None:
         hostility = HttpHostility(web_address(self.broker), self.hostile_vhost, self._contents("http"))
-        made = [*(place for place, _ in hostility.everything()), *hostility.an_import()]
+        made = [*hostility.everything(), *hostility.an_import()]
         self.made += made
         self.said["hostile queues"] += len(made)
         self._expect_none(*hostility.problems)

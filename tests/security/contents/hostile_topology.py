@@ -26,13 +26,16 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties, encode_header
 from harness.brokers.http_broker import ask
+from harness.clients.queue_steps import ready
 from harness.clients.wire_client import Address, Client
+from harness.waiting import eventually
 from tests.security.contents.disk_images import Pieces
 from tests.security.contents.hostile_texts import BYTES, NAME_BYTES_MAX, Texts, is_text
-from tests.security.contents.kept_messages import Place, Sent, publish, shown
+from tests.security.contents.kept_messages import CLASSIC, QUORUM, STREAM, Place, Sent, publish, shown
 
 HEADER_BYTES_MAX = 60_000
 """Of what is in one field of a header or of arguments: a table has to fit into a frame."""
+QUEUE_TYPES = (CLASSIC, CLASSIC, QUORUM, STREAM)
 EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
 
 
@@ -91,6 +94,11 @@ def without_line_breaks(name: str) -> str:
     return name.replace("\r", "").replace("\n", "")
 
 
+def encoded(text: str) -> bytes:
+    """The bytes of a text, or those that stood in it as surrogates."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 class AmqpHostility:
     """What one client declares in its virtual host."""
 
@@ -99,31 +107,55 @@ class AmqpHostility:
         self._vhost = vhost
         self._contents = contents
 
-    def a_queue(self) -> tuple[Place, list[Sent]] | None:
+    def a_queue(self) -> Place | None:
         """A durable queue behind an exchange, all names hostile, with a message in it; None: refused in order."""
-        contents = self._contents
-        said = contents.texts.name()
-        name = without_line_breaks(said)
-        arguments: Table = {
-            "x-dead-letter-exchange": Field("S", contents.short().encode("utf-8", "surrogateescape")),
-            "x-dead-letter-routing-key": Field("S", contents.short().encode("utf-8", "surrogateescape")),
-            **contents.table(),
-        }
+        contents, said = self._contents, self._contents.texts.name()
+        place = Place(self._vhost, without_line_breaks(said), contents.dice.choice(QUEUE_TYPES))
+        arguments: Table = {"x-queue-type": Field("S", place.kind.encode()), **contents.table()}
+        if place.kind != STREAM:
+            arguments["x-dead-letter-exchange"] = Field("S", encoded(contents.short()))
+            arguments["x-dead-letter-routing-key"] = Field("S", encoded(contents.short()))
         exchange, key = without_line_breaks(contents.texts.name()), contents.short()
         kind = contents.dice.choice(EXCHANGE_TYPES)
         steps: list[Method] = [
             QueueDeclare(said, False, True, False, False, False, arguments),
             ExchangeDeclare(exchange, kind, False, True, False, False, False, contents.table()),
-            QueueBind(name, exchange, key, False, {} if kind == "headers" else contents.table()),
+            QueueBind(place.queue, exchange, key, False, {} if kind == "headers" else contents.table()),
         ]
         if not all(self._taken(step) for step in steps):
             return None
-        place = Place(self._vhost, name)
-        sent = [contents.message(key if kind != "headers" else contents.short(), contents.data(), exchange=exchange)]
-        if kind == "topic":  # whatever the key's words are, the key itself is matched unless they are wildcards
-            sent = [contents.message(name, contents.data())]
-        publish(self._client, place, sent)
-        return place, sent
+        if kind == "topic":  # a key that has wildcards does not match itself
+            sent = contents.message(place.queue, contents.data())
+        else:
+            sent = contents.message(contents.short() if kind == "headers" else key, contents.data(), exchange=exchange)
+        publish(self._client, place, [sent])
+        return place
+
+    def dead_letters(self) -> list[Place]:
+        """A queue in which every message dies at once, and the one that the letters come into; all names hostile."""
+        contents, texts = self._contents, self._contents.texts
+        dying, letters = (Place(self._vhost, without_line_breaks(texts.name())) for _ in range(2))
+        exchange, key = without_line_breaks(texts.name()), contents.short()
+        arguments: Table = {
+            "x-message-ttl": Field("I", 0),
+            "x-dead-letter-exchange": Field("S", encoded(exchange)),
+            "x-dead-letter-routing-key": Field("S", encoded(key)),
+        }
+        steps: list[Method] = [
+            ExchangeDeclare(exchange, "direct", False, True, False, False, False, {}),
+            QueueDeclare(letters.queue, False, True, False, False, False, {}),
+            QueueBind(letters.queue, exchange, key, False, {}),
+            QueueDeclare(dying.queue, False, True, False, False, False, arguments),
+        ]
+        if not all(self._taken(step) for step in steps):
+            return []
+        sent = [contents.message(dying.queue, contents.data()) for _ in range(3)]
+        publish(self._client, dying, sent)
+        dying.taken(len(sent))
+        eventually(lambda: ready(self._client, letters.queue) == len(sent), "the dead letters to come")
+        letters.confirmed([each._replace(exchange=exchange, key=key) for each in sent])
+        publish(self._client, letters, [contents.message(letters.queue, b"behind the letters, which are on disk then")])
+        return [dying, letters]
 
     def a_consumer(self, place: Place) -> None:
         """A consumer with a hostile tag, the last that is said here: it is given what is in the queue, and keeps it."""
@@ -151,8 +183,8 @@ def hostile_connection(address: Address, vhost: str, user: str, password: str, c
     client.peer.server_start = client.expect(ConnectionStart, channel=0)
     properties: Table = {
         "product": Field("S", contents.data(2000)),
-        "version": Field("S", contents.texts.text().encode("utf-8", "surrogateescape")),
-        "connection_name": Field("S", contents.texts.text().encode("utf-8", "surrogateescape")),
+        "version": Field("S", encoded(contents.texts.text())),
+        "connection_name": Field("S", encoded(contents.texts.text())),
         "capabilities": Field("F", {}),
         "information": Field("F", {"h" + contents.short()[:100]: Field("S", contents.data(300))}),
     }
@@ -168,8 +200,7 @@ def hostile_connection(address: Address, vhost: str, user: str, password: str, c
 def failed_login(address: Address, contents: Contents) -> None:
     """Somebody with a hostile name whom nobody knows: it is logged, and the connection is closed."""
     client = Client(address)
-    user, password = (text.encode("utf-8", "surrogateescape") for text in (contents.short(), contents.short()))
-    client.start(response=b"\0".join((b"", user, password)))
+    client.start(response=b"\0".join((b"", encoded(contents.short()), encoded(contents.short()))))
     client.expect_gone()
     client.close()
 
@@ -183,10 +214,10 @@ class HttpHostility:
         self._contents = contents
         self.problems: list[str] = []
 
-    def everything(self) -> list[tuple[Place, list[Sent]]]:
-        """One of each kind of thing that can be made; the queues with what was published into them."""
+    def everything(self) -> list[Place]:
+        """One of each kind of thing that can be made; the queues, with what was published into them."""
         texts, vhost = self._contents.texts, quote(self._vhost, safe="")
-        made: list[tuple[Place, list[Sent]]] = []
+        made: list[Place] = []
         name = texts.readable_name()
         if self._put(f"/api/queues/{vhost}/{quote(name, safe='')}", {"durable": True, "arguments": self._values()}):
             made.append(self._published(Place(self._vhost, without_line_breaks(name))))
@@ -251,7 +282,7 @@ class HttpHostility:
         texts = self._contents.texts
         return {"h" + texts.readable_name()[:100]: texts.readable_name(), "hlist": [texts.readable_name(), -1, True]}
 
-    def _published(self, place: Place) -> tuple[Place, list[Sent]]:
+    def _published(self, place: Place) -> Place:
         body = self._contents.data()
         message = {
             "properties": {
@@ -264,9 +295,9 @@ class HttpHostility:
             "payload_encoding": "base64",
         }
         path = f"/api/exchanges/{quote(place.vhost, safe='')}/amq.default/publish"
-        sent = [Sent(body, b"", "", place.queue)] if self._ask("POST", path, message) else []
-        place.confirmed(sent)
-        return place, sent
+        if self._ask("POST", path, message):
+            place.confirmed([Sent(body, b"", "", place.queue)])
+        return place
 
     def _put(self, path: str, body: dict[str, Any]) -> bool:
         return self._ask("PUT", path, body)
