@@ -64,6 +64,11 @@ JOURNAL_BYTES = (1 << 20, 3 << 19, 4 << 20)
 CLUSTER_ID = "rabbitmq-cluster-id-"
 
 
+IN_VHOSTS = "queues", "exchanges", "bindings", "consumers", "permissions"
+CTL_FORMS = "table", "pretty_table", "json", "csv", "erlang"
+ADMIN_FORMS = "table", "tsv", "long", "kvp", "pretty_json"
+
+
 class Scale(NamedTuple):
     """How much is said in each life."""
 
@@ -189,7 +194,7 @@ class Round:
             self._expect_none(
                 *outputs.metric_problems(self.broker, self.places),
                 *outputs.api_problems(self.broker, self.places),
-                *outputs.printed_problems(self.broker.data_dir, "list", self._dice("list").choice(LISTED)),
+                *self._listed_problems(self._dice("list")),
             )
 
     def forge(self) -> None:
@@ -255,6 +260,19 @@ class Round:
         """Let the broker go, whatever state it is in."""
         if self.broker.running:
             self.broker.kill()
+
+    def _listed_problems(self, dice: random.Random) -> list[str]:
+        """By our commands, and by RabbitMQ's on a terminal."""
+        listed, data, vhost = dice.choice(LISTED), self.broker.data_dir, self.hostile_vhost
+        ctl = ("rabbitmqctl", f"list_{listed}", *(("-p", vhost) if listed in IN_VHOSTS else ()))
+        port = str(web_address(self.broker)[1])
+        return [
+            *outputs.printed_problems(data, "list", listed),
+            *outputs.terminal_problems(data, *ctl, "--formatter", dice.choice(CTL_FORMS)),
+            *outputs.terminal_problems(
+                data, "rabbitmqadmin", "-P", port, "list", listed, "-f", dice.choice(ADMIN_FORMS)
+            ),
+        ]
 
     # What is said
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ from tests.security.contents.kept_messages import CLASSIC, Place, shown
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 """What can begin a line or command a terminal, but for the line feed that ends each line."""
+TERMINAL_FORMS = re.compile(r"\x1b\[[01]m|\x1b\([0B]|\t")
+"""Bold letters, lines around tables, columns."""
 TEXT_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z \[(debug|info|warning|error|critical)\] \S")
 LISTED = (
     *(
@@ -202,6 +206,34 @@ def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[byt
         timeout=COMMAND_SECONDS,
         check=False,
     )
+
+
+def on_terminal(directory: Path, *arguments: str) -> str:
+    """What a command shows on a terminal: standard output and standard error together."""
+    ours, theirs = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "LEVERET_DATA_DIR": str(directory)},
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+        ):
+            os.close(theirs)
+            shown = bytearray()
+            with suppress(OSError):  # it has ended, and its terminal with it
+                while data := os.read(ours, 1 << 16):
+                    shown += data
+    finally:
+        os.close(ours)
+    return shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+
+
+def terminal_problems(directory: Path, *arguments: str) -> list[str]:
+    """A command that shows names as they are to programs shows no terminal what could command it."""
+    lines = TERMINAL_FORMS.sub("", on_terminal(directory, *arguments)).split("\n")
+    return [f"{' '.join(arguments)} showed a terminal {line[:200]!a}" for line in lines if CONTROL.search(line)][:3]
 
 
 def printed_problems(directory: Path, *arguments: str, code: int = 0) -> list[str]:
