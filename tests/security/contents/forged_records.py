@@ -62,8 +62,30 @@ class Layout(NamedTuple):
     payload_at: int
     size_at: int
     payload_checksum_at: int
-    seed: int
-    """What the payload's checksum begins with."""
+    seeded_by: tuple[int, int]
+    """The payload's checksum goes on from that of these bytes of the header: none, the salt, the header."""
+
+    def payload_checksum(self, head: bytes | bytearray, payload: bytes) -> int:
+        """What stands for a payload behind a header."""
+        begin, end = self.seeded_by
+        return crc32(payload, crc32(head[begin:end]))
+
+    def protects(self, data: bytes) -> bool:
+        """Whether a record begins here that has its checksums in these places."""
+        if len(data) < self.payload_at or self._word(data, self.head_checksum_at) != crc32(
+            data[: self.head_checksum_at]
+        ):
+            return False
+        payload = self.payload(data)
+        return self._word(data, self.payload_checksum_at) == self.payload_checksum(data, payload)
+
+    def payload(self, data: bytes) -> bytes:
+        """The payload of a record that begins here."""
+        return data[self.payload_at : self.payload_at + self._word(data, self.size_at)]
+
+    @staticmethod
+    def _word(data: bytes, at: int) -> int:
+        return int(_WORD.unpack_from(data, at)[0])
 
 
 class FoundRecord(NamedTuple):
@@ -90,42 +112,41 @@ class FoundRecord(NamedTuple):
         for at, raised in zip(self.counters_at, counters, strict=False):
             _LONG.pack_into(head, at, (_LONG.unpack_from(head, at)[0] + raised) % (1 << 64))
         _WORD.pack_into(head, layout.size_at, len(payload))
-        _WORD.pack_into(head, layout.payload_checksum_at, crc32(payload, layout.seed))
+        _WORD.pack_into(head, layout.payload_checksum_at, layout.payload_checksum(head, payload))
         _WORD.pack_into(head, layout.head_checksum_at, crc32(head[: layout.head_checksum_at]))
         return bytes(head) + payload
 
 
 def found_records(data: bytes) -> Iterator[FoundRecord]:
     """Every whole record that begins a page."""
+    known: Layout | None = None
     for at in range(0, len(data), PAGE_BYTES):
         if MAGIC.match(data, at):
-            layout = _layout(data[at:])
-            if layout is not None:
-                size = _WORD.unpack_from(data, at + layout.size_at)[0]
-                yield FoundRecord(data[at : at + layout.payload_at + size], layout)
+            rest = data[at:]
+            if known is None or not known.protects(rest):
+                known = _layout(rest) or known
+            if known is not None and known.protects(rest):
+                yield FoundRecord(rest[: known.payload_at + len(known.payload(rest))], known)
 
 
 def _layout(data: bytes) -> Layout | None:
-    for head_checksum_at in range(8, min(HEAD_BYTES_MAX, len(data) - _WORD.size)):
-        if _WORD.unpack_from(data, head_checksum_at)[0] == crc32(data[:head_checksum_at]):
-            layout = _payload_layout(data, head_checksum_at)
-            if layout is not None:
-                return layout
-    return None
+    ends = range(8, min(HEAD_BYTES_MAX, len(data) - _WORD.size))
+    sound = (at for at in ends if _WORD.unpack_from(data, at)[0] == crc32(data[:at]))
+    return next((layout for at in sound if (layout := _payload_layout(data, at)) is not None), None)
 
 
 def _payload_layout(data: bytes, head_checksum_at: int) -> Layout | None:
     payload_at = head_checksum_at + _WORD.size
     words = {at: _WORD.unpack_from(data, at)[0] for at in range(4, head_checksum_at - _WORD.size + 1)}
-    seeds = {0, *(crc32(data[begin:end]) for begin in (0, 4) for end in (4, 20, 24) if begin < end)}
-    for size_at, size in words.items():
-        if not 0 < size <= len(data) - payload_at:
-            continue
-        for seed in seeds:
+    sizes = {at: size for at, size in words.items() if 0 < size <= len(data) - payload_at}
+    slices = [(begin, end) for begin in (0, 4) for end in range(begin + 4, head_checksum_at + 1, 4)]
+    for seeded_by in [(0, 0), *slices]:
+        seed = crc32(data[slice(*seeded_by)])
+        for size_at, size in sizes.items():
             checksum = crc32(data[payload_at : payload_at + size], seed)
             places = [at for at, word in words.items() if word == checksum and abs(at - size_at) >= _WORD.size]
             if places:
-                return Layout(head_checksum_at, payload_at, size_at, places[0], seed)
+                return Layout(head_checksum_at, payload_at, size_at, places[0], seeded_by)
     return None
 
 
