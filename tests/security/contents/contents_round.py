@@ -76,7 +76,7 @@ class Scale(NamedTuple):
     messages: int
     """To each queue of the others."""
     forgeries: int
-    """Bodies full of forged records, 0.5 to 1 MiB each."""
+    """Bodies full of forged records, 0.5 to 1 MiB each, before other contents, and so many behind them."""
     bodies: int
     """Others in the box."""
     queues: int
@@ -85,8 +85,8 @@ class Scale(NamedTuple):
     """Also audit the event log in the end, which takes some seconds."""
 
 
-SMALL = Scale(2, 5, 5, 8, 3, audited=False)
-LARGE = Scale(6, 12, 12, 24, 8, audited=True)
+SMALL = Scale(2, 5, 3, 8, 3, audited=False)
+LARGE = Scale(6, 12, 7, 24, 8, audited=True)
 
 
 class Round:
@@ -182,8 +182,7 @@ class Round:
     def live(self) -> None:
         """Everybody says something, and what is shown of it is looked at while all are connected."""
         self.victims_publish()
-        if self._of_the_journal:
-            self.forge()
+        self._forge("early")
         self._fill_box()
         address = self.broker.address
         hostile = hostile_connection(address, self.hostile_vhost, "guest", "guest", self._contents("connection"))
@@ -196,10 +195,13 @@ class Round:
                 *outputs.api_problems(self.broker, self.places),
                 *self._listed_problems(self._dice("list")),
             )
+        self._forge("late")
 
-    def forge(self) -> None:
+    def _forge(self, when: str) -> None:
         """Mallory publishes bodies with forged records at every place of a page, and then little ones."""
-        forger, dice = Forger(self.uuid, range(1, len(self.victims) + 2)), self._dice("forged")
+        if not self._of_the_journal:
+            return
+        forger, dice = Forger(self.uuid, range(1, len(self.victims) + 2)), self._dice(f"forged {when}")
         for _ in range(self.scale.forgeries):
             if self._real and dice.random() < 0.3:
                 forged = forger.from_real(dice.choice(self._real), dice)

@@ -42,8 +42,8 @@ def test_a_start_that_takes_forged_records_is_found(tmp_path: Path) -> None:
             _forge(one, killed=True)
 
 
-def test_rounds_with_forged_records(tmp_path: Path) -> None:
-    with prepared(tmp_path, SEED, SMALL) as one:
+def test_a_round_with_forged_records(tmp_path: Path) -> None:
+    with prepared(tmp_path, SEED, SMALL, form="json") as one:
         one.go_through()
     assert one.said["forged records"]
     assert one.said["real records"]
