@@ -21,6 +21,7 @@ from tests.durability.kills.cycle import BrokenPromiseError
 from tests.security.contents import shown_outputs as outputs
 from tests.security.contents.disk_images import (
     BODY_BYTES_MAX,
+    FILE_BYTES_MAX,
     PAGE_BYTES,
     Pieces,
     covering,
@@ -52,8 +53,7 @@ from tests.security.contents.kept_messages import (
 
 LAST_WORDS = 2000
 """Characters of the broker's log that a failure shows."""
-MALLORY, PASSWORD = "mallory", "mallory's"
-"""A user without tags, who may do nothing but publish into one queue and read it."""
+PASSWORD = "Mallory's"
 BOX = "box"
 OTHER = "other"
 KILL_CHANCE = 0.5
@@ -121,6 +121,8 @@ class Round:
         self.broker = BrokerProcess(directory / "data", "--config", str(settings), environment=given)
         self.broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
         self.hostile_vhost = self._texts.readable_name()
+        self.mallory = self._texts.readable_name().replace("\0", "")
+        """A user without tags, who may do nothing but publish into one queue and read it."""
         self.victims = [
             Place("/", "classic"),
             Place("/", "quorum", QUORUM),
@@ -170,8 +172,8 @@ class Round:
         for vhost in (OTHER, self.hostile_vhost):
             self._tell("add_vhost", name=vhost, description="", tags=[], default_queue_type="")
             self._allow(vhost, "guest", ".*", ".*", ".*")
-        self._tell("add_user", name=MALLORY, password=PASSWORD, tags=[])
-        self._allow(self.hostile_vhost, MALLORY, "^$", "^amq\\.default$", f"^{BOX}$")
+        self._tell("add_user", name=self.mallory, password=PASSWORD, tags=[])
+        self._allow(self.hostile_vhost, self.mallory, "^$", "^amq\\.default$", f"^{BOX}$")
         for place in (*self.victims, self.box):
             with self._guest(place.vhost) as client:
                 client.ask(queue_declare(place.queue, durable=True, arguments={"x-queue-type": place.kind}))
@@ -266,10 +268,11 @@ class Round:
     def _listed_problems(self, dice: random.Random) -> list[str]:
         """By our commands, and by RabbitMQ's on a terminal."""
         listed, data, vhost = dice.choice(LISTED), self.broker.data_dir, self.hostile_vhost
-        ctl = ("rabbitmqctl", f"list_{listed}", *(("-p", vhost) if listed in IN_VHOSTS else ()))
+        ctl = ("rabbitmqctl", f"list_{listed}", *(("-p", vhost) if listed in IN_VHOSTS and "\0" not in vhost else ()))
         port = str(web_address(self.broker)[1])
         return [
             *outputs.printed_problems(data, "list", listed),
+            *outputs.printed_problems(data, "report"),
             *outputs.terminal_problems(data, *ctl, "--formatter", dice.choice(CTL_FORMS)),
             *outputs.terminal_problems(
                 data, "rabbitmqadmin", "-P", port, "list", listed, "-f", dice.choice(ADMIN_FORMS)
@@ -282,6 +285,7 @@ class Round:
         """Of the files as they were before the last start, or as they are."""
         dice = self._dice(subject)
         files = self._earlier if self._earlier and dice.random() < 0.5 else files_of(self.broker.data_dir)
+        files = {**files, self.broker.log_file.name: self.broker.log_file.read_bytes()[:FILE_BYTES_MAX]}
         pieces = Pieces(files if self._of_the_journal else without_journal(files), self._dice(f"{subject} pieces"))
         return Contents(dice, self._texts, pieces)
 
@@ -299,13 +303,13 @@ class Round:
             take(client, self.box, len(self.box.held))
         contents = self._contents("box")
         self.publish_as_mallory(*(_body(contents) for _ in range(self.scale.bodies)))
-        sent = [contents.message(BOX, contents.data(), user=MALLORY) for _ in range(self.scale.bodies)]
+        sent = [contents.message(BOX, contents.data(), user=self.mallory) for _ in range(self.scale.bodies)]
         self.publish_as_mallory(*sent)
         self.said["hostile messages"] += len(sent)
 
     def publish_as_mallory(self, *contents: bytes | Sent) -> None:
         with closing(
-            Client.connect(self.broker.address, vhost=self.hostile_vhost, user=MALLORY, password=PASSWORD)
+            Client.connect(self.broker.address, vhost=self.hostile_vhost, user=self.mallory, password=PASSWORD)
         ) as client:
             sent = [each if isinstance(each, Sent) else persistent(each, BOX) for each in contents]
             publish(client, self.box, sent)
