@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import shutil
 import traceback
-from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address
 from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
@@ -21,15 +18,13 @@ from tests.durability.kills.cycle import BrokenPromiseError
 from tests.security.contents import shown_outputs as outputs
 from tests.security.contents.disk_images import (
     BODY_BYTES_MAX,
-    FILE_BYTES_MAX,
     PAGE_BYTES,
     Pieces,
     covering,
-    files_of,
     tiled,
     without_journal,
 )
-from tests.security.contents.forged_records import Forger, FoundRecord, found_records
+from tests.security.contents.forged_records import Forger
 from tests.security.contents.hostile_texts import BYTES, Texts
 from tests.security.contents.hostile_topology import (
     AmqpHostility,
@@ -50,20 +45,13 @@ from tests.security.contents.kept_messages import (
     read,
     take,
 )
+from tests.security.contents.told_broker import ToldBroker
 
-LAST_WORDS = 2000
-"""Characters of the broker's log that a failure shows."""
 PASSWORD = "Mallory's"
 BOX = "box"
 OTHER = "other"
 KILL_CHANCE = 0.5
-FORMS = "text", "json"
 LISTED = "queues", "exchanges", "bindings", "connections", "consumers", "vhosts", "users", "permissions"
-JOURNAL_BYTES = (1 << 20, 3 << 19, 4 << 20)
-"""The second and the last page of a smaller journal are written over more often."""
-CLUSTER_ID = "rabbitmq-cluster-id-"
-
-
 IN_VHOSTS = "queues", "exchanges", "bindings", "consumers", "permissions"
 CTL_FORMS = "table", "pretty_table", "json", "csv", "erlang"
 ADMIN_FORMS = "table", "tsv", "long", "kvp", "pretty_json"
@@ -103,23 +91,14 @@ class Round:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`of_the_journal`: pieces of it and forged records are among the contents, too. `form`: of the log."""
-        self.directory = directory
-        self.seed = seed
+        options = "" if of_the_journal else " --without-journal"
+        size = " --small" if scale == SMALL else ""
+        again = f"python -m tests.security.contents --seed {seed} --rounds 1{size}{options}"
+        self.told = ToldBroker(directory, seed, again, form=form, environment=environment)
         self.scale = scale
         self.said = Counter[str]()
         self._of_the_journal = of_the_journal
-        self.boot = 0
-        dice = self._dice("settings")
-        self._texts = Texts(self._dice("texts"))
-        self._form = form or dice.choice(FORMS)
-        settings = directory / "settings.toml"
-        settings.write_text(
-            f'[logs]\nlevel = "debug"\nform = "{self._form}"\n[events]\nenabled = true\nkept_bytes = 0\n'
-            f"[store]\njournal_bytes = {dice.choice(JOURNAL_BYTES)}\n"
-        )
-        given = None if environment is None else dict(environment)
-        self.broker = BrokerProcess(directory / "data", "--config", str(settings), environment=given)
-        self.broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
+        self._texts = Texts(self.told.dice("texts"))
         self.hostile_vhost = self._texts.readable_name()
         self.mallory = self._texts.readable_name().replace("\0", "")
         """A user without tags, who may do nothing but publish into one queue and read it."""
@@ -134,14 +113,7 @@ class Round:
         """Queues with hostile names."""
         self._consumed: Place | None = None
         self.uuid = b""
-        self._earlier: dict[str, bytes] = {}
-        """What was on disk before the last start."""
-        self._real: list[FoundRecord] = []
         self._definitions: dict[str, list[str]] = {}
-
-    def _dice(self, subject: str) -> random.Random:
-        """Dice for one subject in this life: how often others are thrown changes nothing of what these show."""
-        return random.Random(f"{self.seed} {self.boot} {subject}")
 
     @property
     def places(self) -> list[Place]:
@@ -155,47 +127,45 @@ class Round:
         except BrokenPromiseError:
             raise
         except (AssertionError, EOFError, OSError) as error:  # a client was not answered as it must be
-            raise self._broken(["".join(traceback.format_exception(error))]) from error
+            raise self.told.broken(["".join(traceback.format_exception(error))]) from error
 
     def _go_through(self) -> None:
         self.begin()
         for _ in range(self.scale.lives):
             self.live()
-            self.end_life(killed=self._dice("end").random() < KILL_CHANCE)
-            self.start()
+            self.end_life(killed=self.told.dice("end").random() < KILL_CHANCE)
+            self.told.start()
             self.look()
         self.finish()
 
     def begin(self) -> None:
         """Start for the first time; queues of the victims come first, so their ids are the first ones."""
-        self.start()
+        self.told.start()
         for vhost in (OTHER, self.hostile_vhost):
-            self._tell("add_vhost", name=vhost, description="", tags=[], default_queue_type="")
-            self._allow(vhost, "guest", ".*", ".*", ".*")
-        self._tell("add_user", name=self.mallory, password=PASSWORD, tags=[])
-        self._allow(self.hostile_vhost, self.mallory, "^$", "^amq\\.default$", f"^{BOX}$")
+            self.told.process.tell("add_vhost", name=vhost, description="", tags=[], default_queue_type="")
+            self.told.allow(vhost, "guest", ".*", ".*", ".*")
+        self.told.process.tell("add_user", name=self.mallory, password=PASSWORD, tags=[])
+        self.told.allow(self.hostile_vhost, self.mallory, "^$", "^amq\\.default$", f"^{BOX}$")
         for place in (*self.victims, self.box):
-            with self._guest(place.vhost) as client:
+            with self.told.guest(place.vhost) as client:
                 client.ask(queue_declare(place.queue, durable=True, arguments={"x-queue-type": place.kind}))
-        rows = self._tell("list_global_parameters")
-        identity = next(row["value"] for row in rows if row["name"] == "internal_cluster_id")
-        self.uuid = urlsafe_b64decode(identity.removeprefix(CLUSTER_ID) + "==")
+        self.uuid = self.told.uuid()
 
     def live(self) -> None:
         """Everybody says something, and what is shown of it is looked at while all are connected."""
         self.victims_publish()
         self._forge("early")
         self._fill_box()
-        address = self.broker.address
+        address = self.told.process.address
         hostile = hostile_connection(address, self.hostile_vhost, "guest", "guest", self._contents("connection"))
         with closing(hostile):
             self._say_by_amqp(hostile)
             self._say_by_http()
             failed_login(address, self._contents("login"))
-            self._expect_none(
-                *outputs.metric_problems(self.broker, self.places),
-                *outputs.api_problems(self.broker, self.places),
-                *self._listed_problems(self._dice("list")),
+            self.told.expect_none(
+                *outputs.metric_problems(self.told.process, self.places),
+                *outputs.api_problems(self.told.process, self.places),
+                *self._listed_problems(self.told.dice("list")),
             )
         self._forge("late")
 
@@ -203,73 +173,59 @@ class Round:
         """Mallory publishes bodies with forged records at every place of a page, and then little ones."""
         if not self._of_the_journal:
             return
-        forger, dice = Forger(self.uuid, range(1, len(self.victims) + 2)), self._dice(f"forged {when}")
+        forger, dice = Forger(self.uuid, range(1, len(self.victims) + 2)), self.told.dice(f"forged {when}")
         for _ in range(self.scale.forgeries):
-            if self._real and dice.random() < 0.3:
-                forged = forger.from_real(dice.choice(self._real), dice)
+            if self.told.real and dice.random() < 0.3:
+                forged = forger.from_real(dice.choice(self.told.real), dice)
             else:
-                forged = forger.from_nothing(self.boot, dice)
+                forged = forger.from_nothing(self.told.boot, dice)
             self.publish_as_mallory(covering(forged, dice), b"little")
             self.said["forged records"] += 1
 
     def end_life(self, *, killed: bool) -> None:
         """The broker is killed with publishes in flight, or stopped. What it leaves is kept."""
-        self._definitions = outputs.definitions(self.broker)
+        self._definitions = outputs.definitions(self.told.process)
         if killed:
             self._publish_in_flight()
-            self.broker.kill()
+            self.told.process.kill()
             self.said["kills"] += 1
         else:
-            if self.broker.stop() != 0:
-                raise self._broken(["the broker did not stop in order"])
+            self.told.stop()
             self.said["stops"] += 1
-        self._keep_a_copy()
-
-    def start(self) -> None:
-        """Start the broker, which must come up."""
-        try:
-            self.broker.start()
-        except AssertionError as error:
-            raise self._broken([f"the start failed: {str(error)[:500]}"]) from error
-        self.boot += 1
+        self.told.keep_a_copy()
+        self.said["real records"] += len(self.told.real)
 
     def look(self) -> None:
         """Every queue holds what was sent, definitions are what they were, and the log's lines are its own."""
         problems: list[str] = []
         for place in self.places:
-            with self._guest(place.vhost) as client:
+            with self.told.guest(place.vhost) as client:
                 problems += read(client, place)
             self.said["messages read"] += len(place.held)
-        problems += outputs.definition_problems(self._definitions, outputs.definitions(self.broker))
-        problems += outputs.log_problems(self.broker.log(), self._form)
-        self._expect_none(*problems)
+        problems += outputs.definition_problems(self._definitions, outputs.definitions(self.told.process))
+        problems += outputs.log_problems(self.told.process.log(), self.told.form)
+        self.told.expect_none(*problems)
 
     def finish(self) -> None:
         """Stop, and read what is left with the commands for stopped brokers."""
-        if self.broker.stop() != 0:
-            raise self._broken(["the broker did not stop in order"])
-        data = self.broker.data_dir
+        self.told.stop()
+        data = self.told.process.data_dir
         report = verify(data / "messages")
-        self._expect_none(
+        self.told.expect_none(
             *(f"the store: {problem}" for problem in report.problems),
             *([f"{report.set_aside} records were set aside"] if report.set_aside else []),
-            *outputs.event_problems(self.broker, self.places),
+            *outputs.event_problems(self.told.process, self.places),
             *outputs.printed_problems(data, "check"),
             *outputs.printed_problems(data, "inspect", "--bodies", "--limit", "1000"),
             *outputs.inspected_problems(data, self.places),
-            *(outputs.report_problems(data, self.directory / "audit") if self.scale.audited else []),
+            *(outputs.report_problems(data, self.told.directory / "audit") if self.scale.audited else []),
         )
-
-    def abandon(self) -> None:
-        """Let the broker go, whatever state it is in."""
-        if self.broker.running:
-            self.broker.kill()
 
     def _listed_problems(self, dice: random.Random) -> list[str]:
         """By our commands, and by RabbitMQ's on a terminal."""
-        listed, data, vhost = dice.choice(LISTED), self.broker.data_dir, self.hostile_vhost
+        listed, data, vhost = dice.choice(LISTED), self.told.process.data_dir, self.hostile_vhost
         ctl = ("rabbitmqctl", f"list_{listed}", *(("-p", vhost) if listed in IN_VHOSTS and "\0" not in vhost else ()))
-        port = str(web_address(self.broker)[1])
+        port = str(web_address(self.told.process)[1])
         return [
             *outputs.printed_problems(data, "list", listed),
             *outputs.printed_problems(data, "report"),
@@ -282,24 +238,22 @@ class Round:
     # What is said
 
     def _contents(self, subject: str) -> Contents:
-        """Of the files as they were before the last start, or as they are."""
-        dice = self._dice(subject)
-        files = self._earlier if self._earlier and dice.random() < 0.5 else files_of(self.broker.data_dir)
-        files = {**files, self.broker.log_file.name: self.broker.log_file.read_bytes()[:FILE_BYTES_MAX]}
-        pieces = Pieces(files if self._of_the_journal else without_journal(files), self._dice(f"{subject} pieces"))
+        dice = self.told.dice(subject)
+        files = self.told.files(dice)
+        pieces = Pieces(files if self._of_the_journal else without_journal(files), self.told.dice(f"{subject} pieces"))
         return Contents(dice, self._texts, pieces)
 
     def victims_publish(self) -> None:
-        dice = self._dice("victims")
+        dice = self.told.dice("victims")
         for place in self.victims:
-            with self._guest(place.vhost) as client:
+            with self.told.guest(place.vhost) as client:
                 first = place.published
                 publish(client, place, [_numbered(place, first + at) for at in range(self.scale.messages)])
                 if place.kind != STREAM:
                     take(client, place, dice.randrange(1 + len(place.held) // 2))
 
     def _fill_box(self) -> None:
-        with self._guest(self.hostile_vhost) as client:
+        with self.told.guest(self.hostile_vhost) as client:
             take(client, self.box, len(self.box.held))
         contents = self._contents("box")
         self.publish_as_mallory(*(_body(contents) for _ in range(self.scale.bodies)))
@@ -309,7 +263,7 @@ class Round:
 
     def publish_as_mallory(self, *contents: bytes | Sent) -> None:
         with closing(
-            Client.connect(self.broker.address, vhost=self.hostile_vhost, user=self.mallory, password=PASSWORD)
+            Client.connect(self.told.process.address, vhost=self.hostile_vhost, user=self.mallory, password=PASSWORD)
         ) as client:
             sent = [each if isinstance(each, Sent) else persistent(each, BOX) for each in contents]
             publish(client, self.box, sent)
@@ -326,61 +280,19 @@ class Round:
             hostility.a_consumer(self._consumed)
 
     def _say_by_http(self) -> None:
-        hostility = HttpHostility(web_address(self.broker), self.hostile_vhost, self._contents("http"))
+        hostility = HttpHostility(web_address(self.told.process), self.hostile_vhost, self._contents("http"))
         made = [*hostility.everything(), *hostility.an_import()]
         self.made += made
         self.said["hostile queues"] += len(made)
-        self._expect_none(*hostility.problems)
+        self.told.expect_none(*hostility.problems)
 
     def _publish_in_flight(self) -> None:
         for place in self.victims:
             if place.kind != STREAM:
-                client = Client.connect(self.broker.address, vhost=place.vhost)
+                client = Client.connect(self.told.process.address, vhost=place.vhost)
                 count = place.published
                 publish_unanswered(client, place, [_numbered(place, count + at) for at in range(self.scale.messages)])
                 client.close()
-
-    # The broker
-
-    def _tell(self, command: str, **arguments: object) -> Any:
-        return self.broker.tell(command, **arguments)
-
-    def _allow(self, vhost: str, user: str, configure: str, write: str, read: str) -> None:
-        self._tell("set_permissions", vhost=vhost, user=user, configure=configure, write=write, read=read)
-
-    @contextmanager
-    def _guest(self, vhost: str) -> Iterator[Client]:
-        with closing(Client.connect(self.broker.address, vhost=vhost, timeout=30)) as client:
-            yield client
-
-    # When something is wrong
-
-    @property
-    def _copy(self) -> Path:
-        return self.directory / "before the last start"
-
-    def _keep_a_copy(self) -> None:
-        shutil.rmtree(self._copy, ignore_errors=True)
-        shutil.copytree(self.broker.data_dir, self._copy, ignore=shutil.ignore_patterns("*.sock"))
-        self._earlier = files_of(self._copy)
-        self._real = [found for data in self._earlier.values() for found in found_records(data)][:100]
-        self.said["real records"] += len(self._real)
-
-    def _expect_none(self, *problems: str) -> None:
-        if problems:
-            raise self._broken(list(problems))
-
-    def _broken(self, problems: list[str]) -> BrokenPromiseError:
-        options = "" if self._of_the_journal else " --without-journal"
-        size = " --small" if self.scale == SMALL else ""
-        lines = [
-            f"seed {self.seed}, life {self.boot}: {len(problems)} problems",
-            *problems,
-            f"again: python -m tests.security.contents --seed {self.seed} --rounds 1{size}{options}",
-            f"the broker's last words: {self.broker.log()[-LAST_WORDS:]!a}",
-            f"data: {self.broker.data_dir}; as it was before the last start: {self._copy}",
-        ]
-        return BrokenPromiseError("\n".join(lines))
 
 
 def _body(contents: Contents) -> bytes:
@@ -405,4 +317,4 @@ def prepared(directory: Path, seed: int, scale: Scale, **options: Any) -> Iterat
     try:
         yield one
     finally:
-        one.abandon()
+        one.told.abandon()

@@ -54,8 +54,8 @@ def test_real_records_are_found_and_can_be_forged(tmp_path: Path) -> None:
     with prepared(tmp_path, SEED, SMALL) as one:
         one.begin()
         one.victims_publish()
-        one.broker.kill()
-        real = [found for data in files_of(one.broker.data_dir).values() for found in found_records(data)]
+        one.told.process.kill()
+        real = [found for data in files_of(one.told.process.data_dir).values() for found in found_records(data)]
     assert real, "the magic of the journal's records is another one, or their checksums are elsewhere"
     for found in real:
         (again,) = found_records(found.forged([0] * len(found.counters_at), found.payload))
@@ -74,11 +74,11 @@ def _forge(one: Round, *, killed: bool, **shape: object) -> None:
     one.begin()
     one.victims_publish()
     for _ in range(3 if killed else 1):
-        boot = one.boot if killed else one.boot + 1
+        boot = one.told.boot if killed else one.told.boot + 1
         forged = record(one.uuid, boot, LARGE_NUMBER, batch(VICTIM, boot, **shape))  # type: ignore[arg-type]
         for _ in range(3):
             one.publish_as_mallory(covering(forged, dice), covering(forged, dice), b"little")
         for _ in range(1 if killed else 2):
             one.end_life(killed=killed)
-            one.start()
+            one.told.start()
             one.look()
