@@ -27,7 +27,8 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class TextFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123Z [info] message`; times are UTC.
 
-    What a client has said cannot look like another line, nor command a terminal.
+    What a client has said cannot look like another line, nor command a terminal. It may be in a traceback, too, whose
+    lines are indented.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         record.level = record.levelname.lower()
-        return super().format(record)
+        line, *traceback = super().format(record).split("\n")
+        return "\n".join([line, *(f"  {_UNPRINTABLE.sub(_escaped, each)}" for each in traceback)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         record.message = _UNPRINTABLE.sub(_escaped, _cut(record.message))

@@ -47,10 +47,11 @@ CAMPAIGNS = (
     Campaign("crash-audit", 10, ("-m", "tests.durability.kills", "--audit")),
     Campaign("newcomer", 1, ("-m", "bench.newcomer")),
     Campaign("crash-states", 20, ("-m", "tests.durability.crash", "run")),
-    Campaign("disk-faults", 20, ("-m", "tests.durability.faults.matrix")),
+    Campaign("disk-faults", 15, ("-m", "tests.durability.faults.matrix")),
     Campaign("exhaustion", 10, ("-m", "tests.durability.exhaustion")),
     Campaign("crash-kill", 10, ("-m", "tests.durability.kills")),
     Campaign("crash-streams", 5, ("-m", "tests.durability.stream_kills"), library="pyspark"),
+    Campaign("hostile-contents", 5, ("-m", "tests.security.contents")),
     Campaign("simulate", 15, ("-m", "tests.simulation")),
     Campaign("fuzz", 9, ("-m", "tests.security.fuzz"), library="atheris"),
 )

@@ -12,6 +12,7 @@ import click
 
 from broker import __version__
 from broker.admin.protocol import AdministrationError
+from broker.cli.table_output import text
 from broker.cli.usage.command_groups import Verbs
 from broker.cli.usage.verb_table import LINKS
 from broker.config import ConfigError
@@ -60,7 +61,7 @@ def end_with(command: Callable[[], int]) -> NoReturn:
         if not all(isinstance(cause, EXPECTED) for cause in causes):
             raise
         for cause in causes:
-            click.echo(f"leveret: error: {_sentence(cause)}", err=True)
+            click.echo(f"leveret: error: {text(_sentence(cause))}", err=True)
         sys.exit(1)
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+
+_COMMANDS = re.compile(r"(\x1b\[[01]m|\x1b\([0B]|[\n\t])")
+"""What we have a terminal do: bold letters, lines around tables, the next line, the next column."""
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
@@ -47,6 +52,17 @@ def text(value: object) -> str:
     if isinstance(value, str):
         return "".join(character if _plain(character) else ascii(character)[1:-1] for character in value)
     return "" if value is None else json.dumps(value)
+
+
+def on_terminal(shown: str) -> str:
+    """What is printed as RabbitMQ's commands print it, where a person looks at it: no name commands their terminal."""
+    return "".join(part if _COMMANDS.fullmatch(part) else text(part) for part in _COMMANDS.split(shown))
+
+
+def echo(shown: str, *, err: bool = False, color: bool | None = None) -> None:
+    """Print what another program may read byte for byte; on a terminal with what could command it escaped."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(on_terminal(shown) if stream.isatty() else shown, err=err, color=color)
 
 
 def counted(number: int, noun: str) -> str:

@@ -472,4 +472,5 @@ def _queues(count: int, routed_before: int = 0) -> str | None:
 
 
 def _text(name: bytes | str | None) -> str | None:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    """A name; bytes that are no UTF-8 keep their places as escapes, so that two names stay two."""
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name

@@ -20,7 +20,8 @@ JUDGED = ("classic", "quorum")
 """Types of queues: positions in others do not tell a message."""
 LOOKS_MAX = 3_000_000
 """Beyond so many pairs of a routing key and a binding to compare, an exchange is not judged."""
-NOT_UTF8 = "\N{REPLACEMENT CHARACTER}"
+NOT_UTF8 = "\\x"
+"""How a byte that is no UTF-8 begins in a name. The same may have been published as text: such names are not judged."""
 Binding = tuple[str, str, str]
 """Exchange, its type, and binding key."""
 
@@ -57,6 +58,8 @@ class Bindings:
 
     def spans(self, route: Route) -> Iterator[Span]:
         """The queues that messages of a route had to reach, and when."""
+        if NOT_UTF8 in route.exchange:
+            return
         for (kind, key), spans in self._spans[route[:2]].items():
             if kind == "fanout" or (NOT_UTF8 not in route.key and _matches(kind, key, route.key)):
                 yield from spans

@@ -9,6 +9,8 @@ the process, transient queues and transient messages, is left out.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from storage.batch import (
@@ -24,10 +26,11 @@ from storage.batch import (
 )
 from storage.storage_errors import StoreCorrupt
 
-_Row = tuple[int, int, int, bytes, bytes, bytes, int]
-_Lane = tuple[
-    int, int, LaneCounters, tuple[int, ...], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...], list[_Row]
-]
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+"""What LMDB's records have room for: a batch with another number is refused when it is read, not when it is applied."""
+_Row = tuple[_Number, _Number, _Number, bytes, bytes, bytes, _Number]
+_Pair = tuple[_Number, _Number]
+_Lane = tuple[_Number, _Number, LaneCounters, tuple[_Number, ...], tuple[_Pair, ...], tuple[_Pair, ...], list[_Row]]
 _Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedSegment, ...], int, dict[int, bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode

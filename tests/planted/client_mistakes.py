@@ -1,23 +1,35 @@
 """Mistakes that let one client have what belongs to all: turns without end, memory and connections without bound.
 
-One lets a page of another site in, and one cuts off clients which are there.
+One lets a page of another site in, one cuts off clients which are there. Some take what a client says for something
+else: a record of the store, a line of the log, a sample of a metric.
 """
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
 from typing import Any
 
+from broker import logs
 from broker.config import Config
 from broker.management.host_names import HostNames
+from broker.management.prometheus import metric_groups
 from broker.server import server
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net import heartbeats
 from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
+from storage.journal.first_format import read_first_format
+from storage.journal.journal_mark import JournalMark
+from storage.journal.journal_records import decode_batch
+from storage.messages.records import Identity
+from storage.messages.start import journal_replay
+from storage.messages.start.journal_replay import Left
 from tests.planted.mistake import Patch, Process, Simulation, mistake
 
 LIMITS = Process("tests/security/hostile/test_hostile_limits.py")
 
+ROUNDS = Process("tests/security/contents/test_hostile_contents.py")
 FOR_EVER_SECONDS = 1e9
 
 
@@ -72,3 +84,30 @@ def pause_taken_for_silence(patch: Patch) -> None:
         return bool(now - hearer.last_received > 2 * interval)
 
     patch(heartbeats, "is_silent", is_silent)
+
+
+@mistake(
+    "what a client publishes is no record of the journal", Process("tests/security/contents/test_forged_journal.py")
+)
+def forged_records_taken(patch: Patch) -> None:
+    """Take a record of this store and boot over from every page on which a whole one begins, whoever has written it."""
+    left_behind = journal_replay._left_behind
+
+    def all_that_is_found(directory: Path, identity: Identity, mark: JournalMark) -> Left:
+        left = left_behind(directory, identity, mark)
+        found = read_first_format(directory, identity.uuid, identity.boot, 0)
+        return left._replace(batches=left.batches + [decode_batch(each.payload, each.number) for each in found.records])
+
+    patch(journal_replay, "_left_behind", all_that_is_found)
+
+
+@mistake("what a client says stays on its line of the log", ROUNDS)
+def log_lines_with_control_characters(patch: Patch) -> None:
+    """Write into the log what was said as it was said."""
+    patch(logs.TextFormatter, "formatMessage", logging.Formatter.formatMessage)
+
+
+@mistake("a name is one label of a metric, whatever is in it", ROUNDS)
+def labels_not_escaped(patch: Patch) -> None:
+    """Write names into the labels of metrics as they are."""
+    patch(metric_groups, "_escaped", lambda value: value)

@@ -28,7 +28,7 @@ from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_p
 from broker.cli.list_command import LISTINGS
 from broker.cli.main import leveret, main
 from broker.cli.messages.tail_command import FIREHOSE
-from broker.cli.table_output import text
+from broker.cli.table_output import on_terminal, text
 from broker.cli.usage.examples import EXAMPLES
 from broker.cli.usage.suggestions import COMMANDS
 from broker.cli.usage.verb_table import LINKS, VERBS
@@ -343,6 +343,16 @@ def test_what_is_no_object_is_wrong_usage(run: Run, peer: Peer, verb: str, given
 
 
 # How it ends.
+
+
+def test_no_name_in_an_error_commands_a_terminal(run: Run, peer: Peer) -> None:
+    peer.answer = b'{"error": {"kind": "not_found", "message": "user \'\\u001b[31m\\n\\u009bx\' does not exist"}}\n'
+    assert run("user", "delete", "ann") == (1, "", r"leveret: error: user '\x1b[31m\n\x9bx' does not exist" + "\n")
+
+
+def test_what_is_shown_on_a_terminal_may_be_bold_and_no_more() -> None:
+    shown = "\x1b[1mRuntime\x1b[0m\n\tq\x1b]0;title\x07\x9b31m\u2028\r\x1b[2J\xe9"
+    assert on_terminal(shown) == "\x1b[1mRuntime\x1b[0m\n\tq" + r"\x1b]0;title\x07\x9b31m\u2028\r\x1b[2J" + "\xe9"
 
 
 def test_the_brokers_refusal_is_one_line(run: Run, peer: Peer) -> None:

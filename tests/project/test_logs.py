@@ -27,10 +27,11 @@ def test_what_a_client_said(said: str, shown: str) -> None:
     assert TextFormatter().format(record).partition("[warning] user ")[2] == shown
 
 
-def test_a_traceback_keeps_its_lines() -> None:
+def test_a_traceback_keeps_its_lines_and_none_looks_like_an_event() -> None:
     record = logging.LogRecord("leveret", logging.ERROR, "", 0, "broken", (), None)
-    record.exc_text = "one\ntwo"
-    assert TextFormatter().format(record).endswith("[error] broken\none\ntwo")
+    record.exc_text = "one\n2026-01-31 12:00:00.000Z [error] two\x1b[31m"
+    lines = r"one", r"2026-01-31 12:00:00.000Z [error] two\x1b[31m"
+    assert TextFormatter().format(record).endswith("[error] broken\n  {}\n  {}".format(*lines))
 
 
 def test_a_line_for_programs_has_milliseconds_and_says_what_it_is_about() -> None:

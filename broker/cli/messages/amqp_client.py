@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import click
 
 from broker.admin.protocol import AdministrationError
+from broker.cli.table_output import text
 from broker.client.client_state import ClientConnection, ClientError, ClosedByBroker, announced
 from broker.client.uris import AMQP_PORT, AMQPS_PORT, Endpoint, Tls
 from broker.wire import methods
@@ -179,8 +180,8 @@ class AmqpClient:
         try:
             data = self._socket.recv(RECEIVE_BYTES)
         except TimeoutError as error:
-            text = f"the broker has not answered in {ANSWER_SECONDS:g} seconds"
-            raise AdministrationError("failed", text) from error
+            silence = f"the broker has not answered in {ANSWER_SECONDS:g} seconds"
+            raise AdministrationError("failed", silence) from error
         except ConnectionError:
             data = b""
         if not data:
@@ -195,7 +196,7 @@ class AmqpClient:
         except ClientError as error:
             raise AdministrationError("failed", str(error)) from error
         if self._connection.blocked and not blocked:
-            click.echo(f"leveret: the broker lets publishers wait: {self._connection.blocked}", err=True)
+            click.echo(f"leveret: the broker lets publishers wait: {text(self._connection.blocked)}", err=True)
         self._arrived.extend(_unless_ended(command) for _channel, command in arrived)
 
 

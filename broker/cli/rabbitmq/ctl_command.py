@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from broker.cli.rabbitmq.verbs import (
 )
 from broker.cli.rabbitmq.verbs.refused_verbs import REFUSED
 from broker.cli.rabbitmq.whole_line import whole_line
+from broker.cli.table_output import echo
 
 ALIKE = 0.7
 """How alike a verb must be to one that there is, for that one to be meant."""
@@ -135,13 +137,13 @@ def _show(call: Call, known: VerbLine, verb: Verb, form: str) -> int:
     formatter = FORMATTERS[form]
     banner = verb.banner(call) if verb.banner else _filled(known.banner, call)
     if banner and formatter.banners and not call.quiet:
-        click.echo(banner, color=True)
+        echo(banner, color=True)
     if call.options.get("dry-run"):
         return 0
     headers = call.options.get("table-headers", True) and not call.options.get("silent")
-    manner = Manner(bool(headers), bool(call.options.get("silent")))
+    manner = Manner(bool(headers), bool(call.options.get("silent")), sys.stdout.isatty())
     for text in formatter.write(verb.run(call), manner):
-        click.echo(text, color=True)
+        echo(text, color=True)
     return 0
 
 
@@ -151,13 +153,13 @@ def _filled(banner: str, call: Call) -> str:
 
 def _print(lines: Sequence[str], code: int) -> int:
     for line in lines:
-        click.echo(line, color=True)
+        echo(line, color=True)
     return code
 
 
 def _complain(lines: Sequence[str], code: int = USAGE) -> int:
     for line in lines:
-        click.echo(line, err=True, color=True)
+        echo(line, err=True, color=True)
     return code
 
 

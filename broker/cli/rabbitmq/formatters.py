@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 from broker.admin.json_terms import term
 from broker.cli.rabbitmq.erlang_text import FIELD_TABLES, cell, field_table, row_term
 from broker.cli.rabbitmq.outcomes import Outcome, Shown
+from broker.cli.table_output import text
 
 
 class Manner(NamedTuple):
-    """How much is written beside the values."""
+    """How much is written beside the values. `terminal`: a person looks at them, and none may seem another row."""
 
     headers: bool
     silent: bool
+    terminal: bool = False
 
 
 class Formatter(NamedTuple):
@@ -25,17 +27,18 @@ class Formatter(NamedTuple):
     banners: bool
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, *, ensure_ascii: bool = False) -> str:
     """JSON without blanks."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=ensure_ascii)
 
 
 def _cell(name: str, value: Any) -> str:
     return field_table(value) if name in FIELD_TABLES else cell(value)
 
 
-def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    return [_cell(name, row[name]) for name in columns]
+def _cells(row: Mapping[str, Any], columns: Sequence[str], manner: Manner) -> list[str]:
+    cells = [_cell(name, row[name]) for name in columns]
+    return list(map(text, cells)) if manner.terminal else cells
 
 
 def _lines(shown: Shown, manner: Manner) -> Iterable[str]:
@@ -51,7 +54,7 @@ def _table(outcome: Outcome, manner: Manner) -> Iterator[str]:
         if empty and manner.headers and outcome.headed:
             yield "\t".join(outcome.columns)
         empty = False
-        yield "\t".join(_cells(row, outcome.columns))
+        yield "\t".join(_cells(row, outcome.columns, manner))
     if empty and not outcome.streamed:
         yield ""
 
@@ -65,7 +68,8 @@ def _json(outcome: Outcome, manner: Manner) -> Iterator[str]:
     for row in outcome.rows:
         if first:
             yield "["
-        yield ("" if first else ",") + json_text({name: row[name] for name in outcome.columns})
+        values = {name: row[name] for name in outcome.columns}
+        yield ("" if first else ",") + json_text(values, ensure_ascii=manner.terminal)
         first = False
     if first and not outcome.streamed:
         yield "[]"
@@ -82,7 +86,7 @@ def _csv(outcome: Outcome, manner: Manner) -> Iterator[str]:
     for number, row in enumerate(outcome.rows):
         if number == 0:
             yield _csv_line(outcome.columns)
-        yield _csv_line(_cells(row, outcome.columns))
+        yield _csv_line(_cells(row, outcome.columns, manner))
 
 
 def _csv_line(cells: Iterable[str]) -> str:
@@ -107,7 +111,7 @@ def _pretty_table(outcome: Outcome, manner: Manner) -> Iterator[str]:
         if lines:
             yield from _framed(["Output"], [[[line] for line in lines]])
         return
-    rows = [[_one_line(row)] for row in (_cells(row, outcome.columns) for row in outcome.rows)]
+    rows = [[_one_line(row)] for row in (_cells(row, outcome.columns, manner) for row in outcome.rows)]
     if rows:
         yield from _framed(outcome.columns, rows)
     elif not outcome.streamed:

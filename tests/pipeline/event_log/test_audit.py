@@ -535,7 +535,12 @@ LACKING: dict[str, tuple[Bound, dict[str, Any], bool]] = {
     "bound for any key, empty ones included": (bound("#"), {"routing_key": ""}, True),
     "bound for words that may be empty": (bound("a.*.b.#"), {"routing_key": "a..b"}, True),
     "bound by headers": (bound("eu", kind="headers"), {}, False),
-    "bound for names that are no UTF-8": (bound("\ufffd"), {"routing_key": "\ufffd"}, False),
+    "bound for names that are no UTF-8": (bound("\\xff"), {"routing_key": "\\xff"}, False),
+    "bound to an exchange whose name is no UTF-8": (
+        bound("eu", exchange="\\xff", kind="fanout"),
+        {"exchange": "\\xff"},
+        False,
+    ),
     "bound no longer": (both(bound("eu"), bound("eu", ends=True)), {}, False),
     "bound twice, once no longer": (both(bound("eu", "eu"), bound("eu", ends=True)), {}, True),
     "bound before its queue was deleted": (

@@ -62,9 +62,11 @@ class History:
         detail = {"type": kind, "durable": True, "max_priority": max_priority}
         self.tell("declare", queue=queue, detail=json.dumps(detail))
 
-    def bind(self, key: str, *, kind: str = "topic", queue: str = "q", ends: bool = False) -> None:
-        """A queue is bound to the exchange, or is no longer."""
-        bound = {"exchange": "orders", "routing_key": key, "detail": json.dumps({"type": kind})}
+    def bind(
+        self, key: str, *, kind: str = "topic", queue: str = "q", exchange: str = "orders", ends: bool = False
+    ) -> None:
+        """A queue is bound to an exchange, or is no longer."""
+        bound = {"exchange": exchange, "routing_key": key, "detail": json.dumps({"type": kind})}
         self.tell("unbind" if ends else "bind", queue=queue, **bound)
 
     def publish(self, *queues: str, confirmed: bool = True, kept: bool = True, **told: Any) -> int:

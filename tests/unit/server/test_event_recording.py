@@ -140,6 +140,18 @@ def publish_to_ack(client: Client) -> Story:
 
 
 @story
+def names_that_are_no_text(client: Client) -> Story:
+    """Two names stay two, whatever their bytes are."""
+    for name in ("b\udcff", "b\udcfe"):
+        declare(client, name)
+        deposit(client, b"", key=name)
+    events = yield
+    assert shown(events, "queue", "routing_key", "msg_id") == (
+        r"publish b\xff 1, route b\xff 1, confirm 1, publish b\xfe 2, route b\xfe 2, confirm 2"
+    )
+
+
+@story
 def refused(client: Client) -> Story:
     declare(client, "full", max_length=0, overflow="reject-publish")
     client.ask(ConfirmSelect(False))

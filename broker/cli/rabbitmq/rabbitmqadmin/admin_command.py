@@ -30,6 +30,7 @@ from broker.cli.rabbitmq.rabbitmqadmin.admin_kinds import (
 )
 from broker.cli.rabbitmq.rabbitmqadmin.admin_options import Options, WrongUsage, parser, read_options
 from broker.cli.rabbitmq.whole_line import whole_line
+from broker.cli.table_output import echo
 
 FAILED = 1
 DONE = {"declare": "declared", "delete": "deleted", "close": "closed", "purge": "purged"}
@@ -154,8 +155,9 @@ class AdminLine:
         options = self._options
         if options.format not in FORMATS:
             raise WrongUsage(f"Format {options.format} not recognised; it is one of {', '.join(FORMATS)}")
-        for line in shown(answer, kind, columns, options.format, options.depth or 1, quiet=options.quiet):
-            click.echo(line)
+        quiet, terminal = options.quiet, sys.stdout.isatty()
+        for line in shown(answer, kind, columns, options.format, options.depth or 1, quiet=quiet, terminal=terminal):
+            echo(line)
 
     def _change(self) -> None:
         kinds = CHANGED[self._action]
@@ -229,15 +231,15 @@ def run(words: Sequence[str]) -> int:
             raise WrongUsage("Action not specified")
         AdminLine(options, rest).run()
     except WrongUsage as error:
-        click.echo(f"\nERROR: {error}\n\nrabbitmqadmin --help for help\n", err=True)
+        echo(f"\nERROR: {error}\n\nrabbitmqadmin --help for help\n", err=True)
     except NotJson as error:
-        click.echo(f"ERROR: {error}", err=True)
+        echo(f"ERROR: {error}", err=True)
     except BrokenPipeError:
         raise  # it is standard output: click ends silently
     except (RequestFailed, OSError) as error:
-        click.echo(f"*** {error}\n", err=True)
+        echo(f"*** {error}\n", err=True)
     except ValueError as error:
-        click.echo(f"*** The answer makes no sense: {error}\n", err=True)
+        echo(f"*** The answer makes no sense: {error}\n", err=True)
     else:
         return 0
     return FAILED

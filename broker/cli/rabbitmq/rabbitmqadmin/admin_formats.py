@@ -7,25 +7,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from broker.cli.rabbitmq.rabbitmqadmin.admin_kinds import FIRST_COLUMNS, ListedKind
+from broker.cli.table_output import text
 
 Row = Mapping[str, Any]
 RULE = "-" * 80
 TSV = "tsv"
 
 
-def shown(answer: str, kind: ListedKind, columns: Sequence[str], form: str, depth: int, *, quiet: bool) -> list[str]:
-    """The lines that show an answer. Without `columns`, those that there are down to `depth`."""
+def shown(
+    answer: str, kind: ListedKind, columns: Sequence[str], form: str, depth: int, *, quiet: bool, terminal: bool = False
+) -> list[str]:
+    """The lines that show an answer. Without `columns`, those that there are down to `depth`.
+
+    `terminal`: a person looks at them, and no value may seem another row.
+    """
     parsed = json.loads(answer)
     if form == RAW_JSON:
         return [f"[{answer}]" if isinstance(parsed, dict) else answer]
     rows = [parsed] if isinstance(parsed, dict) else parsed
     if form == PRETTY_JSON:
-        return [json.dumps(rows, indent=2, sort_keys=True, ensure_ascii=False)]
+        return [json.dumps(rows, indent=2, sort_keys=True, ensure_ascii=terminal)]
     if not rows:
         return [] if quiet else ["No items"]
     rows = [row if isinstance(row, dict) else {} for row in rows]  # one without any of the columns is []
     names = list(columns) or _columns(rows, kind.in_json, depth)
-    lines = list(FORMS[form](names, [[_cell(row, name, kind) for name in names] for row in rows]))
+    cells = [[_cell(row, name, kind) for name in names] for row in rows]
+    lines = list(FORMS[form](names, [list(map(text, row)) for row in cells] if terminal else cells))
     return lines[1:] if form == TSV and quiet else lines
 
 

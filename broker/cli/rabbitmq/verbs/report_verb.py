@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from broker.cli.rabbitmq.formatters import FORMATTERS, Manner
@@ -41,7 +42,7 @@ def _part(call: Call, name: str) -> Iterator[str]:
     verb = _VERBS[name]
     yield ""
     yield verb.banner(call) if verb.banner else LINES[name].banner.format(vhost=call.vhost, node=call.node)
-    yield from FORMATTERS["table"].write(verb.run(call), Manner(headers=True, silent=False))
+    yield from FORMATTERS["table"].write(verb.run(call), Manner(True, False, sys.stdout.isatty()))
 
 
 VERBS: dict[str, Verb] = {"report": Verb(_report)}
