@@ -33,7 +33,7 @@ PACKAGES = (
 )
 FILE = re.compile(rf"`((?:{PACKAGES})/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
-FILE_ENDINGS = (".py", ".sqlite")
+FILE_ENDINGS = (".end", ".py", ".sqlite")
 SECONDS = 30
 
 
