@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ import trio
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
+from broker.admin.json_input.json_reader import read_json
+from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, socket_path
 from broker.admin.short_steps import in_steps
@@ -106,8 +109,10 @@ async def _answer_next(administration: Administration, admit: Admit, lines: Line
 async def _carry_out(administration: Administration, admit: Admit, line: bytes, stream: trio.SocketStream) -> bool:
     """Do what is asked; False where what follows is no request, but AMQP."""
     try:
-        request = json.loads(line)
-    except (ValueError, RecursionError):
+        request = await read_json(line, math.inf)
+    except UnreadableJson as error:
+        raise invalid(f"the request cannot be read: {error}") from None
+    except ValueError:
         raise invalid("the request is not JSON") from None
     administration.process.look_around()
     match request:

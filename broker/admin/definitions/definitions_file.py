@@ -6,7 +6,6 @@ Messages say where in the file something is wrong, never what stands there: it m
 
 from __future__ import annotations
 
-import json
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -15,6 +14,8 @@ import msgspec
 from msgspec import Meta, field
 
 from broker.admin.command_arguments import check_json, invalid
+from broker.admin.json_input.json_reader import DROPPED, Row, read_object
+from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps
 from broker.session.login.passwords import SHA256
@@ -153,6 +154,9 @@ class DefinitionsFile(msgspec.Struct, frozen=True):
 ENTRIES = {part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile)}
 """What the lists of a file are made of."""
 
+OF_VHOSTS = ("parameters", "policies", "queues", "exchanges", "bindings")
+"""Kinds that an import into one virtual host takes in."""
+
 
 def read_file(path: Path) -> DefinitionsFile:
     """Read a file. Raises AdministrationError `invalid` with its name and what is wrong with it."""
@@ -166,8 +170,8 @@ def read_file(path: Path) -> DefinitionsFile:
 def parse(content: bytes, where: str) -> DefinitionsFile:
     """Definitions from JSON. Raises AdministrationError `invalid` with where they are from and what is wrong."""
     try:
-        return convert(json.loads(content))
-    except (ValueError, RecursionError) as error:
+        return convert(decode_json(content))
+    except ValueError as error:
         raise invalid(f"{where}: is not JSON: {error}") from error
     except AdministrationError as error:
         raise invalid(f"{where}: {error}") from error
@@ -179,23 +183,50 @@ def convert(definitions: object) -> DefinitionsFile:
     return _converted(definitions, DefinitionsFile)
 
 
-async def convert_in_steps(definitions: object) -> DefinitionsFile:
-    """The same for a file of any size, in short steps."""
+async def convert_in_steps(definitions: object, vhost: str | None = None) -> DefinitionsFile:
+    """The same for a file of any size, in short steps; for a virtual host what belongs there, moved into it."""
     if not isinstance(definitions, dict):
         return convert(definitions)
-    listed = {kind: rows for kind, rows in definitions.items() if kind in ENTRIES and isinstance(rows, list)}
-    convert({kind: value for kind, value in definitions.items() if kind not in listed})
-    return DefinitionsFile(**{kind: await _entries(kind, rows) for kind, rows in listed.items()})
+    row = _row_reader(vhost)
+    found = {
+        kind: await _made(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in definitions.items()
+    }
+    return _file_of(found, vhost)
 
 
-async def _entries(kind: str, rows: list[object]) -> list[Entry]:
+async def read_definitions(body: bytes | bytearray, vhost: str | None = None) -> DefinitionsFile:
+    """The same from JSON, where each entry is checked as soon as it is read.
+
+    Raises ValueError for what is no JSON, and AdministrationError `invalid`.
+    """
+    return _file_of(await read_object(body, _row_reader(vhost)), vhost)
+
+
+async def _made(kind: str, rows: list[object], row: Row) -> list[Any]:
     async with aclosing(in_steps(enumerate(rows))) as numbered:
-        return [_entry(f"{kind}[{number}]", row, ENTRIES[kind]) async for number, row in numbered]
+        return [made async for number, value in numbered if (made := row(kind, number, value)) is not DROPPED]
 
 
-def _entry(place: str, row: object, kind: type[Entry]) -> Entry:
-    check_json(row, "definitions")
-    return _converted(row, kind, place)
+def _row_reader(vhost: str | None) -> Row:
+    kinds = ENTRIES if vhost is None else {kind: ENTRIES[kind] for kind in OF_VHOSTS}
+
+    def row(kind: str, number: int, value: object) -> object:
+        if kind not in kinds:
+            return DROPPED
+        if vhost is not None and isinstance(value, dict):
+            value = {**value, "vhost": vhost}
+        check_json(value, "definitions")
+        return _converted(value, kinds[kind], f"{kind}[{number}]")
+
+    return row
+
+
+def _file_of(found: dict[str, Any], vhost: str | None) -> DefinitionsFile:
+    listed = {kind: rows for kind, rows in found.items() if kind in ENTRIES and isinstance(rows, list)}
+    convert(
+        {kind: value for kind, value in found.items() if kind not in listed and (vhost is None or kind in OF_VHOSTS)}
+    )
+    return DefinitionsFile(**listed)
 
 
 def operator_policy(parameter: ParameterEntry) -> PolicyEntry:

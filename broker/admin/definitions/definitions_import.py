@@ -34,7 +34,7 @@ from broker.admin.definitions.definitions_file import (
 from broker.admin.json_tables import table
 from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
-from broker.admin.short_steps import in_steps, mapped
+from broker.admin.short_steps import in_steps
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
@@ -86,28 +86,16 @@ PUTS: dict[type[Any], type[Any]] = {
 }
 
 
-OF_VHOSTS = ("parameters", "policies", "queues", "exchanges", "bindings")
-"""Kinds that an import into one virtual host takes in."""
-
-
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
-    """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed."""
+    """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed.
+
+    A DefinitionsFile has been moved there by whoever read it.
+    """
     definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
-    if vhost is not None:
-        definitions = await _into(administration.vhost(vhost).name, definitions)
-    return await add(administration, await convert_in_steps(definitions))
-
-
-async def _into(vhost: str, definitions: object) -> object:
-    if not isinstance(definitions, dict):
-        return definitions
-    return {kind: await _moved(vhost, definitions[kind]) for kind in OF_VHOSTS if kind in definitions}
-
-
-async def _moved(vhost: str, rows: object) -> object:
-    if not isinstance(rows, list):
-        return rows
-    return await mapped(lambda row: {**row, "vhost": vhost} if isinstance(row, dict) else row, rows)
+    vhost = None if vhost is None else administration.vhost(vhost).name
+    if not isinstance(definitions, DefinitionsFile):
+        definitions = await convert_in_steps(definitions, vhost)
+    return await add(administration, definitions)
 
 
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:

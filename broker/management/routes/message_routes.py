@@ -51,9 +51,9 @@ class Wanted(NamedTuple):
 
 async def publish(call: Call) -> Response:
     """Publish a message; the answer says, after its confirm, whether it was routed to a queue."""
-    fields = await call.fields()
+    fields = await call.message_fields()
     fields.require("routing_key", "properties", "payload", "payload_encoding")
-    key, body = fields.short_text("routing_key"), payload_of(fields)
+    key, body = fields.short_text("routing_key"), await payload_of(fields)
     header = encode_header(len(body), properties_of(fields))
     async with call.session() as session:
         try:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from email.message import Message
-from email.parser import BytesParser
 from typing import Any
 from urllib.parse import quote
 
-import trio
 from starlette.responses import Response
 
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
+from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
+from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.short_steps import in_steps
 from broker.management.access import Tag
 from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, empty, encoded
-from broker.management.bodies import json_object
 from broker.management.call import Call, where_absent
+from broker.management.form_field import field_of_form
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
 FILE = "file"
 """The field of a form that has the definitions."""
+NOT_JSON = "failed_to_parse_json"
+BLANK_MAX = 64
+EMPTY = (b"", b"null")
+"""A short body with nothing in it is taken for an object without any."""
 
 
 async def export_all(call: Call) -> Response:
@@ -75,12 +79,13 @@ async def import_all(call: Call) -> Response:
 
 async def import_vhost(call: Call) -> Response:
     """Take in what belongs into a virtual host, whatever virtual host it was exported from."""
+    vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
-        await call.change("import_definitions", definitions=await _uploaded(call), vhost=call.names["vhost"])
+        await call.change("import_definitions", definitions=await _uploaded(call, vhost), vhost=vhost)
     return empty(204)
 
 
-async def _uploaded(call: Call) -> dict[str, Any]:
+async def _uploaded(call: Call, vhost: str | None = None) -> DefinitionsFile:
     """The definitions of a body: JSON, or the file of a form. Raises Problem 400 and 415."""
     described = Message()
     described["content-type"] = call.request.headers.get("content-type", "")
@@ -89,21 +94,13 @@ async def _uploaded(call: Call) -> dict[str, Any]:
         raise Problem(415)
     body = await call.api.bodies.read(call.request)
     if kind == "multipart/form-data":
-        body = await trio.to_thread.run_sync(_file_of, described["content-type"], body)
+        body = await field_of_form(described.get_boundary(""), body, FILE)
     try:
-        return await json_object(body)
-    except Problem:
-        raise bad_request("failed_to_parse_json") from None
-
-
-def _file_of(content_type: str, body: bytes) -> bytes:
-    """The field of a form that has the definitions."""
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
-    for part in BytesParser().parsebytes(head + body).walk():
-        if part.get_param("name", header="content-disposition") == FILE:
-            content = part.get_payload(decode=True)
-            return content if isinstance(content, bytes) else b""
-    return b""
+        return await read_definitions(body if bytes(body[:BLANK_MAX]).strip() not in EMPTY else b"{}", vhost)
+    except UnreadableJson as error:
+        raise bad_request(f"{NOT_JSON}: {error}") from None
+    except ValueError:
+        raise bad_request(NOT_JSON) from None
 
 
 RESOURCES: list[Resource] = [
