@@ -25,7 +25,7 @@ from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import History
 from broker.management.statistics.past import Past
 from broker.management.statistics.windows import read_ages
-from broker.management.visitor import SCOPE_KEY, Visitor
+from broker.management.visitor import Visitor, visitor_in
 from broker.session.direct_session import DirectSession, Refused
 from broker.session.registry import Registry
 from broker.wire.assembler import Command
@@ -219,8 +219,7 @@ def names_of(request: Request) -> dict[str, str]:
 
 def visitor_of(request: Request) -> Visitor:
     """The client behind a request."""
-    visitor: Visitor = request.scope["extensions"][SCOPE_KEY]
-    return visitor
+    return visitor_in(request.scope)
 
 
 __all__ = [

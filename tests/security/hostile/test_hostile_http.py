@@ -107,7 +107,7 @@ def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], g
         caller.say(b"G")
     assert fetched(target)
     good.round_trip()
-    assert "connection limit reached, and it is idle" in target.log()
+    assert "its address has 6 connections, and it is idle" in target.log()
 
 
 def test_the_busy_stay(target: BrokerProcess, call: Callable[[], Caller]) -> None:

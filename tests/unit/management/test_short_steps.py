@@ -6,8 +6,9 @@ Steps are counted, with things of which each takes a step's time, however fast t
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from time import thread_time
+from typing import Any
 
 import pytest
 import trio
@@ -16,8 +17,11 @@ from broker.admin.json_input.json_reader import read_json, read_object
 from broker.admin.short_steps import AT_ONCE, PAUSES, STEP_SECONDS, Pauses, in_steps, mapped
 from broker.management.columns import Columns
 from broker.management.list_query import first_in_order, list_answer, read_list_query
+from broker.management.places import Places
 from broker.management.prometheus.exposition import exposition
 from broker.management.prometheus.metric_groups import GAUGE, Group, Labels, Measure
+from broker.management.visitor import SCOPE_KEY, Visitor
+from broker.session.peer import Peer
 
 THINGS = range(100)
 TOUCHED = 0
@@ -69,7 +73,17 @@ async def counted(work: Callable[[], Awaitable[object]], together: int = 1) -> S
 
 async def listed(order: Callable[[int], str] | None = None, **asked: str) -> None:
     query = read_list_query(asked, paged=True)
-    await list_answer(THINGS, Columns({"slow": slow, "quick": quick}), query, slow, order)
+    answer = await list_answer(THINGS, Columns({"slow": slow, "quick": quick}), query, slow, order)
+    visitor = Visitor(Peer("127.0.0.1", 1, "127.0.0.1", 2, True), lambda: None, Places(1, 1))
+    await answer({"type": "http", "method": "GET", "headers": [], "extensions": {SCOPE_KEY: visitor}}, nothing, taken)
+
+
+async def nothing() -> dict[str, Any]:
+    raise AssertionError("an answer asks for nothing")
+
+
+async def taken(message: MutableMapping[str, Any]) -> None:
+    """A client that takes what it is sent."""
 
 
 async def scraped(*, apart: bool) -> None:

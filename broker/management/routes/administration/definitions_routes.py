@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from email.message import Message
 from typing import Any
 from urllib.parse import quote
@@ -13,13 +14,14 @@ from starlette.responses import Response
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
 from broker.admin.json_input.strict_json import UnreadableJson
-from broker.admin.short_steps import in_steps
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, empty, encoded
+from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, empty, encoded
 from broker.management.call import Call, where_absent
 from broker.management.form_field import field_of_form
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.policy_routes import vhost_not_found
+
+Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
 
 FILE = "file"
 """The field of a form that has the definitions."""
@@ -33,7 +35,7 @@ async def export_all(call: Call) -> Response:
     """Everything that exists."""
     administration = call.api.administration
     sections = whole(administration, await administration.definitions.load())
-    return await _download(call, heading(administration), sections)
+    return _download(call, heading(administration), sections)
 
 
 async def export_vhost(call: Call) -> Response:
@@ -42,23 +44,31 @@ async def export_vhost(call: Call) -> Response:
     stored, vhost = await administration.definitions.load(), call.broker.vhosts.get(call.names["vhost"])
     if vhost is None:
         raise bad_request("vhost_not_found")
-    return await _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
+    return _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
 
 
-async def _download(
-    call: Call, head: Mapping[str, str], sections: Iterable[tuple[str, Iterable[dict[str, Any]]]]
-) -> Response:
-    """The columns that are wanted, rows made and encoded in steps; a link may give the file a name."""
+def _download(call: Call, head: Mapping[str, str], sections: Sections) -> Response:
+    """The columns that are wanted; a link may give the file a name."""
     wanted = call.list_query().columns
-    parts = [[encoded(name), b":", encoded(value)] for name, value in head.items() if not wanted or name in wanted]
+    if wanted:
+        head = {name: value for name, value in head.items() if name in wanted}
+        sections = [(name, rows) for name, rows in sections if name in wanted]
+    return JsonAnswer(_object(head, sections), _named(call.parameters.get("download", "")))
+
+
+async def _object(head: Mapping[str, str], sections: Sections) -> AsyncGenerator[bytes]:
+    """An object in pieces, whose rows are made when they are asked for; an empty list for one without anything."""
+    before = b"{"
+    for name, value in head.items():
+        yield before + encoded(name) + b":" + encoded(value)
+        before = b","
     for name, rows in sections:
-        if not wanted or name in wanted:
-            array = JsonArray()
-            async for row in in_steps(rows):
-                array.add(encoded(row))
-            parts.append([encoded(name), b":", *array.pieces()])
-    pieces = [piece for number, part in enumerate(parts) for piece in (b"," if number else b"{", *part)]
-    return JsonAnswer([*pieces, b"}"] if pieces else [b"[]"], _named(call.parameters.get("download", "")))
+        yield before + encoded(name) + b":"
+        before = b","
+        async with aclosing(array_in_pieces(rows)) as pieces:
+            async for piece in pieces:
+                yield piece
+    yield b"[]" if before == b"{" else b"}"
 
 
 def _named(file: str) -> dict[str, str]:
