@@ -12,7 +12,7 @@ from typing import Any
 from broker.admin.command_arguments import NAME_BYTES_MAX
 from broker.wire.field_tables import NESTING_MAX, TYPE_NAMES, Field, Table, to_python
 
-_OTHER_KINDS = {bool: "t", float: "d", bytes: "S", type(None): "V"}
+_OTHER_KINDS = {bool: "t", float: "d", bytearray: "S", type(None): "V"}
 
 
 def plain(table: Table) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class JsonAnswer(Response):
         self, pieces: Sequence[bytes] | AsyncGenerator[bytes], headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(None, 200, {**SECURITY, "cache-control": "no-cache", VARY[0]: VARY[1], **(headers or {})})
+        del self.headers["content-length"]  # of no body
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -78,7 +78,7 @@ async def json_object(body: bytearray, *, long_as_bytes: bool = False) -> dict[s
         raise bad_request(NOT_JSON) from None
     if value is None:
         return {}
-    if isinstance(value, str | bytes):
+    if isinstance(value, str | bytearray):
         raise bad_request(
             "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
         )
@@ -118,7 +118,7 @@ class Fields:
     def short_text(self, name: str, default: str = "") -> str:
         """A text that fits an AMQP short string."""
         value = self.values.get(name)
-        if isinstance(value, bytes):
+        if isinstance(value, bytearray):
             raise _too_long(name, len(value))
         return short(self.text(name, default), name)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.admin.json_tables import plain
 from broker.admin.short_steps import pause_if_due
-from broker.management.answers import bad_request
+from broker.management.answers import Problem, bad_request
 from broker.management.bodies import ECHO_CHARACTERS, Fields, encoded_text
 from broker.wire.properties import BasicProperties
 
@@ -48,33 +48,38 @@ def _number(value: Any, name: str) -> int:
     return value
 
 
-async def payload_of(fields: Fields) -> bytes:
-    """The payload of a message to be published. Raises Problem 400."""
-    payload, encoding = fields.values["payload"], fields.values["payload_encoding"]
-    if not isinstance(payload, str | bytes):
+async def payload_of(fields: Fields) -> bytearray:
+    """The payload of a message to be published, which leaves the fields. Raises Problem 400."""
+    payload, encoding = fields.values.pop("payload"), fields.values["payload_encoding"]
+    if not isinstance(payload, str | bytearray):
         raise bad_request("payload_not_string")
-    payload = encoded_text(payload, "payload") if isinstance(payload, str) else payload
+    if isinstance(payload, str):
+        payload = bytearray(encoded_text(payload, "payload"))
     if encoding == "string":
         return payload
     if encoding != "base64":
         raise bad_request(["unsupported_encoding", encoding[:ECHO_CHARACTERS] if isinstance(encoding, str) else None])
-    pieces: list[bytes] = []
+    decoded = bytearray()
     for start in range(0, len(payload), BASE64_AT_ONCE):
-        pieces.append(_from_base64(payload, start))
+        decoded += _from_base64(payload, start)
         await pause_if_due()
-    return b"".join(pieces)
+    return decoded
 
 
-def _from_base64(payload: bytes, start: int) -> bytes:
+def _from_base64(payload: bytearray, start: int) -> bytes:
+    """Of a piece that others follow the whole of it is data."""
     piece = payload[start : start + BASE64_AT_ONCE]
     try:
         decoded = b64decode(piece, validate=True)
     except ValueError:
-        decoded = b""
-    is_last = start + len(piece) == len(payload)
-    if (is_last and (decoded or not piece)) or len(decoded) * 4 == len(piece) * 3:
-        return decoded
-    raise bad_request(["not_base64", payload[:ECHO_CHARACTERS].decode("utf-8", "replace")])
+        raise _not_base64(payload) from None
+    if start + len(piece) < len(payload) and len(decoded) * 4 != len(piece) * 3:
+        raise _not_base64(payload)
+    return decoded
+
+
+def _not_base64(payload: bytearray) -> Problem:
+    return bad_request(["not_base64", payload[:ECHO_CHARACTERS].decode("utf-8", "replace")])
 
 
 def payload_in_json(payload: bytes, *, as_base64: bool) -> dict[str, str]:

@@ -34,7 +34,7 @@ from broker.admin.definitions.definitions_file import (
 from broker.admin.json_tables import table
 from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import in_steps, let_go
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
@@ -89,13 +89,17 @@ PUTS: dict[type[Any], type[Any]] = {
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
     """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed.
 
-    A DefinitionsFile has been moved there by whoever read it.
+    A DefinitionsFile has been moved there by whoever read it; it is used up.
     """
     definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
     vhost = None if vhost is None else administration.vhost(vhost).name
     if not isinstance(definitions, DefinitionsFile):
         definitions = await convert_in_steps(definitions, vhost)
-    return await add(administration, definitions)
+    try:
+        return await add(administration, definitions)
+    finally:
+        for kind in definitions.__struct_fields__:
+            await let_go(getattr(definitions, kind))
 
 
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:

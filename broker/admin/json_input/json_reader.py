@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.admin.json_input.strict_json import DEPTH_MAX, STRICT, UnreadableJson, too_deep
-from broker.admin.short_steps import pause_if_due
+from broker.admin.short_steps import let_go, pause_if_due
 
 WINDOW_BYTES = 32 * 1024
 """How much is decoded at once: 0.5 ms where it is all brackets."""
@@ -90,13 +90,17 @@ async def read_object(body: bytes | bytearray, row: Row) -> dict[str, Any]:
 async def _rows(text: _Text, name: str, row: Row) -> list[Any]:
     rows: list[Any] = []
     number = 0
-    ended = await text.take("]")
-    while not ended:
-        made = row(name, number, await text.value(ValueBound(VALUES_MAX)))
-        if made is not DROPPED:
-            rows.append(made)
-        number += 1
-        ended = await text.ended("]")
+    try:
+        ended = await text.take("]")
+        while not ended:
+            made = row(name, number, await text.value(ValueBound(VALUES_MAX)))
+            if made is not DROPPED:
+                rows.append(made)
+            number += 1
+            ended = await text.ended("]")
+    except Exception:
+        await let_go(rows)
+        raise
     return rows
 
 
@@ -179,9 +183,10 @@ class _Text:
             ended = await self.ended("}")
         return found
 
-    async def _long_text(self) -> str | bytes:
+    async def _long_text(self) -> str | bytearray:
         """The rest of a text, in pieces that end neither in an escape nor between the halves of a surrogate pair."""
-        pieces: list[Any] = []
+        pieces: list[str] = []
+        encoded = bytearray()
         ended = False
         while not ended:
             self._move()
@@ -193,10 +198,13 @@ class _Text:
             piece = STRICT.decode(f'"{self._window[:end]}"')
             if not ended and "\ud800" <= piece[-1] <= "\udbff":
                 piece, end = piece[:-1], end - _ESCAPE
-            pieces.append(piece.encode("utf-8", "surrogateescape") if self._long_as_bytes else piece)
+            if self._long_as_bytes:
+                encoded += piece.encode("utf-8", "surrogateescape")
+            else:
+                pieces.append(piece)
             self._at = end + ended
             await pause_if_due()
-        return b"".join(pieces) if self._long_as_bytes else "".join(pieces)
+        return encoded if self._long_as_bytes else "".join(pieces)
 
     def _decoded(self) -> Any:
         """The value that comes next, if a window holds it."""

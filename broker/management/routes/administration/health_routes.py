@@ -164,7 +164,9 @@ async def _there_and_back(call: Call, body: bytes) -> Command:
     async with call.session() as session:
         await call.answered(session.ask(methods.QueueDeclare(ALIVENESS, False, False, False, False, False, {})))
         await call.answered(session.ask(methods.ConfirmSelect(False)))
-        await call.answered(session.publish("", ALIVENESS, encode_header(len(body)), body))
+        confirmed = session.publish("", ALIVENESS, encode_header(len(body)))
+        session.add_body(body)
+        await call.answered(confirmed)
         return await call.answered(session.ask(methods.BasicGet(ALIVENESS, True)))
 
 
