@@ -77,6 +77,10 @@ class Management:
         """What the broker is called: by its operator, or else by its settings."""
         return self.registry.cluster_name
 
+    def look_around(self) -> None:
+        """Have alarms as they must be now, before they are shown or heeded: while nothing happens nobody looks."""
+        self.administration.process.look_around()
+
     @property
     def status(self) -> Callable[[], dict[str, Any]]:
         """How the process does."""

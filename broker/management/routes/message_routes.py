@@ -56,6 +56,7 @@ async def publish(call: Call) -> Response:
     fields.require("routing_key", "properties", "payload", "payload_encoding")
     key, body = fields.short_text("routing_key"), await payload_of(fields)
     header = encode_header(len(body), properties_of(fields))
+    call.api.look_around()
     async with call.session() as session:
         try:
             await call.answered(session.ask(methods.ConfirmSelect(False)))

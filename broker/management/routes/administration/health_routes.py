@@ -66,6 +66,7 @@ async def check_local_alarms(call: Call) -> Response:
 
 
 def _alarms(call: Call, reason: str) -> Response:
+    call.api.look_around()
     alarms = [{"node": call.api.settings.node, "resource": name} for name in call.api.status()["alarms"]]
     return failed(reason, alarms=alarms) if alarms else healthy()
 
@@ -161,6 +162,7 @@ async def check_aliveness(call: Call) -> Response:
 
 
 async def _there_and_back(call: Call, body: bytes) -> Command:
+    call.api.look_around()
     async with call.session() as session:
         await call.answered(session.ask(methods.QueueDeclare(ALIVENESS, False, False, False, False, False, {})))
         await call.answered(session.ask(methods.ConfirmSelect(False)))
