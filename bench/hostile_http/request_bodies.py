@@ -1,9 +1,9 @@
 """The worst bodies that each route takes: what another client's confirms wait meanwhile, and memory above idle.
 
-The routes are those of the API's own table that read a body. Each gets, bodies of the largest size of
-numbers, of empty lists, of keys, of blanks and of one text; and bodies that are all right, in which one field after the
-other is as much as it may be. The longest turn of the event loop is CPU time (`bench/rows/turns.py`), which other work on
-the machine does not stretch, as it does the confirms.
+The routes are those of the API's own table that read a body. Each gets bodies of the largest size of numbers, of empty
+lists, of keys, of blanks and of one text; and bodies that are all right, in which one field after the other is as much
+as it may be. The longest turn of the event loop is CPU time (`bench/rows/turns.py`), which other work on the machine
+does not stretch, as it does the confirms.
 """
 
 from __future__ import annotations
