@@ -6,6 +6,7 @@ Messages say where in the file something is wrong, never what stands there: it m
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Meta, field
 
 from broker.admin.command_arguments import check_json, invalid
-from broker.admin.json_input.json_reader import DROPPED, Row, read_object
+from broker.admin.json_input.json_reader import Row, read_object
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps
@@ -188,10 +189,9 @@ async def convert_in_steps(definitions: object, vhost: str | None = None) -> Def
     if not isinstance(definitions, dict):
         return convert(definitions)
     row = _row_reader(vhost)
-    found = {
-        kind: await _made(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in definitions.items()
-    }
-    return _file_of(found, vhost)
+    known = {kind: rows if kind in _kinds(vhost) else None for kind, rows in definitions.items()}
+    found = {kind: await _made(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in known.items()}
+    return _file_of(found, _kinds(vhost))
 
 
 async def read_definitions(body: bytes | bytearray, vhost: str | None = None) -> DefinitionsFile:
@@ -199,33 +199,33 @@ async def read_definitions(body: bytes | bytearray, vhost: str | None = None) ->
 
     Raises ValueError for what is no JSON, and AdministrationError `invalid`.
     """
-    return _file_of(await read_object(body, _row_reader(vhost)), vhost)
+    return _file_of(await read_object(body, _kinds(vhost), _row_reader(vhost)), _kinds(vhost))
+
+
+def _kinds(vhost: str | None) -> Collection[str]:
+    return ENTRIES if vhost is None else OF_VHOSTS
 
 
 async def _made(kind: str, rows: list[object], row: Row) -> list[Any]:
     async with aclosing(in_steps(enumerate(rows))) as numbered:
-        return [made async for number, value in numbered if (made := row(kind, number, value)) is not DROPPED]
+        return [row(kind, number, value) async for number, value in numbered]
 
 
 def _row_reader(vhost: str | None) -> Row:
-    kinds = ENTRIES if vhost is None else {kind: ENTRIES[kind] for kind in OF_VHOSTS}
-
     def row(kind: str, number: int, value: object) -> object:
-        if kind not in kinds:
-            return DROPPED
         if vhost is not None and isinstance(value, dict):
             value = {**value, "vhost": vhost}
         check_json(value, "definitions")
-        return _converted(value, kinds[kind], f"{kind}[{number}]")
+        return _converted(value, ENTRIES[kind], f"{kind}[{number}]")
 
     return row
 
 
-def _file_of(found: dict[str, Any], vhost: str | None) -> DefinitionsFile:
-    listed = {kind: rows for kind, rows in found.items() if kind in ENTRIES and isinstance(rows, list)}
-    convert(
-        {kind: value for kind, value in found.items() if kind not in listed and (vhost is None or kind in OF_VHOSTS)}
-    )
+def _file_of(found: dict[str, Any], kinds: Collection[str]) -> DefinitionsFile:
+    """Of what is not wanted only the names are checked."""
+    listed = {kind: rows for kind, rows in found.items() if isinstance(rows, list)}
+    others = {kind: value for kind, value in found.items() if kind not in listed}
+    convert({kind: value for kind, value in others.items() if kind in kinds or kind not in ENTRIES})
     return DefinitionsFile(**listed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from broker.admin.json_input.strict_json import DEPTH_MAX, STRICT, UnreadableJson, too_deep
@@ -19,6 +19,8 @@ WINDOW_BYTES = 32 * 1024
 """How much is decoded at once: 0.5 ms where it is all brackets."""
 VALUES_MAX = 5000
 """How many values one thing may hold: a request, or an entry of a file. Each is a few us of work wherever it goes."""
+OTHER_VALUES_MAX = 100_000
+"""How many values a member may hold that nobody asks for: passing over them is a second of short steps."""
 
 _LONGER: Any = object()
 """What a window does not hold to its end."""
@@ -29,8 +31,6 @@ _CUT = len("e+")
 """Of a number whose end lies so near to a window's there may be more behind it."""
 
 Row = Callable[[str, int, Any], Any]
-DROPPED: Any = object()
-"""What a row is that is not kept."""
 
 
 class ValueBound:
@@ -69,11 +69,11 @@ async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, 
     return found
 
 
-async def read_object(body: bytes | bytearray, row: Row) -> dict[str, Any]:
-    """The object that a body is, with lists as long as they are: each element has a bound of its own.
+async def read_object(body: bytes | bytearray, lists: Container[str], row: Row) -> dict[str, Any]:
+    """The object that a body is, with these lists as long as they are: each element has a bound of its own.
 
-    `row` makes of an element what is kept of it, from the list's name, its number in the list, and its value. Raises
-    ValueError, and what `row` raises.
+    `row` makes of an element what is kept of it, from the list's name, its number in the list, and its value. Other
+    members have a bound, too, and are None. Raises ValueError, and what `row` raises.
     """
     text = _Text(body)
     await text.expect("{")
@@ -81,7 +81,13 @@ async def read_object(body: bytes | bytearray, row: Row) -> dict[str, Any]:
     ended = await text.take("}")
     while not ended:
         name = await text.name()
-        found[name] = await _rows(text, name, row) if await text.take("[") else await text.value(ValueBound(VALUES_MAX))
+        if name not in lists:
+            await text.value(ValueBound(OTHER_VALUES_MAX))
+            found[name] = None
+        elif await text.take("["):
+            found[name] = await _rows(text, name, row)
+        else:
+            found[name] = await text.value(ValueBound(VALUES_MAX))
         ended = await text.ended("}")
     await text.finish()
     return found
@@ -93,9 +99,7 @@ async def _rows(text: _Text, name: str, row: Row) -> list[Any]:
     try:
         ended = await text.take("]")
         while not ended:
-            made = row(name, number, await text.value(ValueBound(VALUES_MAX)))
-            if made is not DROPPED:
-                rows.append(made)
+            rows.append(row(name, number, await text.value(ValueBound(VALUES_MAX))))
             number += 1
             ended = await text.ended("]")
     except Exception:

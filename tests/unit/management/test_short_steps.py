@@ -150,7 +150,8 @@ async def test_what_is_sorted_in_parts_is_in_order(end: int, reverse: bool) -> N
 @pytest.mark.parametrize("indent", [None, 2])
 async def test_a_large_object_is_read_part_by_part(value: object, indent: int | None) -> None:
     text = f" {json.dumps(value, indent=indent)}\n".encode()
-    assert await read_object(text, lambda name, number, row: row) == await read_json(text) == value
+    assert await read_object(text, value, lambda name, number, row: row) == await read_json(text) == value
+    assert await read_object(text, "", lambda name, number, row: row) == dict.fromkeys(value)
 
 
 @pytest.mark.parametrize(
@@ -173,4 +174,4 @@ async def test_a_large_object_is_read_part_by_part(value: object, indent: int | 
 )
 async def test_what_is_no_object_is_not_read(text: str) -> None:
     with pytest.raises(ValueError):
-        await read_object(text.encode("latin-1"), lambda name, number, row: row)
+        await read_object(text.encode("latin-1"), "a", lambda name, number, row: row)
