@@ -74,7 +74,7 @@ class Endpoint:
         account = self._admitted(request, operation.tag)
         call = Call(self._api, request, account)
         try:
-            if request.method in CHANGES:
+            if request.method in CHANGES or self._resource.waits:
                 return await operation.handler(call)
             async with call.visitor.working():
                 return await operation.handler(call)

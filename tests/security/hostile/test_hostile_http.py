@@ -285,6 +285,21 @@ def test_a_long_list_is_the_same_compressed_or_not(crowded: BrokerProcess) -> No
     assert len(json.loads(plain.body)) == QUEUES + 1
 
 
+def test_a_check_that_waits_for_an_alarm_to_end_holds_no_place(crowded: BrokerProcess) -> None:
+    """It waits for ten seconds; others of its address are answered meanwhile."""
+    where = web_address(crowded)
+    crowded.tell("set_vm_memory_high_watermark", bytes=1)
+    try:
+        eventually(lambda: ask(where, "/api/health/checks/alarms").status == 503, "the alarm")
+        with closing(http.client.HTTPConnection(*where, 15.0)) as waiting:
+            waiting.request("GET", "/api/aliveness-test/%2F", headers=basic())
+            for _ in range(5):
+                assert ask(where, "/api/health/checks/alarms").status == 503
+                assert not select([waiting.sock], [], [], 0)[0], "it waits"
+    finally:
+        crowded.tell("set_vm_memory_high_watermark", fraction=0.6)
+
+
 def test_a_stop_waits_for_no_reader(tmp_path: Path, ends: Ends) -> None:
     write_segments(tmp_path / "events", "node", 1, 1, filling=noise(SIZE))
     process = web_broker(tmp_path)

@@ -191,5 +191,5 @@ RESOURCES: list[Resource] = [
     *(resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check)) for name, check in CHECKS.items()),
     resource("/api/healthchecks/node", GET=(Tag.ANY, check_node)),
     resource("/api/healthchecks/node/{node}", GET=(Tag.ANY, check_node)),
-    resource("/api/aliveness-test/{vhost}", in_vhost=True, GET=(Tag.ANY, check_aliveness)),
+    resource("/api/aliveness-test/{vhost}", in_vhost=True, waits=True, GET=(Tag.ANY, check_aliveness)),
 ]
