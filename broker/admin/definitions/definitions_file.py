@@ -212,9 +212,13 @@ async def _made(kind: str, rows: list[object], row: Row) -> list[Any]:
 
 
 def _row_reader(vhost: str | None) -> Row:
+    known = dict[object, object]()  # each virtual host's name is in memory once, not once for each entry
+
     def row(kind: str, number: int, value: object) -> object:
         if vhost is not None and isinstance(value, dict):
             value = {**value, "vhost": vhost}
+        elif isinstance(value, dict) and isinstance(given := value.get("vhost"), str):
+            value["vhost"] = known.setdefault(given, given)
         check_json(value, "definitions")
         return _converted(value, ENTRIES[kind], f"{kind}[{number}]")
 

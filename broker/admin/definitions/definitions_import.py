@@ -120,7 +120,8 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     stored = await administration.definitions.load()
     rows = await _different(_rows(file, stored), stored)
     lifted = _lifted_limits(file, stored)
-    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *_begun(file))
+    begun = _begun(file)
+    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *begun)
     created = Counter(TABLES[type(row)].name for row in rows)
     created.update({TABLES[VhostLimitRow].name: len(lifted)} if lifted else {})
     try:
@@ -130,7 +131,7 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     except Exception:  # the caller gets it; only a broker that ends leaves it to the next start
         await administration.change(_over())
         raise
-    if _begun(file):
+    if begun:
         await administration.change(_over())
     return dict(created)
 

@@ -21,6 +21,8 @@ VALUES_MAX = 5000
 """How many values one thing may hold: a request, or an entry of a file. Each is a few us of work wherever it goes."""
 OTHER_VALUES_MAX = 100_000
 """How many values a member may hold that nobody asks for: passing over them is a second of short steps."""
+USED_BYTES = 1 << 20
+"""So much of a bytearray that has been read leaves it: what is made of it needs the memory."""
 
 _LONGER: Any = object()
 """What a window does not hold to its end."""
@@ -41,27 +43,33 @@ class ValueBound:
         self._left = values_max
 
     def count(self, value: Any, depth: int) -> None:
-        """Note a value with all that is in it, `depth` levels deep. Raises UnreadableJson for too much."""
+        """Note a value with all that is in it, in so many lists and objects. Raises UnreadableJson for too much."""
         level = [value]
         while level:
-            self.add(len(level), depth)
+            self.add(len(level))
             below = [each for each in level if type(each) in (dict, list)]
+            depth += bool(below)
+            check_depth(depth)
             level = [item for each in below for item in (each.values() if type(each) is dict else each)]
-            depth += 1
 
-    def add(self, values: int, depth: int) -> None:
-        """Note so many values. Raises UnreadableJson for too many, and for too many levels."""
+    def add(self, values: int) -> None:
+        """Note so many values. Raises UnreadableJson for too many."""
         self._left -= values
         if self._left < 0:
             raise UnreadableJson(f"more than {self._most:.0f} values in one request, or one entry of a file")
-        if depth > DEPTH_MAX:
-            raise too_deep()
+
+
+def check_depth(depth: int) -> None:
+    """Raises UnreadableJson for too many lists and objects within each other."""
+    if depth > DEPTH_MAX:
+        raise too_deep()
 
 
 async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, long_as_bytes: bool = False) -> Any:
-    """The value that a body is. Raises ValueError: UnreadableJson where it is JSON, and more than is taken.
+    """The value that a body is; a bytearray is used up.
 
-    With `long_as_bytes` a text that does not fit the window comes as its bytes, which takes a fourth of the memory.
+    Raises ValueError: UnreadableJson where it is JSON, and more than is taken. With `long_as_bytes` a text that does not
+    fit the window comes as its bytes, which takes a fourth of the memory.
     """
     text = _Text(body, long_as_bytes=long_as_bytes)
     found = await text.value(ValueBound(values_max))
@@ -162,7 +170,8 @@ class _Text:
         if value is not _LONGER:
             bound.count(value, depth)
             return value
-        bound.add(1, depth)
+        bound.add(1)
+        check_depth(depth)
         if await self.take("["):
             return await self._elements(bound, depth + 1)
         if await self.take("{"):
@@ -241,6 +250,9 @@ class _Text:
     def _move(self) -> None:
         """Have the window begin where the text is read to."""
         self._start += len(self._window[: self._at].encode())
+        if self._start > USED_BYTES and isinstance(self._body, bytearray):
+            del self._body[: self._start]
+            self._start = 0
         piece = bytes(self._body[self._start : self._start + WINDOW_BYTES])
         self._is_last = self._start + len(piece) == len(self._body)
         self._window, _ = codecs.utf_8_decode(piece, "strict", self._is_last)
