@@ -68,8 +68,8 @@ def check_depth(depth: int) -> None:
 async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, long_as_bytes: bool = False) -> Any:
     """The value that a body is; a bytearray is used up.
 
-    Raises ValueError: UnreadableJson where it is JSON, and more than is taken. With `long_as_bytes` a text that does not
-    fit the window comes as its bytes, which takes a fourth of the memory.
+    Raises ValueError: UnreadableJson where it is JSON, and more than is taken. With `long_as_bytes` a text that does
+    not fit the window comes as its bytes, which takes a fourth of the memory.
     """
     text = _Text(body, long_as_bytes=long_as_bytes)
     found = await text.value(ValueBound(values_max))

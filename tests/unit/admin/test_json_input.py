@@ -76,9 +76,7 @@ async def test_it_is_what_the_decoder_makes_of_it(seed: int, monkeypatch: pytest
 @pytest.mark.parametrize("escaped", [True, False])
 async def test_a_long_text_may_come_as_its_bytes(encoded: str, escaped: bool) -> None:
     text = json.loads(json.dumps(encoded))
-    if not escaped and "\udcff" in text:
-        pytest.skip("half a pair comes as an escape only")
-    body = json.dumps([text], ensure_ascii=escaped).encode()
+    body = json.dumps([text], ensure_ascii=escaped or "\udcff" in text).encode()
     assert await read_json(body) == [text]
     assert await read_json(body, long_as_bytes=True) == [text.encode("utf-8", "surrogateescape")]
 
