@@ -83,9 +83,19 @@ async def read_object(body: bytes | bytearray, lists: Container[str], row: Row) 
     `row` makes of an element what is kept of it, from the list's name, its number in the list, and its value. Other
     members have a bound, too, and are None. Raises ValueError, and what `row` raises.
     """
-    text = _Text(body)
-    await text.expect("{")
     found: dict[str, Any] = {}
+    try:
+        await _fill(found, _Text(body), lists, row)
+    except Exception:
+        for rows in found.values():
+            if isinstance(rows, list):
+                await let_go(rows)
+        raise
+    return found
+
+
+async def _fill(found: dict[str, Any], text: _Text, lists: Container[str], row: Row) -> None:
+    await text.expect("{")
     ended = await text.take("}")
     while not ended:
         name = await text.name()
@@ -98,7 +108,6 @@ async def read_object(body: bytes | bytearray, lists: Container[str], row: Row) 
             found[name] = await text.value(ValueBound(VALUES_MAX))
         ended = await text.ended("}")
     await text.finish()
-    return found
 
 
 async def _rows(text: _Text, name: str, row: Row) -> list[Any]:

@@ -51,12 +51,12 @@ def call(target: BrokerProcess, ends: Ends) -> Callable[[], Caller]:
     return lambda: ends(Caller(web_address(target)))
 
 
-def fetched(target: BrokerProcess) -> bool:
+def fetched(target: BrokerProcess, path: str = "/api/events") -> bool:
     """Somebody honest is served meanwhile, who tries again when the machine has held him up for too long."""
 
     def served() -> bool:
         try:
-            return ask(web_address(target), "/api/events").status == 200
+            return ask(web_address(target), path).status == 200
         except (OSError, http.client.HTTPException):
             return False
 
@@ -264,6 +264,7 @@ def test_answers_that_nobody_reads_hold_no_place(
     crowded: BrokerProcess, scheme: str, path: str, clients: int, address: str
 ) -> None:
     """Few of one address leave it places; as many as there may be connections leave them to other addresses."""
+    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
     where, memory = web_address(crowded, scheme), own_memory(crowded.pid)
     with ExitStack() as ends:
         for _ in range(clients):
@@ -278,6 +279,7 @@ def test_answers_that_nobody_reads_hold_no_place(
 
 def test_a_long_list_is_the_same_compressed_or_not(crowded: BrokerProcess) -> None:
     where = web_address(crowded)
+    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
     plain = ask(where, "/api/queues?disable_stats=true&columns=name,vhost")
     packed = ask(where, "/api/queues?disable_stats=true&columns=name,vhost", Accept_Encoding="gzip")
     assert plain.headers["transfer-encoding"] == packed.headers["transfer-encoding"] == "chunked"
@@ -288,6 +290,7 @@ def test_a_long_list_is_the_same_compressed_or_not(crowded: BrokerProcess) -> No
 def test_a_check_that_waits_for_an_alarm_to_end_holds_no_place(crowded: BrokerProcess) -> None:
     """It waits for ten seconds; others of its address are answered meanwhile."""
     where = web_address(crowded)
+    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
     crowded.tell("set_vm_memory_high_watermark", bytes=1)
     try:
         eventually(lambda: ask(where, "/api/health/checks/alarms").status == 503, "the alarm")
