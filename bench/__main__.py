@@ -11,6 +11,9 @@ import argparse
 import time
 from collections.abc import Callable
 
+from bench.hostile_http.query_strings import query_strings
+from bench.hostile_http.request_bodies import request_bodies
+from bench.hostile_http.unread_answers import unread_answers
 from bench.load.measured_broker import Wanted, parse_target, report
 from bench.management_reads import management
 from bench.masses import masses
@@ -51,6 +54,9 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "steps": steps,
     "soak": soak,
     "management": management,
+    "http-bodies": request_bodies,
+    "http-queries": query_strings,
+    "http-unread": unread_answers,
     "attacks": attacks,
     "turns": turns,
     "connections": connections,
@@ -68,9 +74,15 @@ OWN = {
     "masses",
     "memory-alarm",
     "management",
+    "http-bodies",
+    "http-queries",
+    "http-unread",
 }
 """Rows that start brokers, or parts of one, themselves."""
-LONG = {"management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"}
+LONG = {
+    *("management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"),
+    *("http-bodies", "http-queries", "http-unread"),
+}
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.admin.command_arguments import NAME_BYTES_MAX
-from broker.wire.field_tables import TYPE_NAMES, Field, Table, from_python, to_python
+from broker.wire.field_tables import NESTING_MAX, TYPE_NAMES, Field, Table, to_python
+
+_OTHER_KINDS = {bool: "t", float: "d", bytearray: "S", type(None): "V"}
 
 
 def plain(table: Table) -> dict[str, Any]:
@@ -26,14 +28,14 @@ def typed(table: Table) -> list[list[Any]]:
 def table(values: Mapping[str, Any] | Sequence[Any]) -> Table:
     """A table of JSON values; integers become 64 bits wide, as RabbitMQ reads them. An empty list is an empty table.
 
-    Raises OverflowError for a number beyond that, ValueError for a list with something in it, and for a name of more
-    than 255 bytes.
+    Raises OverflowError for a number beyond that, ValueError for a list with something in it, for a name of more than
+    255 bytes, for half of a surrogate pair, and for what is nested more deeply than an AMQP table may be.
     """
     if not isinstance(values, Mapping):
         if values:
             raise ValueError("arguments: expected names with values")
         return {}
-    return from_python({_short(name): _widened(value) for name, value in values.items()})
+    return _fields(values, 1)
 
 
 def _plain(value: Any) -> Any:
@@ -54,19 +56,35 @@ def _typed(field: Field) -> Any:
     return _plain(field.value)
 
 
-def _widened(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
+def _fields(values: Mapping[str, Any], depth: int) -> Table:
+    return {_short(name): _field(value, depth) for name, value in values.items()}
+
+
+def _field(value: Any, depth: int) -> Field:
+    kind = type(value)
+    if kind is str:
+        return Field("S", _bytes(value))
+    if kind is int:
         if not -(1 << 63) <= value < 1 << 63:
             raise OverflowError(f"{value} does not fit 64 bits")
         return Field("l", value)
-    if isinstance(value, list):
-        return [_widened(item) for item in value]
-    if isinstance(value, dict):
-        return {_short(name): _widened(item) for name, item in value.items()}
-    return value
+    if kind is list or kind is dict:
+        if depth == NESTING_MAX:
+            raise ValueError(f"arguments: nested too deeply; an AMQP table has at most {NESTING_MAX} levels")
+        if kind is dict:
+            return Field("F", _fields(value, depth + 1))
+        return Field("A", [_field(item, depth + 1) for item in value])
+    return Field(_OTHER_KINDS[kind], value)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ValueError("arguments: a text holds half of a surrogate pair") from None
 
 
 def _short(name: str) -> str:
-    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+    if len(_bytes(name)) > NAME_BYTES_MAX:
         raise ValueError(f"arguments: a name is longer than {NAME_BYTES_MAX} bytes")
     return name

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.export_command import export_events
 from broker.cli.table_output import counted, done, show_tree
@@ -78,17 +79,14 @@ def import_definitions(target: Target, file: Path, as_json: bool) -> None:
 
     Exchanges and queues that exist stay. The answer counts what was made or changed.
     """
-    try:
-        answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
-    except RecursionError:
-        raise AdministrationError("invalid", f"{file}: is nested too deeply") from None
+    answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
     show_tree(answer, as_json)
 
 
 def _read_definitions(file: Path) -> Any:
     try:
         with click.open_file(str(file), encoding="utf-8") as opened:
-            return json.load(opened)
+            return decode_json(opened.read())
     except ValueError as error:
         raise AdministrationError("invalid", f"{file}: is not JSON: {error}") from error
 

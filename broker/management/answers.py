@@ -1,20 +1,23 @@
 """Answers of the API: values as JSON, and what is wrong in the form of RabbitMQ's management plugin.
 
-A large answer is encoded, compressed and sent in pieces, in short steps.
+A large answer is encoded, compressed and sent in pieces, in short steps, and a long list is made no faster than the
+client takes it.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from broker.admin.short_steps import pause_if_due
+from broker.admin.short_steps import in_steps, pause_if_due
+from broker.management.visitor import visitor_in
 
 GZIP_BYTES_MIN = 300
 """From this size on an answer is compressed for clients that take gzip."""
@@ -116,33 +119,72 @@ class JsonArray:
         return [*self._pieces, bytes(self._last), b"]" if self.rows else b"[]"]
 
 
+async def array_in_pieces(rows: Iterable[object]) -> AsyncGenerator[bytes]:
+    """JSON of a list, a piece for each row, which is made when it is asked for."""
+    before = b"["
+    async with aclosing(in_steps(rows)) as made:
+        async for row in made:
+            yield before + encoded(row)
+            before = b","
+    yield b"[]" if before == b"[" else b"]"
+
+
 class JsonAnswer(Response):
-    """The answer 200 with JSON in pieces, which are joined by nothing. It says its exact length, compressed or not."""
+    """The answer 200 with JSON in pieces, which are joined by nothing.
+
+    Pieces that are made while they are sent are made no faster than the client takes them: a list of any length takes
+    little memory. Such an answer says its length if it is no longer than PIECE_BYTES, and comes in chunks otherwise.
+    """
 
     media_type = "application/json"
 
-    def __init__(self, pieces: Iterable[bytes], headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, pieces: Sequence[bytes] | AsyncGenerator[bytes], headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(None, 200, {**SECURITY, "cache-control": "no-cache", VARY[0]: VARY[1], **(headers or {})})
-        self.pieces = list(pieces)
-        """Small ones are sent together."""
+        del self.headers["content-length"]  # of no body
+        self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        size = sum(map(len, self.pieces))
-        if size >= GZIP_BYTES_MIN and takes_gzip(Request(scope)):
-            self.headers["content-encoding"] = "gzip"
-            self.pieces = await _compressed(self.pieces)
-            size = sum(map(len, self.pieces))
-        self.headers["content-length"] = str(size)
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        together = bytearray()
-        for piece in self.pieces:
-            together += piece
-            if len(together) >= PIECE_BYTES:
-                await pause_if_due()
-                await send({"type": "http.response.body", "body": bytes(together), "more_body": True})
-                together.clear()
-        await pause_if_due()
-        await send({"type": "http.response.body", "body": bytes(together)})
+        working, parts = visitor_in(scope).working, self._parts(compressed=takes_gzip(Request(scope)))
+        async with aclosing(parts):
+            async with working():
+                part, more = await anext(parts)
+            if not more:
+                self.headers["content-length"] = str(len(part))
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            while more and scope["method"] != "HEAD":
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                async with working():
+                    part, more = await anext(parts)
+            await send({"type": "http.response.body", "body": part})
+
+    async def _parts(self, *, compressed: bool) -> AsyncGenerator[tuple[bytes, bool]]:
+        """Parts of at least PIECE_BYTES, compressed if the client takes that, and whether another one follows."""
+        whole = None if isinstance(self._pieces, AsyncGenerator) else sum(map(len, self._pieces))
+        if not compressed and whole is not None:
+            self.headers["content-length"] = str(whole)
+        gzip = None
+        async with aclosing(_at_least(PIECE_BYTES, self._pieces)) as parts:
+            async for part, more in parts:
+                if gzip is None and compressed and (more or len(part) >= GZIP_BYTES_MIN):
+                    self.headers["content-encoding"] = "gzip"
+                    gzip = zlib.compressobj(_FAST, wbits=_GZIP_WINDOW)
+                yield part if gzip is None else await _compressed(gzip, part, more=more), more
+
+
+async def _at_least(size: int, pieces: Sequence[bytes] | AsyncGenerator[bytes]) -> AsyncGenerator[tuple[bytes, bool]]:
+    """Pieces put together and taken apart, so that each has about a size, and whether another one follows."""
+    together = bytearray()
+    async with aclosing(pieces if isinstance(pieces, AsyncGenerator) else in_steps(pieces)) as given:
+        async for piece in given:
+            for start in range(0, len(piece), size):
+                if len(together) >= size:
+                    yield bytes(together), True
+                    together.clear()
+                    await pause_if_due()
+                together += piece[start : start + size]
+    yield bytes(together), False
 
 
 def takes_gzip(request: Request) -> bool:
@@ -151,12 +193,9 @@ def takes_gzip(request: Request) -> bool:
     return any(name == "gzip" and weight.replace(" ", "") not in ("q=0", "q=0.0") for name, _, weight in wanted)
 
 
-async def _compressed(pieces: Iterable[bytes]) -> list[bytes]:
-    compressor = zlib.compressobj(_FAST, wbits=_GZIP_WINDOW)
+async def _compressed(gzip: zlib._Compress, part: bytes, *, more: bool) -> bytes:
     done: list[bytes] = []
-    for piece in pieces:
-        for start in range(0, len(piece), COMPRESSED_AT_ONCE):
-            done.append(compressor.compress(piece[start : start + COMPRESSED_AT_ONCE]))
-            await pause_if_due()
-    done.append(compressor.flush())
-    return done
+    for start in range(0, len(part), COMPRESSED_AT_ONCE):
+        done.append(gzip.compress(part[start : start + COMPRESSED_AT_ONCE]))
+        await pause_if_due()
+    return b"".join(done) if more else b"".join([*done, gzip.flush()])

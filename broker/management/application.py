@@ -72,8 +72,12 @@ class Endpoint:
         if operation is None:
             return empty(200, {"allow": self._resource.allow})
         account = self._admitted(request, operation.tag)
+        call = Call(self._api, request, account)
         try:
-            return await operation.handler(Call(self._api, request, account))
+            if request.method in CHANGES or self._resource.waits:
+                return await operation.handler(call)
+            async with call.visitor.working():
+                return await operation.handler(call)
         except Refused as refused:
             raise problem_of(refused) from None
         except AdministrationError as error:

@@ -1,79 +1,84 @@
-"""Bodies of requests: JSON objects, read up to a limit, large ones few at a time."""
+"""Bodies of requests: JSON objects, read up to a limit in short steps, large ones few at a time."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
-import trio
 from starlette.requests import ClientDisconnect, Request
 
 from broker.admin.command_arguments import NAME_BYTES_MAX
+from broker.admin.json_input.json_reader import read_json
+from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.json_tables import table
 from broker.management.answers import Problem, bad_request
-from broker.management.json_reader import read_object
-from broker.wire.field_tables import Table
+from broker.management.places import Places
+from broker.wire.field_tables import Table, encode_table
 
 LARGE_BYTES = 256 * 1024
-AT_ONCE_BYTES = 64 * 1024
-"""Up to this size a body is read in one step: some 0.3 ms."""
+LARGE_AT_ONCE = 4
+"""How many bodies larger than that are read at a time; half as many of one address."""
+BODY_BYTES_MAX = 1 << 20
+"""How large a body may be that has neither a message nor definitions: far more than names, arguments and settings take,
+and little enough for each of its texts to be handled at once."""
 NOT_JSON = "not_json"
+ECHO_CHARACTERS = 1000
+"""How much is repeated of a value that cannot be used."""
 ERLANG_LINE = 80
 """How long a term may be that Erlang prints on one line."""
 
 
 class Bodies:
-    """Reads bodies of at most `bytes_max`; two large ones at a time, so that memory stays bounded."""
+    """Reads bodies of at most `bytes_max`; few large ones at a time, so that memory stays bounded."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._large = trio.CapacityLimiter(2)
+        self._large = Places(LARGE_AT_ONCE, LARGE_AT_ONCE // 2)
 
-    async def read(self, request: Request) -> bytes:
-        """A request's body. Raises Problem 413 or 408."""
+    async def read(self, request: Request, bytes_max: float = float("inf")) -> bytearray:
+        """A request's body, of at most `bytes_max` where that is less. Raises Problem 413 or 408."""
+        most = int(min(bytes_max, self._bytes_max))
         announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) <= LARGE_BYTES:
-            return await self._read(request)
-        async with self._large:
-            return await self._read(request)
-
-    async def _read(self, request: Request) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async for part in request.stream():
-                size += len(part)
-                if size > self._bytes_max:
-                    raise Problem(413, "content_too_large", f"the body is larger than {self._bytes_max} bytes")
-                parts.append(part)
-        except ClientDisconnect:
-            raise Problem(408, "request_timeout", "the request did not arrive in time") from None
-        return b"".join(parts)
+        size = int(announced) if announced.isdecimal() else None
+        if size is not None and size > most:
+            raise _too_large(most)
+        if size is not None and size <= LARGE_BYTES:
+            return await _read(request, most)
+        async with self._large.place(request.scope["client"][0]):
+            return await _read(request, most)
 
 
-async def json_object(body: bytes) -> dict[str, Any]:
-    """The object that a body is; nothing, and null, are an empty one. Raises Problem 400."""
-    if len(body) <= AT_ONCE_BYTES:
-        return _small_object(body)
+async def _read(request: Request, bytes_max: int) -> bytearray:
+    body = bytearray()
     try:
-        return await read_object(body)
-    except (ValueError, RecursionError):
-        raise bad_request(NOT_JSON) from None
+        async for part in request.stream():
+            body += part
+            if len(body) > bytes_max:
+                raise _too_large(bytes_max)
+    except ClientDisconnect:
+        raise Problem(408, "request_timeout", "the request did not arrive in time") from None
+    return body
 
 
-def _small_object(body: bytes) -> dict[str, Any]:
-    if not body.strip():
+def _too_large(bytes_max: int) -> Problem:
+    return Problem(413, "content_too_large", f"the body is larger than {bytes_max} bytes")
+
+
+async def json_object(body: bytearray, *, long_as_bytes: bool = False) -> dict[str, Any]:
+    """The object that a body is; nothing, and null, are an empty one. Raises Problem 400.
+
+    With `long_as_bytes` long texts come as their bytes: of a message that is what is wanted.
+    """
+    if not body[:LARGE_BYTES].strip():
         return {}
     try:
-        value = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        value = _with_escapes(body)
-    except RecursionError:
+        value = await read_json(body, long_as_bytes=long_as_bytes)
+    except UnreadableJson as error:
+        raise bad_request(f"{NOT_JSON}: {error}") from None
+    except ValueError:
         raise bad_request(NOT_JSON) from None
     if value is None:
         return {}
-    if isinstance(value, str):
+    if isinstance(value, str | bytearray):
         raise bad_request(
             "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
         )
@@ -82,19 +87,15 @@ def _small_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _with_escapes(body: bytes) -> Any:
-    """The same by another reader, which takes escapes of lone surrogates: that is how names that are not UTF-8 come."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise bad_request(NOT_JSON) from None
-
-
 class Fields:
-    """The values of a body, read and checked one by one. What cannot be used raises Problem 400."""
+    """The values of a body, read and checked one by one. What cannot be used raises Problem 400.
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    `table_bytes_max`: how large an AMQP table may be that one of them becomes.
+    """
+
+    def __init__(self, values: dict[str, Any], table_bytes_max: int) -> None:
         self.values = values
+        self.table_bytes_max = table_bytes_max
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -116,6 +117,9 @@ class Fields:
 
     def short_text(self, name: str, default: str = "") -> str:
         """A text that fits an AMQP short string."""
+        value = self.values.get(name)
+        if isinstance(value, bytearray):
+            raise _too_long(name, len(value))
         return short(self.text(name, default), name)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -146,22 +150,39 @@ class Fields:
         return value
 
     def amqp_table(self, name: str) -> Table:
-        """Names with values as an AMQP table. It may hold no null, as in RabbitMQ."""
+        """Names with values as an AMQP table, which has to fit a frame. It may hold no null, as in RabbitMQ."""
         values = self.table(name)
         if _has_null(values):
             raise bad_request("null_not_allowed")
         try:
-            return table(values)
+            made = table(values)
         except (OverflowError, ValueError) as error:
             raise bad_request(str(error)) from None
+        size = len(encode_table(made))
+        if size > self.table_bytes_max:
+            most = f"the limit is {self.table_bytes_max} (limits.frame_max_bytes)"
+            raise bad_request(f"{name}: as an AMQP table it takes {size} bytes; {most}")
+        return made
 
 
 def short(text: str, what: str) -> str:
     """A text, if it fits an AMQP short string. Raises Problem 400."""
-    size = len(text.encode("utf-8", "surrogateescape"))
+    size = len(encoded_text(text, what))
     if size > NAME_BYTES_MAX:
-        raise bad_request(f"{what} should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
+        raise _too_long(what, size)
     return text
+
+
+def _too_long(what: str, size: int) -> Problem:
+    return bad_request(f"{what} should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
+
+
+def encoded_text(text: str, what: str) -> bytes:
+    """The bytes that a text stands for. Raises Problem 400 where it stands for none."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise bad_request(f"{what}: a text holds half of a surrogate pair") from None
 
 
 def _has_null(value: Any) -> bool:

@@ -17,7 +17,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import NOT_IN_VHOST, Account, denied
 from broker.management.answers import Problem, not_found
-from broker.management.bodies import Bodies, Fields, json_object, short
+from broker.management.bodies import BODY_BYTES_MAX, Bodies, Fields, json_object, short
 from broker.management.columns import chosen
 from broker.management.insight.trace_subscriptions import TraceSubscriptions
 from broker.management.list_query import ListQuery, read_list_query
@@ -25,7 +25,7 @@ from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import History
 from broker.management.statistics.past import Past
 from broker.management.statistics.windows import read_ages
-from broker.management.visitor import SCOPE_KEY, Visitor
+from broker.management.visitor import Visitor, visitor_in
 from broker.session.direct_session import DirectSession, Refused
 from broker.session.registry import Registry
 from broker.wire.assembler import Command
@@ -77,6 +77,10 @@ class Management:
         """What the broker is called: by its operator, or else by its settings."""
         return self.registry.cluster_name
 
+    def look_around(self) -> None:
+        """Have alarms as they must be now, before they are shown or heeded: while nothing happens nobody looks."""
+        self.administration.process.look_around()
+
     @property
     def status(self) -> Callable[[], dict[str, Any]]:
         """How the process does."""
@@ -104,8 +108,15 @@ class Call:
         return short(self.names[part], part)
 
     async def fields(self) -> Fields:
-        """The request's body, an object. Raises Problem 400, 408 or 413."""
-        return Fields(await json_object(await self.api.bodies.read(self.request)))
+        """The request's body, an object of at most BODY_BYTES_MAX. Raises Problem 400, 408 or 413."""
+        return self._fields(await json_object(await self.api.bodies.read(self.request, BODY_BYTES_MAX)))
+
+    async def message_fields(self) -> Fields:
+        """A body with a message in it, as large as any; long texts are bytes. Raises Problem 400, 408 or 413."""
+        return self._fields(await json_object(await self.api.bodies.read(self.request), long_as_bytes=True))
+
+    def _fields(self, values: dict[str, Any]) -> Fields:
+        return Fields(values, self.api.registry.settings.frame_max)
 
     def list_query(self, *, paged: bool = False) -> ListQuery:
         """What is asked of a list. Raises Problem 400.
@@ -212,8 +223,7 @@ def names_of(request: Request) -> dict[str, str]:
 
 def visitor_of(request: Request) -> Visitor:
     """The client behind a request."""
-    visitor: Visitor = request.scope["extensions"][SCOPE_KEY]
-    return visitor
+    return visitor_in(request.scope)
 
 
 __all__ = [

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from itertools import compress, islice
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import in_steps, mapped, pause_if_due
+from broker.admin.short_steps import mapped, pause_if_due
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
-from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded
+from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, encoded
 from broker.management.columns import ABSENT, Columns
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ async def list_answer(
     page = query.page
     if page is None:
         things = await _ordered(things, columns, query, order, total)
-        return JsonAnswer(await _rows(things, columns, query.columns))
+        return JsonAnswer(_array(things, columns, query.columns))
     if page.name:
         things = await _filtered(things, page, name)
     count, end = math.ceil(len(things) / page.size), page.number * page.size
@@ -95,8 +96,8 @@ async def list_answer(
         "page_size": page.size,
         "total_count": total,
     }
-    rows = await _rows(shown, columns, query.columns)
-    return JsonAnswer([encoded(head)[:-1], b',"items":', *rows, b"}"])
+    async with aclosing(_array(shown, columns, query.columns)) as rows:
+        return JsonAnswer([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
 
 
 async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -> list[T]:
@@ -153,9 +154,7 @@ def _sort_key(value: Any) -> tuple[int, Any]:
     return 2, value if isinstance(value, str) else str(value)
 
 
-async def _rows(things: Sequence[T], columns: Columns[T], wanted: tuple[str, ...]) -> list[bytes]:
+def _array(things: Sequence[T], columns: Columns[T], wanted: tuple[str, ...]) -> AsyncGenerator[bytes]:
     """JSON of the list, in pieces. A thing of which nothing is left is an empty list, as in RabbitMQ."""
-    row, array = columns.view(wanted), JsonArray()
-    async for thing in in_steps(things):
-        array.add(encoded(row(thing) or []))
-    return array.pieces()
+    row = columns.view(wanted)
+    return array_in_pieces(row(thing) or [] for thing in things)

@@ -6,12 +6,16 @@ from base64 import b64decode, b64encode
 from typing import Any
 
 from broker.admin.json_tables import plain
-from broker.management.answers import bad_request
-from broker.management.bodies import Fields
+from broker.admin.short_steps import pause_if_due
+from broker.management.answers import Problem, bad_request
+from broker.management.bodies import ECHO_CHARACTERS, Fields, encoded_text
 from broker.wire.properties import BasicProperties
 
 NUMBERS = {"delivery_mode": 8, "priority": 8, "timestamp": 64}
 """Properties that are numbers, and of how many bits."""
+
+BASE64_AT_ONCE = 64 * 1024
+"""How much is decoded before the time is looked at: some 0.1 ms."""
 
 
 def properties_in_json(properties: BasicProperties) -> dict[str, Any] | list[Any]:
@@ -24,7 +28,7 @@ def properties_in_json(properties: BasicProperties) -> dict[str, Any] | list[Any
 
 def properties_of(fields: Fields) -> BasicProperties:
     """The properties in a body. Unknown ones are passed over. Raises Problem 400."""
-    given = Fields(fields.table("properties"))
+    given = Fields(fields.table("properties"), fields.table_bytes_max)
     return BasicProperties(**{name: _property(given, name) for name in BasicProperties._fields if name in given})
 
 
@@ -44,19 +48,38 @@ def _number(value: Any, name: str) -> int:
     return value
 
 
-def payload_of(fields: Fields) -> bytes:
-    """The payload of a message to be published. Raises Problem 400."""
-    payload, encoding = fields.values["payload"], fields.values["payload_encoding"]
-    if not isinstance(payload, str):
+async def payload_of(fields: Fields) -> bytearray:
+    """The payload of a message to be published, which leaves the fields. Raises Problem 400."""
+    payload, encoding = fields.values.pop("payload"), fields.values["payload_encoding"]
+    if not isinstance(payload, str | bytearray):
         raise bad_request("payload_not_string")
+    if isinstance(payload, str):
+        payload = bytearray(encoded_text(payload, "payload"))
     if encoding == "string":
-        return payload.encode("utf-8", "surrogateescape")
+        return payload
     if encoding != "base64":
-        raise bad_request(["unsupported_encoding", encoding])
+        raise bad_request(["unsupported_encoding", encoding[:ECHO_CHARACTERS] if isinstance(encoding, str) else None])
+    decoded = bytearray()
+    for start in range(0, len(payload), BASE64_AT_ONCE):
+        decoded += _from_base64(payload, start)
+        await pause_if_due()
+    return decoded
+
+
+def _from_base64(payload: bytearray, start: int) -> bytes:
+    """Of a piece that others follow the whole of it is data."""
+    piece = payload[start : start + BASE64_AT_ONCE]
     try:
-        return b64decode(payload, validate=True)
+        decoded = b64decode(piece, validate=True)
     except ValueError:
-        raise bad_request(["not_base64", payload]) from None
+        raise _not_base64(payload) from None
+    if start + len(piece) < len(payload) and len(decoded) * 4 != len(piece) * 3:
+        raise _not_base64(payload)
+    return decoded
+
+
+def _not_base64(payload: bytearray) -> Problem:
+    return bad_request(["not_base64", payload[:ECHO_CHARACTERS].decode("utf-8", "replace")])
 
 
 def payload_in_json(payload: bytes, *, as_base64: bool) -> dict[str, str]:

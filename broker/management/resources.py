@@ -42,7 +42,8 @@ class Resource(NamedTuple):
 
     With `in_vhost` the path has a virtual host that the user has to see, or to have a permission in for anything but
     reading. What an administrator changes as a `setting` needs no permission there. With `query_credentials` a link
-    may carry the credentials in its query: `?auth=`. `ranges` are those of the header Accept that answers suit.
+    may carry the credentials in its query: `?auth=`. `ranges` are those of the header Accept that answers suit. What
+    `waits`, for the disk or an alarm, holds no place for work meanwhile.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Resource(NamedTuple):
     setting: bool
     query_credentials: bool
     ranges: Set[str]
+    waits: bool
 
     @property
     def pattern(self) -> str:
@@ -71,8 +73,9 @@ def resource(
     setting: bool = False,
     query_credentials: bool = False,
     ranges: Set[str] = JSON_RANGES,
+    waits: bool = False,
     **operations: tuple[Tag | None, Handler],
 ) -> Resource:
     """A row of a table of routes: `resource("/api/whoami", GET=(Tag.ANY, whoami))`."""
     by_method = {method: Operation(*operation) for method, operation in operations.items()}
-    return Resource(path, by_method, in_vhost, setting, query_credentials, ranges)
+    return Resource(path, by_method, in_vhost, setting, query_credentials, ranges, waits)

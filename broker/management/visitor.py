@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
+from broker.management.places import Places
 from broker.session.peer import Peer
 
 SCOPE_KEY = "leveret.visitor"
@@ -12,8 +15,19 @@ SCOPE_KEY = "leveret.visitor"
 
 class Visitor:
     """The client behind one request. `admit` is called once it has shown valid credentials: from then on its
-    connection is not closed to make room for others."""
+    connection is not closed to make room for others, while it takes its answer."""
 
-    def __init__(self, peer: Peer, admit: Callable[[], None]) -> None:
+    def __init__(self, peer: Peer, admit: Callable[[], None], places: Places) -> None:
         self.peer = peer
         self.admit = admit
+        self._places = places
+
+    def working(self) -> AbstractAsyncContextManager[None]:
+        """To be entered for a part of the work that an answer takes, and left before it is sent."""
+        return self._places.place(self.peer.host)
+
+
+def visitor_in(scope: MutableMapping[str, Any]) -> Visitor:
+    """The client behind a request, from its ASGI scope."""
+    visitor: Visitor = scope["extensions"][SCOPE_KEY]
+    return visitor

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ import trio
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
+from broker.admin.json_input.json_reader import read_json
+from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, socket_path
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import in_steps, pause_if_due
 from broker.server.net.listeners import ListenError
 from broker.wire.field_tables import Table, from_python
 
@@ -32,6 +35,8 @@ log = logging.getLogger("leveret.administration")
 
 REQUEST_BYTES_MAX = 64 << 20
 RECEIVE_BYTES = 64 << 10
+LEVELS = 3
+"""An answer, the kinds of definitions in it, and their rows: a row is written at once."""
 PART_BYTES = 32 << 10
 """How much of a listing is sent at once."""
 BACKLOG = 16
@@ -106,8 +111,10 @@ async def _answer_next(administration: Administration, admit: Admit, lines: Line
 async def _carry_out(administration: Administration, admit: Admit, line: bytes, stream: trio.SocketStream) -> bool:
     """Do what is asked; False where what follows is no request, but AMQP."""
     try:
-        request = json.loads(line)
-    except (ValueError, RecursionError):
+        request = await read_json(line, math.inf)
+    except UnreadableJson as error:
+        raise invalid(f"the request cannot be read: {error}") from None
+    except ValueError:
         raise invalid("the request is not JSON") from None
     administration.process.look_around()
     match request:
@@ -150,7 +157,34 @@ async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:
 
 
 async def _say(stream: trio.SocketStream, answer: dict[str, Any]) -> None:
-    await stream.send_all(json.dumps(answer).encode("ascii") + b"\n")
+    """Send an answer, written in short steps, no more of it at a time than the caller takes."""
+    part: list[str] = []
+    size = 0
+    async with aclosing(_written(answer, LEVELS)) as pieces:
+        async for piece in pieces:
+            part.append(piece)
+            size += len(piece)
+            await pause_if_due()
+            if size > PART_BYTES:
+                await stream.send_all("".join(part).encode("ascii"))
+                part, size = [], 0
+    await stream.send_all("".join([*part, "\n"]).encode("ascii"))
+
+
+async def _written(value: object, levels: int) -> AsyncGenerator[str]:
+    """JSON of a value in pieces: each element so many levels down is one."""
+    if not levels or not value or not isinstance(value, dict | list):
+        yield json.dumps(value)
+        return
+    named = isinstance(value, dict)
+    before = "{" if named else "["
+    for name, item in value.items() if isinstance(value, dict) else ((None, item) for item in value):
+        yield f"{before}{json.dumps(name)}: " if named else before
+        before = ", "
+        async with aclosing(_written(item, levels - 1)) as pieces:
+            async for piece in pieces:
+                yield piece
+    yield "}" if named else "]"
 
 
 def _refusal(error: AdministrationError) -> dict[str, Any]:

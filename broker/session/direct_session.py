@@ -16,11 +16,13 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.wire import methods
 from broker.wire.assembler import Assembler, Command
-from broker.wire.constants import FRAME_HEADER, FRAME_METHOD
-from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, content_frames, method_frame
+from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, content_frames, frame, method_frame
 from broker.wire.method import Method
 
 CHANNEL = 1
+FRAME_BYTES = 128 * 1024
+"""How large a frame of a body is at most: some 0.1 ms."""
 BODY_BYTES_MAX = 1 << 40
 """The broker's own limit on messages holds; what it sends is as large as it is."""
 
@@ -52,6 +54,7 @@ class DirectSession:
         self._connection = connection = Connection(registry, peer, self._flush, direct=True)
         connection.user = user
         connection.frame_max, connection.channel_max = registry.settings.frame_max, 1
+        self.body_part_bytes = min(connection.frame_max, FRAME_BYTES) - FRAME_OVERHEAD
         enter(connection, registry.broker.vhosts[vhost])
         self._frames = IncomingFrames(connection)
         self._assembler = Assembler(BODY_BYTES_MAX)
@@ -67,11 +70,19 @@ class DirectSession:
         """Send a method that is not answered, such as an acknowledgement."""
         self._feed(method_frame(CHANNEL, method))
 
-    def publish(self, exchange: str, key: str, header: bytes, body: bytes) -> Future[Command]:
-        """Publish a message, `mandatory`, on a channel in confirm mode; settled by its confirm, ack or nack."""
+    def publish(self, exchange: str, key: str, header: bytes) -> Future[Command]:
+        """Publish a message, `mandatory`, on a channel in confirm mode; settled by its confirm, ack or nack.
+
+        Its body has to be added in parts: of a large one each takes time.
+        """
         self.returned = False
         method = method_frame(CHANNEL, methods.BasicPublish(exchange, key, True, False))
-        return self._expect(method + content_frames(CHANNEL, header, body, self._connection.frame_max))
+        return self._expect(method + content_frames(CHANNEL, header, b"", self._connection.frame_max))
+
+    def add_body(self, part: bytes) -> None:
+        """Take the next `body_part_bytes` of the body, or what is left of it."""
+        if self._refused is None:
+            self._feed(frame(FRAME_BODY, CHANNEL, part))
 
     def close(self) -> None:
         """Give back what the session holds: unacknowledged messages are requeued."""

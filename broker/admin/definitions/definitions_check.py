@@ -48,8 +48,16 @@ class Known:
         self._broker = broker
         self.users = {user.name for user in file.users} | broker.users.by_name.keys()
         self.vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
-        self._exchanges = {(entry.vhost, entry.name): entry for entry in file.exchanges}
-        self._queues = {(entry.vhost, entry.name): entry for entry in file.queues}
+        self._file = file
+        self._exchanges: dict[tuple[str, str], ExchangeEntry] = {}
+        self._queues: dict[tuple[str, str], QueueEntry] = {}
+
+    async def find(self) -> None:
+        """Look at the file's exchanges and queues, in short steps: to be done first."""
+        async with aclosing(in_steps(self._file.exchanges)) as exchanges:
+            self._exchanges = {(entry.vhost, entry.name): entry async for entry in exchanges}
+        async with aclosing(in_steps(self._file.queues)) as queues:
+            self._queues = {(entry.vhost, entry.name): entry async for entry in queues}
 
     def router(self, vhost: str, name: str) -> Router:
         """What an exchange will route by. Raises AdministrationError `invalid` where there will be none."""
@@ -77,7 +85,8 @@ class Known:
 async def check(broker: Broker, file: DefinitionsFile) -> None:
     """Raises AdministrationError `invalid` with the place of the first thing that cannot be taken in."""
     known = Known(broker, file)
-    _check_queue_limits(broker, file)
+    await known.find()
+    await _check_queue_limits(broker, file)
     async with aclosing(in_steps(_entries(file))) as entries:
         async for place, entry in entries:
             _check_entry(place, entry, known)
@@ -123,14 +132,16 @@ def _router(type_: str, arguments: Mapping[str, Any] | Sequence[Any] = ()) -> Ro
     return ROUTERS[type_](table(arguments), CHANCE)
 
 
-def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
+async def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
     """RabbitMQ's check: the limits that are set now, not those of the file."""
     coming: dict[str, set[str]] = {}
-    for queue in file.queues:
-        coming.setdefault(queue.vhost, set()).add(queue.name)
+    async with aclosing(in_steps(file.queues)) as queues:
+        async for queue in queues:
+            if queue.vhost not in broker.vhosts or queue.name not in broker.vhosts[queue.vhost].queues:
+                coming.setdefault(queue.vhost, set()).add(queue.name)
     for vhost, names in coming.items():
         there = broker.vhosts[vhost].queues if vhost in broker.vhosts else {}
-        added = len(names - there.keys())
+        added = len(names)
         count = len(there) + added - 1
         limit = broker.user_limits.vhost_reached(vhost, MAX_QUEUES, partial(int, count))
         if added and limit is not None:

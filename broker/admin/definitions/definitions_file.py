@@ -6,7 +6,7 @@ Messages say where in the file something is wrong, never what stands there: it m
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Meta, field
 
 from broker.admin.command_arguments import check_json, invalid
+from broker.admin.json_input.json_reader import Row, read_object
+from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps
 from broker.session.login.passwords import SHA256
@@ -153,6 +155,9 @@ class DefinitionsFile(msgspec.Struct, frozen=True):
 ENTRIES = {part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile)}
 """What the lists of a file are made of."""
 
+OF_VHOSTS = ("parameters", "policies", "queues", "exchanges", "bindings")
+"""Kinds that an import into one virtual host takes in."""
+
 
 def read_file(path: Path) -> DefinitionsFile:
     """Read a file. Raises AdministrationError `invalid` with its name and what is wrong with it."""
@@ -166,8 +171,8 @@ def read_file(path: Path) -> DefinitionsFile:
 def parse(content: bytes, where: str) -> DefinitionsFile:
     """Definitions from JSON. Raises AdministrationError `invalid` with where they are from and what is wrong."""
     try:
-        return convert(json.loads(content))
-    except (ValueError, RecursionError) as error:
+        return convert(decode_json(content))
+    except ValueError as error:
         raise invalid(f"{where}: is not JSON: {error}") from error
     except AdministrationError as error:
         raise invalid(f"{where}: {error}") from error
@@ -179,23 +184,53 @@ def convert(definitions: object) -> DefinitionsFile:
     return _converted(definitions, DefinitionsFile)
 
 
-async def convert_in_steps(definitions: object) -> DefinitionsFile:
-    """The same for a file of any size, in short steps."""
+async def convert_in_steps(definitions: object, vhost: str | None = None) -> DefinitionsFile:
+    """The same for a file of any size, in short steps; for a virtual host what belongs there, moved into it."""
     if not isinstance(definitions, dict):
         return convert(definitions)
-    listed = {kind: rows for kind, rows in definitions.items() if kind in ENTRIES and isinstance(rows, list)}
-    convert({kind: value for kind, value in definitions.items() if kind not in listed})
-    return DefinitionsFile(**{kind: await _entries(kind, rows) for kind, rows in listed.items()})
+    row = _row_reader(vhost)
+    known = {kind: rows if kind in _kinds(vhost) else None for kind, rows in definitions.items()}
+    found = {kind: await _made(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in known.items()}
+    return _file_of(found, _kinds(vhost))
 
 
-async def _entries(kind: str, rows: list[object]) -> list[Entry]:
+async def read_definitions(body: bytes | bytearray, vhost: str | None = None) -> DefinitionsFile:
+    """The same from JSON, where each entry is checked as soon as it is read.
+
+    Raises ValueError for what is no JSON, and AdministrationError `invalid`.
+    """
+    return _file_of(await read_object(body, _kinds(vhost), _row_reader(vhost)), _kinds(vhost))
+
+
+def _kinds(vhost: str | None) -> Collection[str]:
+    return ENTRIES if vhost is None else OF_VHOSTS
+
+
+async def _made(kind: str, rows: list[object], row: Row) -> list[Any]:
     async with aclosing(in_steps(enumerate(rows))) as numbered:
-        return [_entry(f"{kind}[{number}]", row, ENTRIES[kind]) async for number, row in numbered]
+        return [row(kind, number, value) async for number, value in numbered]
 
 
-def _entry(place: str, row: object, kind: type[Entry]) -> Entry:
-    check_json(row, "definitions")
-    return _converted(row, kind, place)
+def _row_reader(vhost: str | None) -> Row:
+    known = dict[object, object]()  # each virtual host's name is in memory once, not once for each entry
+
+    def row(kind: str, number: int, value: object) -> object:
+        if vhost is not None and isinstance(value, dict):
+            value = {**value, "vhost": vhost}
+        elif isinstance(value, dict) and isinstance(given := value.get("vhost"), str):
+            value["vhost"] = known.setdefault(given, given)
+        check_json(value, "definitions")
+        return _converted(value, ENTRIES[kind], f"{kind}[{number}]")
+
+    return row
+
+
+def _file_of(found: dict[str, Any], kinds: Collection[str]) -> DefinitionsFile:
+    """Of what is not wanted only the names are checked."""
+    listed = {kind: rows for kind, rows in found.items() if isinstance(rows, list)}
+    others = {kind: value for kind, value in found.items() if kind not in listed}
+    convert({kind: value for kind, value in others.items() if kind in kinds or kind not in ENTRIES})
+    return DefinitionsFile(**listed)
 
 
 def operator_policy(parameter: ParameterEntry) -> PolicyEntry:

@@ -34,7 +34,7 @@ from broker.admin.definitions.definitions_file import (
 from broker.admin.json_tables import table
 from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
-from broker.admin.short_steps import in_steps, mapped
+from broker.admin.short_steps import in_steps, let_go
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
@@ -86,28 +86,20 @@ PUTS: dict[type[Any], type[Any]] = {
 }
 
 
-OF_VHOSTS = ("parameters", "policies", "queues", "exchanges", "bindings")
-"""Kinds that an import into one virtual host takes in."""
-
-
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
-    """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed."""
+    """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed.
+
+    A DefinitionsFile has been moved there by whoever read it; it is used up.
+    """
     definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
-    if vhost is not None:
-        definitions = await _into(administration.vhost(vhost).name, definitions)
-    return await add(administration, await convert_in_steps(definitions))
-
-
-async def _into(vhost: str, definitions: object) -> object:
-    if not isinstance(definitions, dict):
-        return definitions
-    return {kind: await _moved(vhost, definitions[kind]) for kind in OF_VHOSTS if kind in definitions}
-
-
-async def _moved(vhost: str, rows: object) -> object:
-    if not isinstance(rows, list):
-        return rows
-    return await mapped(lambda row: {**row, "vhost": vhost} if isinstance(row, dict) else row, rows)
+    vhost = None if vhost is None else administration.vhost(vhost).name
+    if not isinstance(definitions, DefinitionsFile):
+        definitions = await convert_in_steps(definitions, vhost)
+    try:
+        return await add(administration, definitions)
+    finally:
+        for kind in definitions.__struct_fields__:
+            await let_go(getattr(definitions, kind))
 
 
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:
@@ -128,7 +120,8 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     stored = await administration.definitions.load()
     rows = await _different(_rows(file, stored), stored)
     lifted = _lifted_limits(file, stored)
-    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *_begun(file))
+    begun = _begun(file)
+    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *begun)
     created = Counter(TABLES[type(row)].name for row in rows)
     created.update({TABLES[VhostLimitRow].name: len(lifted)} if lifted else {})
     try:
@@ -138,7 +131,7 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     except Exception:  # the caller gets it; only a broker that ends leaves it to the next start
         await administration.change(_over())
         raise
-    if _begun(file):
+    if begun:
         await administration.change(_over())
     return dict(created)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from broker.admin.json_input.strict_json import decode_json
 from broker.cli.jobs.amqp_options import broker_options
 from broker.cli.messages.amqp_client import logged_in
 from broker.cli.messages.confirmed_publishes import Publisher
@@ -104,6 +104,6 @@ def _number(name: str, value: str) -> int:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return decode_json(text)
+    except ValueError:
         return text

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -21,8 +20,6 @@ METHODS = "GET, HEAD, OPTIONS"
 PATH = "/metrics"
 TEXT_RANGES = frozenset({"*/*", "text/*", "text/plain"})
 GZIP_WINDOW, GZIP_LEVEL = 31, 1
-SCRAPES_AT_ONCE = 4
-"""Those beyond wait for one to end: a scrape for each object is seconds of work."""
 
 Registry = Callable[[Request], Parts]
 
@@ -31,7 +28,6 @@ class MetricsApplication:
     """Answers scrapes."""
 
     def __init__(self, scrapes: Scrapes) -> None:
-        self._places = trio.CapacityLimiter(SCRAPES_AT_ONCE)
         self._registries: dict[str, Registry] = {
             "": lambda request: scrapes.default(),
             "default": lambda request: scrapes.default(),
@@ -48,8 +44,7 @@ class MetricsApplication:
             await refused(scope, receive, send)
             return
         visitor_of(request).admit()
-        async with self._places:
-            await self._send(request, send)
+        await self._send(request, send)
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to all but a scrape, with RabbitMQ's status codes."""
@@ -76,10 +71,18 @@ class MetricsApplication:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW) if gzip else None
         async with aclosing(exposition(self._registries[_registry(request)](request))) as pieces:
-            async for piece in pieces:
-                body = compressor.compress(piece) if compressor else piece
+            while (body := await _next_part(request, pieces, compressor)) is not None:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": compressor.flush() if compressor else b""})
+
+
+async def _next_part(
+    request: Request, pieces: AsyncGenerator[bytes], compressor: zlib._Compress | None
+) -> bytes | None:
+    """The next part of a scrape; None behind its end."""
+    async with visitor_of(request).working():
+        piece = await anext(pieces, None)
+        return compressor.compress(piece) if piece is not None and compressor is not None else piece
 
 
 def _registry(request: Request) -> str:

@@ -140,6 +140,6 @@ def _range(headers: Mapping[str, str], size: int, tag: str) -> tuple[int, int] |
 
 
 RESOURCES: list[Resource] = [
-    resource("/api/events", GET=(Tag.MONITORING, list_segments)),
-    resource("/api/events/{segment}", GET=(Tag.MONITORING, show_segment)),
+    resource("/api/events", waits=True, GET=(Tag.MONITORING, list_segments)),
+    resource("/api/events/{segment}", waits=True, GET=(Tag.MONITORING, show_segment)),
 ]

@@ -68,6 +68,7 @@ async def show_commits(call: Call) -> Response:
 
 async def show_alarms(call: Call) -> Response:
     """Which of memory and disk are short, and the connections that are held for it."""
+    call.api.look_around()
     return in_json(at_risk.alarms(call.api))
 
 
@@ -114,6 +115,7 @@ def _ends(call: Call, to: str) -> tuple[OrderedQueue, Queue]:
 
 async def _ready(call: Call, source: OrderedQueue) -> None:
     """Wait for what has to be over before messages may be taken from a queue. Raises Problem 503 during an alarm."""
+    call.api.look_around()
     if call.broker.alarms.raised:
         raise Problem(503, "blocked", f"publishers are blocked: {call.broker.alarms.reason}")
     while not source.deleted and (busy := source.busy()) is not None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from broker.admin.short_steps import pause_if_due
+from broker.entities.scheduling.future import Future
 from broker.management.access import Tag
 from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded, in_json
 from broker.management.bodies import Fields
@@ -51,19 +52,33 @@ class Wanted(NamedTuple):
 
 async def publish(call: Call) -> Response:
     """Publish a message; the answer says, after its confirm, whether it was routed to a queue."""
-    fields = await call.fields()
+    fields = await call.message_fields()
     fields.require("routing_key", "properties", "payload", "payload_encoding")
-    key, body = fields.short_text("routing_key"), payload_of(fields)
+    key, body = fields.short_text("routing_key"), await payload_of(fields)
     header = encode_header(len(body), properties_of(fields))
+    call.api.look_around()
     async with call.session() as session:
         try:
             await call.answered(session.ask(methods.ConfirmSelect(False)))
-            confirmed = await call.answered(session.publish(exchange_in_path(call), key, header, body))
+            confirmed = await call.answered(await _published(session, exchange_in_path(call), key, header, body))
         except Refused as refused:
             raise bad_request(f"{refused.code} {refused.text}") from None
     if not isinstance(confirmed.method, methods.BasicAck):
         raise bad_request("rejected Unable to publish message. Check queue limits.")
     return in_json({"routed": not session.returned})
+
+
+async def _published(
+    session: DirectSession, exchange: str, key: str, header: bytes, body: bytearray
+) -> Future[Command]:
+    """Hand a message over in short steps, by which its body is used up; settled by its confirm."""
+    confirmed = session.publish(exchange, key, header)
+    while body:
+        part = bytes(body[: session.body_part_bytes])
+        del body[: len(part)]
+        session.add_body(part)
+        await pause_if_due()
+    return confirmed
 
 
 async def take(call: Call) -> Response:

@@ -32,6 +32,7 @@ async def overview(call: Call) -> Response:
     else:
         row |= await _statistics(call)
         if monitors:
+            api.look_around()
             node, status = api.settings.node, api.status()
             row |= {"node": node, "listeners": listeners(status, node)}
             row["contexts"] = [{"node": node, "ssl_opts": [], **context} for context in contexts(status)]
@@ -142,6 +143,7 @@ async def _node(call: Call) -> Any:
     if call.flag("disable_stats"):
         row: dict[str, Any] = {"name": call.api.settings.node, "running": True, "type": "disc"}
     else:
+        call.api.look_around()
         row = node_row(call.api, call.past.ages)
     if call.flag("memory"):
         row["memory"] = await memory_parts(call.api.administration)

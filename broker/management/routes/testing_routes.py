@@ -34,7 +34,7 @@ def ordering(order: str) -> Handler:
 
 def _resource(path: str, **orders: str) -> Resource:
     operations = {method: Operation(Tag.ADMINISTRATOR, ordering(order)) for method, order in orders.items()}
-    return resource(f"/api/testing{path}")._replace(operations=operations)
+    return resource(f"/api/testing{path}", waits=True)._replace(operations=operations)
 
 
 RESOURCES: list[Resource] = [

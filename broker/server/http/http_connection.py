@@ -6,6 +6,7 @@ What a client has sent is never logged: h11's complaints quote it, and there may
 from __future__ import annotations
 
 import logging
+import math
 import ssl
 
 import h11
@@ -13,6 +14,7 @@ import msgspec
 import trio
 
 from broker.config import Http
+from broker.management.places import Places
 from broker.management.visitor import Visitor
 from broker.server.http.asgi_exchange import Application, Exchange, stamp
 from broker.server.net.tls_transport import words
@@ -23,8 +25,11 @@ log = logging.getLogger("leveret.http")
 HEAD_BYTES = 8 * 1024
 BODY_BYTES = 64 * 1024
 """How much is read at a time. Of a head no more: 8 KiB with 2,000 headers take h11 3.5 ms."""
+SENT_AT_ONCE = 32 * 1024
+STALLED_SECONDS = 2.0
+"""A client that has not taken SENT_AT_ONCE for so long takes no answer: its connection may be closed to make room."""
 LINGER_SECONDS = 2.0
-LINGER_BYTES = 1 << 20
+LINGER_BYTES = 16 << 20
 """How long, and for how much, a client is listened to that has been answered and is to go: if the socket were closed on
 what it still sends, it might not get the answer."""
 
@@ -42,22 +47,31 @@ REFUSALS = {
 class HttpConnection:
     """One client's connection, one request after the other.
 
-    `busy`: it answers a user with valid credentials. `admitted`: they came with its last request. `since`: when it last
-    began to wait; without credentials, when it was accepted.
+    `admitted`: valid credentials came with its last request. `since`: when it last began to wait; without credentials,
+    when it was accepted.
     """
 
-    def __init__(self, stream: trio.abc.Stream, peer: Peer, settings: Http, application: Application) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, peer: Peer, settings: Http, application: Application, places: Places
+    ) -> None:
         self.peer = peer
-        self.busy = False
         self.admitted = False
         self.since = trio.current_time()
         self._stream = stream
         self._settings = settings
         self._application = application
+        self._places = places
+        self._answering = False
+        self._sending_since = math.inf
         self._http = h11.Connection(h11.SERVER, settings.header_bytes_max)
         self._life = trio.CancelScope()
         self._fresh = True
         self._method = ""
+
+    @property
+    def busy(self) -> bool:
+        """It answers a user with valid credentials, who takes the answer."""
+        return self._answering and trio.current_time() - self._sending_since < STALLED_SECONDS
 
     def drop(self) -> None:
         """Close the connection as it is."""
@@ -111,7 +125,7 @@ class HttpConnection:
         if not head.http_version.startswith(b"1."):
             return await self._refuse(505)
         self.admitted = False
-        exchange = Exchange(self._http, head, self, Visitor(self.peer, self._admit), self._settings)
+        exchange = Exchange(self._http, head, self, Visitor(self.peer, self._admit, self._places), self._settings)
         try:
             scope = exchange.scope(secured=isinstance(self._stream, trio.SSLStream))
         except ValueError:
@@ -123,14 +137,14 @@ class HttpConnection:
         except Exception:
             log.exception("error in an answer to %s", self.peer)
         finally:
-            self.busy = False
+            self._answering = False
         log.debug("HTTP %s for %s: %d", self._method, self.peer, exchange.status)
         if not exchange.status:
             await self._answer_briefly(500)
         return exchange.ended and self._next_cycle()
 
     def _admit(self) -> None:
-        self.busy = self.admitted = True
+        self._answering = self.admitted = True
 
     def _next_cycle(self) -> bool:
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
@@ -191,7 +205,10 @@ class HttpConnection:
     async def send_all(self, data: bytes) -> None:
         """Send a piece of an answer. Raises trio.TooSlowError when the client does not take it in time."""
         with trio.fail_after(self._settings.send_timeout_seconds):
-            await self._stream.send_all(data)
+            for start in range(0, len(data), SENT_AT_ONCE):
+                self._sending_since = trio.current_time()
+                await self._stream.send_all(data[start : start + SENT_AT_ONCE])
+            self._sending_since = math.inf
 
     async def _part(self) -> None:
         """Say that nothing more comes, and listen to the rest."""

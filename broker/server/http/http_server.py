@@ -1,11 +1,15 @@
 """HTTP clients, and how many there may be.
 
-A connection is a task. It is busy while it answers a user with valid credentials; else it waits: for a request,
-because an answer is held back, or until a client without credentials has taken one. Their number is limited: at the
-limit some of the waiting connections are closed, and new ones are accepted as soon as there is room. Those without
-credentials are closed first, from the addresses that have most of them, the oldest first. So a client that says
-nothing, sends a byte at a time or reads nothing keeps no other out for long, and an answer that is being taken is
-never cut off. Every other step has a time limit.
+A connection is a task. It is busy while it answers a user with valid credentials who takes the answer; else it waits:
+for a request, because an answer is held back, or until a client takes one. Their number is limited: at the limit some
+of the waiting connections are closed, and new ones are accepted as soon as there is room. Those without credentials are
+closed first, from the addresses that have most of them, the oldest first. One address has no more than a part of the
+connections: at its limit its own waiting ones are closed, and new ones where none waits. So a client that says nothing,
+sends a byte at a time or reads nothing keeps no other out for long, and an answer that is being taken is never cut off.
+Every other step has a time limit.
+
+The work of answers is shared out by address, a part of an answer at a time, and no part is begun before the client has
+taken the last one.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from operator import attrgetter
 import trio
 
 from broker.config import Http
+from broker.management.places import Places
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net.listeners import accept_forever
@@ -32,6 +37,13 @@ ROOM_PART = 0.75
 """To how many of the connections that there may be those are reduced that wait."""
 
 
+ADDRESS_PART = 0.75
+"""How many of the connections that there may be one address may have."""
+WORKED_ON, WORKED_ON_OF_ADDRESS = 4, 1
+"""How many answers are worked on at a time, and of one address: a list or a scrape is up to seconds of work. Whoever
+else asks has his turn after one part of each."""
+
+
 class WebServer:
     """Connections by HTTP, and how many there may be."""
 
@@ -39,7 +51,9 @@ class WebServer:
         self._settings = settings
         self._application = application
         self._nursery = nursery
+        self._places = Places(WORKED_ON, WORKED_ON_OF_ADDRESS)
         self.connections: dict[HttpConnection, None] = {}
+        self._of_address = Counter[str]()
 
     def listen(self, listener: socket.socket, security: Security | None) -> None:
         """Take clients in on a socket, until it is closed."""
@@ -56,12 +70,30 @@ class WebServer:
             each.drop()
         return False
 
+    def _room_at(self, peer: Peer) -> bool:
+        """The client's address may have another connection; at its limit its own waiting ones are closed for it."""
+        most = max(1, int(self._settings.connections_max * ADDRESS_PART))
+        if self._of_address[peer.host] < most:
+            return True
+        own = _dispensable_first(each for each in self.connections if each.peer.host == peer.host and not each.busy)
+        dropped = own[: max(1, most - int(most * ROOM_PART))]
+        for each in dropped:
+            log.warning("closing HTTP connection %s: its address has %d connections, and it is idle", each.peer, most)
+            each.drop()
+        if not dropped:
+            log.warning("refusing HTTP connection %s: its address has %d connections, none idle", peer, most)
+        return bool(dropped)
+
     def _accept(self, security: Security | None, sock: socket.socket, peer: Peer) -> None:
+        if not self._room_at(peer):
+            sock.close()
+            return
         stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         if security is not None:
             stream = trio.SSLStream(stream, security.context, server_side=True)
-        connection = HttpConnection(stream, peer, self._settings, self._application)
+        connection = HttpConnection(stream, peer, self._settings, self._application, self._places)
         self.connections[connection] = None
+        self._of_address[peer.host] += 1
         self._nursery.start_soon(self._serve, connection, security)
 
     async def _serve(self, connection: HttpConnection, security: Security | None) -> None:
@@ -74,6 +106,7 @@ class WebServer:
             log.exception("error on HTTP connection %s", connection.peer)
         finally:
             del self.connections[connection]
+            self._of_address -= Counter([connection.peer.host])
 
 
 def _dispensable_first(waiting: Iterable[HttpConnection]) -> list[HttpConnection]:

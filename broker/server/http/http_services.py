@@ -55,7 +55,6 @@ class HttpServices:
         self._prometheus.listen(listener, security)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        self._look_around()
         await self._application(scope, receive, send)
 
     async def _answer_scrape(self, scope: Message, receive: Receive, send: Send) -> None:

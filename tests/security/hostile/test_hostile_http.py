@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from select import select
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 
 from harness.attacks.benign_client import Good
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import Caller, ask, request, web_address, web_broker, write_segments
-from harness.clients.wire_client import Address
+from harness.brokers.http_broker import Caller, ask, basic, request, web_address, web_broker, write_segments
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Address, Client
 from harness.process_figures import descriptors, own_memory
 from harness.waiting import eventually
 from tests.planted.planted_catalogue import with_mistake
@@ -49,12 +51,12 @@ def call(target: BrokerProcess, ends: Ends) -> Callable[[], Caller]:
     return lambda: ends(Caller(web_address(target)))
 
 
-def fetched(target: BrokerProcess) -> bool:
+def fetched(target: BrokerProcess, path: str = "/api/events") -> bool:
     """Somebody honest is served meanwhile, who tries again when the machine has held him up for too long."""
 
     def served() -> bool:
         try:
-            return ask(web_address(target), "/api/events").status == 200
+            return ask(web_address(target), path).status == 200
         except (OSError, http.client.HTTPException):
             return False
 
@@ -107,7 +109,7 @@ def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], g
         caller.say(b"G")
     assert fetched(target)
     good.round_trip()
-    assert "connection limit reached, and it is idle" in target.log()
+    assert "its address has 6 connections, and it is idle" in target.log()
 
 
 def test_the_busy_stay(target: BrokerProcess, call: Callable[[], Caller]) -> None:
@@ -234,6 +236,71 @@ def not_reading(address: Address) -> socket.socket:
     client.connect(address)
     client.setblocking(False)
     return client
+
+
+QUEUES = 8000
+"""With so many a scrape of each, or a list of them, is more than sockets take at once."""
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with many queues, the API and metrics, and the limits that it has by default."""
+    process = BrokerProcess(tmp_path_factory.mktemp("crowded") / "data")
+    process.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
+    process.start()
+    client = Client.connect(process.address)
+    for number in range(QUEUES):
+        client.send(queue_declare(f"crowded-{number}", no_wait=True))
+    client.ask(queue_declare("crowded-last"))
+    yield process
+    client.close()
+    if process.running:
+        process.kill()
+
+
+@pytest.mark.parametrize(("scheme", "path"), [("metrics", "/metrics/per-object"), ("http", "/api/queues")])
+@pytest.mark.parametrize(("clients", "address"), [(10, "127.0.0.1"), (64, "127.0.0.9")])
+def test_answers_that_nobody_reads_hold_no_place(
+    crowded: BrokerProcess, scheme: str, path: str, clients: int, address: str
+) -> None:
+    """Few of one address leave it places; as many as there may be connections leave them to other addresses."""
+    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
+    where, memory = web_address(crowded, scheme), own_memory(crowded.pid)
+    with ExitStack() as ends:
+        for _ in range(clients):
+            with suppress(ConnectionError):
+                ends.enter_context(not_reading(where)).send(request(path))
+        reader = ends.enter_context(closing(http.client.HTTPConnection(*where, 10.0, (address, 0))))
+        reader.request("GET", path, headers=basic())
+        answer = reader.getresponse()
+        assert (answer.status, len(answer.read()) > QUEUES * 100) == (200, True)
+        assert own_memory(crowded.pid) < memory + (64 << 20)
+
+
+def test_a_long_list_is_the_same_compressed_or_not(crowded: BrokerProcess) -> None:
+    where = web_address(crowded)
+    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
+    plain = ask(where, "/api/queues?disable_stats=true&columns=name,vhost")
+    packed = ask(where, "/api/queues?disable_stats=true&columns=name,vhost", Accept_Encoding="gzip")
+    assert plain.headers["transfer-encoding"] == packed.headers["transfer-encoding"] == "chunked"
+    assert gzip.decompress(packed.body) == plain.body
+    assert len(json.loads(plain.body)) == QUEUES + 1
+
+
+def test_a_check_that_waits_for_an_alarm_to_end_holds_no_place(crowded: BrokerProcess) -> None:
+    """It waits for ten seconds; others of its address are answered meanwhile."""
+    where = web_address(crowded)
+    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
+    crowded.tell("set_vm_memory_high_watermark", bytes=1)
+    try:
+        eventually(lambda: ask(where, "/api/health/checks/alarms").status == 503, "the alarm")
+        with closing(http.client.HTTPConnection(*where, 15.0)) as waiting:
+            waiting.request("GET", "/api/aliveness-test/%2F", headers=basic())
+            for _ in range(5):
+                assert ask(where, "/api/health/checks/alarms").status == 503
+                assert not select([waiting.sock], [], [], 0)[0], "it waits"
+    finally:
+        crowded.tell("set_vm_memory_high_watermark", fraction=0.6)
 
 
 def test_a_stop_waits_for_no_reader(tmp_path: Path, ends: Ends) -> None:

@@ -407,6 +407,10 @@ def test_a_request_that_makes_no_sense_is_refused_and_harms_nobody(file_broker: 
         b'{"command": "add_user", "arguments": {"name": 1, "password": "x", "tags": []}}',
         b'{"command": "add_user", "arguments": {"name": "", "password": "x", "tags": []}}',
         b'{"command": "add_user", "arguments": {"name": "x", "password": "x", "tags": "administrator"}}',
+        *(
+            b'{"command": "set_global_parameter", "arguments": {"name": "x", "value": %b}}' % number
+            for number in (b"NaN", b"-Infinity", b"1e999")
+        ),
         b"[" * 100_000,
         b"\xff\xfe",
     )

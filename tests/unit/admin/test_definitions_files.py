@@ -384,8 +384,21 @@ def test_an_import_that_is_cut_short_is_finished_by_the_next_start(tmp_path: Pat
     process.stop()
 
 
-def test_nesting_without_end_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "deep.json").write_text("[" * 100_000)
-    command = [sys.executable, "-m", "broker", "import", "definitions", str(tmp_path / "deep.json")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (1, f"leveret: error: {tmp_path}/deep.json: is nested too deeply\n")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[" * 100_000, "nested too deeply; the limit is 100 levels"),
+        ('{"global_parameters":[{"name":"x","value":NaN}]}', "NaN is not JSON"),
+        ('{"global_parameters":[{"name":"x","value":1e999}]}', "a number is beyond the range of a double"),
+    ],
+)
+def test_what_is_no_json_is_one_line_from_the_command_and_at_start(tmp_path: Path, content: str, reason: str) -> None:
+    """None of it becomes null, or a traceback."""
+    (file := tmp_path / "given.json").write_text(content)
+    (config := tmp_path / "leveret.toml").write_text(f'[definitions]\nfile = "{file}"\n')
+    for arguments in (["import", "definitions", str(file)], ["serve", "--config", str(config)]):
+        command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(tmp_path / "data")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert f"{file}: is not JSON: {reason}" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import click
 
+from broker.admin.json_input.strict_json import decode_json
 from broker.cli.rabbitmq.rabbitmqadmin.admin_formats import FORMATS, PRETTY_JSON, RAW_JSON, shown
 from broker.cli.rabbitmq.rabbitmqadmin.admin_help import HELP_TOPICS, completion
 from broker.cli.rabbitmq.rabbitmqadmin.admin_http import Api, RequestFailed
@@ -90,8 +91,8 @@ def _value(name: str, text: str) -> Any:
     if name not in IN_JSON:
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return decode_json(text)
+    except ValueError:
         raise NotJson(f"Could not parse JSON:\n  {text}") from None
 
 

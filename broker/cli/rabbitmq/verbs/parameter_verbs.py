@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.cli.rabbitmq.formatters import json_text
 from broker.cli.rabbitmq.line_options import Option
@@ -160,8 +160,8 @@ def _import_definitions(call: Call) -> Outcome:
     file = _file(call)
     text = sys.stdin.read() if file is None else file.read_text(encoding="utf-8", errors="surrogateescape")
     try:
-        definitions = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        definitions = decode_json(text)
+    except ValueError as error:
         raise Refusal(DATA, f"Failed to deserialise input (format: JSON) (error: {error})") from error
     call.ask("import_definitions", definitions=definitions)
     text = "Successfully started definition import. This process is asynchronous and can take some time."

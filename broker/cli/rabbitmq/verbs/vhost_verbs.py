@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.cli.rabbitmq.formatters import json_text
 from broker.cli.rabbitmq.line_options import Option
@@ -15,8 +15,8 @@ from broker.cli.rabbitmq.verb import Call, Verb, generally_refused
 def parsed_json(text: str) -> Any:
     """What an argument in JSON says. Raises Refusal, in RabbitMQ's words, for what is none."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return decode_json(text)
+    except ValueError:
         raise Refusal(UNAVAILABLE, "JSON decoding error. Reason: badarg") from None
 
 

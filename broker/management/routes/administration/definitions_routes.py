@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from email.message import Message
-from email.parser import BytesParser
 from typing import Any
 from urllib.parse import quote
 
-import trio
 from starlette.responses import Response
 
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
-from broker.admin.short_steps import in_steps
+from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
+from broker.admin.json_input.strict_json import UnreadableJson
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, empty, encoded
-from broker.management.bodies import json_object
+from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, empty, encoded
 from broker.management.call import Call, where_absent
+from broker.management.form_field import field_of_form
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
+Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
+
 FILE = "file"
 """The field of a form that has the definitions."""
+NOT_JSON = "failed_to_parse_json"
+BLANK_MAX = 64
+EMPTY = (b"", b"null")
+"""A short body with nothing in it is taken for an object without any."""
 
 
 async def export_all(call: Call) -> Response:
     """Everything that exists."""
     administration = call.api.administration
     sections = whole(administration, await administration.definitions.load())
-    return await _download(call, heading(administration), sections)
+    return _download(call, heading(administration), sections)
 
 
 async def export_vhost(call: Call) -> Response:
@@ -38,23 +44,31 @@ async def export_vhost(call: Call) -> Response:
     stored, vhost = await administration.definitions.load(), call.broker.vhosts.get(call.names["vhost"])
     if vhost is None:
         raise bad_request("vhost_not_found")
-    return await _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
+    return _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
 
 
-async def _download(
-    call: Call, head: Mapping[str, str], sections: Iterable[tuple[str, Iterable[dict[str, Any]]]]
-) -> Response:
-    """The columns that are wanted, rows made and encoded in steps; a link may give the file a name."""
+def _download(call: Call, head: Mapping[str, str], sections: Sections) -> Response:
+    """The columns that are wanted; a link may give the file a name."""
     wanted = call.list_query().columns
-    parts = [[encoded(name), b":", encoded(value)] for name, value in head.items() if not wanted or name in wanted]
+    if wanted:
+        head = {name: value for name, value in head.items() if name in wanted}
+        sections = [(name, rows) for name, rows in sections if name in wanted]
+    return JsonAnswer(_object(head, sections), _named(call.parameters.get("download", "")))
+
+
+async def _object(head: Mapping[str, str], sections: Sections) -> AsyncGenerator[bytes]:
+    """An object in pieces, whose rows are made when they are asked for; an empty list for one without anything."""
+    before = b"{"
+    for name, value in head.items():
+        yield before + encoded(name) + b":" + encoded(value)
+        before = b","
     for name, rows in sections:
-        if not wanted or name in wanted:
-            array = JsonArray()
-            async for row in in_steps(rows):
-                array.add(encoded(row))
-            parts.append([encoded(name), b":", *array.pieces()])
-    pieces = [piece for number, part in enumerate(parts) for piece in (b"," if number else b"{", *part)]
-    return JsonAnswer([*pieces, b"}"] if pieces else [b"[]"], _named(call.parameters.get("download", "")))
+        yield before + encoded(name) + b":"
+        before = b","
+        async with aclosing(array_in_pieces(rows)) as pieces:
+            async for piece in pieces:
+                yield piece
+    yield b"[]" if before == b"{" else b"}"
 
 
 def _named(file: str) -> dict[str, str]:
@@ -75,12 +89,13 @@ async def import_all(call: Call) -> Response:
 
 async def import_vhost(call: Call) -> Response:
     """Take in what belongs into a virtual host, whatever virtual host it was exported from."""
+    vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
-        await call.change("import_definitions", definitions=await _uploaded(call), vhost=call.names["vhost"])
+        await call.change("import_definitions", definitions=await _uploaded(call, vhost), vhost=vhost)
     return empty(204)
 
 
-async def _uploaded(call: Call) -> dict[str, Any]:
+async def _uploaded(call: Call, vhost: str | None = None) -> DefinitionsFile:
     """The definitions of a body: JSON, or the file of a form. Raises Problem 400 and 415."""
     described = Message()
     described["content-type"] = call.request.headers.get("content-type", "")
@@ -89,21 +104,13 @@ async def _uploaded(call: Call) -> dict[str, Any]:
         raise Problem(415)
     body = await call.api.bodies.read(call.request)
     if kind == "multipart/form-data":
-        body = await trio.to_thread.run_sync(_file_of, described["content-type"], body)
+        body = await field_of_form(described.get_boundary(""), body, FILE)
     try:
-        return await json_object(body)
-    except Problem:
-        raise bad_request("failed_to_parse_json") from None
-
-
-def _file_of(content_type: str, body: bytes) -> bytes:
-    """The field of a form that has the definitions."""
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
-    for part in BytesParser().parsebytes(head + body).walk():
-        if part.get_param("name", header="content-disposition") == FILE:
-            content = part.get_payload(decode=True)
-            return content if isinstance(content, bytes) else b""
-    return b""
+        return await read_definitions(body if bytes(body[:BLANK_MAX]).strip() not in EMPTY else b"{}", vhost)
+    except UnreadableJson as error:
+        raise bad_request(f"{NOT_JSON}: {error}") from None
+    except ValueError:
+        raise bad_request(NOT_JSON) from None
 
 
 RESOURCES: list[Resource] = [

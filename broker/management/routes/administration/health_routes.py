@@ -66,6 +66,7 @@ async def check_local_alarms(call: Call) -> Response:
 
 
 def _alarms(call: Call, reason: str) -> Response:
+    call.api.look_around()
     alarms = [{"node": call.api.settings.node, "resource": name} for name in call.api.status()["alarms"]]
     return failed(reason, alarms=alarms) if alarms else healthy()
 
@@ -161,10 +162,13 @@ async def check_aliveness(call: Call) -> Response:
 
 
 async def _there_and_back(call: Call, body: bytes) -> Command:
+    call.api.look_around()
     async with call.session() as session:
         await call.answered(session.ask(methods.QueueDeclare(ALIVENESS, False, False, False, False, False, {})))
         await call.answered(session.ask(methods.ConfirmSelect(False)))
-        await call.answered(session.publish("", ALIVENESS, encode_header(len(body)), body))
+        confirmed = session.publish("", ALIVENESS, encode_header(len(body)))
+        session.add_body(body)
+        await call.answered(confirmed)
         return await call.answered(session.ask(methods.BasicGet(ALIVENESS, True)))
 
 
@@ -187,5 +191,5 @@ RESOURCES: list[Resource] = [
     *(resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check)) for name, check in CHECKS.items()),
     resource("/api/healthchecks/node", GET=(Tag.ANY, check_node)),
     resource("/api/healthchecks/node/{node}", GET=(Tag.ANY, check_node)),
-    resource("/api/aliveness-test/{vhost}", in_vhost=True, GET=(Tag.ANY, check_aliveness)),
+    resource("/api/aliveness-test/{vhost}", in_vhost=True, waits=True, GET=(Tag.ANY, check_aliveness)),
 ]

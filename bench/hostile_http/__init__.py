@@ -1,0 +1,1 @@
+"""What hostile clients of the HTTP ports cost others: bodies, query strings, answers that nobody reads."""

@@ -1,0 +1,268 @@
+"""JSON of many MiB, read in short steps, with a bound on how many values it holds.
+
+A window of the text at a time is decoded in one piece. A list or an object that does not fit the window is read element
+by element, and a text piece by piece. So neither the step nor the memory depends on what the text holds: one with too
+many values is refused when the last that may be there has been read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Container
+from typing import Any
+
+from broker.admin.json_input.strict_json import DEPTH_MAX, STRICT, UnreadableJson, too_deep
+from broker.admin.short_steps import let_go, pause_if_due
+
+WINDOW_BYTES = 32 * 1024
+"""How much is decoded at once: 0.5 ms where it is all brackets."""
+VALUES_MAX = 5000
+"""How many values one thing may hold: a request, or an entry of a file. Each is a few us of work wherever it goes."""
+OTHER_VALUES_MAX = 100_000
+"""How many values a member may hold that nobody asks for: passing over them is a second of short steps."""
+USED_BYTES = 1 << 20
+"""So much of a bytearray that has been read leaves it: what is made of it needs the memory."""
+
+_LONGER: Any = object()
+"""What a window does not hold to its end."""
+_blanks = re.compile(r"[ \t\n\r]*").match
+_inside_text = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+').match
+_ESCAPE = len(r"\ud83d")
+_CUT = len("e+")
+"""Of a number whose end lies so near to a window's there may be more behind it."""
+
+Row = Callable[[str, int, Any], Any]
+
+
+class ValueBound:
+    """How many values may still come, and how deeply they may be nested."""
+
+    def __init__(self, values_max: float) -> None:
+        self._most = values_max
+        self._left = values_max
+
+    def count(self, value: Any, depth: int) -> None:
+        """Note a value with all that is in it, in so many lists and objects. Raises UnreadableJson for too much."""
+        level = [value]
+        while level:
+            self.add(len(level))
+            below = [each for each in level if type(each) in (dict, list)]
+            depth += bool(below)
+            check_depth(depth)
+            level = [item for each in below for item in (each.values() if type(each) is dict else each)]
+
+    def add(self, values: int) -> None:
+        """Note so many values. Raises UnreadableJson for too many."""
+        self._left -= values
+        if self._left < 0:
+            raise UnreadableJson(f"more than {self._most:.0f} values in one request, or one entry of a file")
+
+
+def check_depth(depth: int) -> None:
+    """Raises UnreadableJson for too many lists and objects within each other."""
+    if depth > DEPTH_MAX:
+        raise too_deep()
+
+
+async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, long_as_bytes: bool = False) -> Any:
+    """The value that a body is; a bytearray is used up.
+
+    Raises ValueError: UnreadableJson where it is JSON, and more than is taken. With `long_as_bytes` a text that does
+    not fit the window comes as its bytes, which takes a fourth of the memory.
+    """
+    text = _Text(body, long_as_bytes=long_as_bytes)
+    found = await text.value(ValueBound(values_max))
+    await text.finish()
+    return found
+
+
+async def read_object(body: bytes | bytearray, lists: Container[str], row: Row) -> dict[str, Any]:
+    """The object that a body is, with these lists as long as they are: each element has a bound of its own.
+
+    `row` makes of an element what is kept of it, from the list's name, its number in the list, and its value. Other
+    members have a bound, too, and are None. Raises ValueError, and what `row` raises.
+    """
+    found: dict[str, Any] = {}
+    try:
+        await _fill(found, _Text(body), lists, row)
+    except Exception:
+        for rows in found.values():
+            if isinstance(rows, list):
+                await let_go(rows)
+        raise
+    return found
+
+
+async def _fill(found: dict[str, Any], text: _Text, lists: Container[str], row: Row) -> None:
+    await text.expect("{")
+    ended = await text.take("}")
+    while not ended:
+        name = await text.name()
+        if name not in lists:
+            await text.value(ValueBound(OTHER_VALUES_MAX))
+            found[name] = None
+        elif await text.take("["):
+            found[name] = await _rows(text, name, row)
+        else:
+            found[name] = await text.value(ValueBound(VALUES_MAX))
+        ended = await text.ended("}")
+    await text.finish()
+
+
+async def _rows(text: _Text, name: str, row: Row) -> list[Any]:
+    rows: list[Any] = []
+    number = 0
+    try:
+        ended = await text.take("]")
+        while not ended:
+            rows.append(row(name, number, await text.value(ValueBound(VALUES_MAX))))
+            number += 1
+            ended = await text.ended("]")
+    except Exception:
+        await let_go(rows)
+        raise
+    return rows
+
+
+class _Text:
+    """A text, of which a window is decoded, and how far it is read. Each method passes over blanks first."""
+
+    def __init__(self, body: bytes | bytearray, *, long_as_bytes: bool = False) -> None:
+        self._body = body
+        self._long_as_bytes = long_as_bytes
+        self._start = 0
+        self._window = ""
+        self._at = 0
+        self._is_last = False
+        self._move()
+
+    async def finish(self) -> None:
+        """Raises ValueError if anything is left."""
+        await self._pass_blanks()
+        if self._at < len(self._window):
+            raise ValueError("more than one value")
+
+    async def take(self, character: str) -> bool:
+        """Read a character, if it is the next."""
+        await self._pass_blanks()
+        found = self._window.startswith(character, self._at)
+        self._at += found
+        return found
+
+    async def expect(self, character: str) -> None:
+        """Read a character. Raises ValueError if another one is the next."""
+        if not await self.take(character):
+            raise ValueError(f"{character} is missing")
+
+    async def ended(self, bracket: str) -> bool:
+        """Read a bracket, or the comma before one more. Raises ValueError for anything else."""
+        if await self.take(bracket):
+            return True
+        await self.expect(",")
+        return False
+
+    async def name(self) -> str:
+        """Read the name of a member. Raises ValueError for one that does not fit the window, too."""
+        await self._pass_blanks()
+        name = self._decoded()
+        if not isinstance(name, str):
+            raise ValueError("a name that is no text, or a long one")
+        await self.expect(":")
+        return name
+
+    async def value(self, bound: ValueBound, depth: int = 0) -> Any:
+        """Read a value. Raises ValueError."""
+        await self._pass_blanks()
+        value = self._decoded()
+        await pause_if_due()
+        if value is not _LONGER:
+            bound.count(value, depth)
+            return value
+        bound.add(1)
+        check_depth(depth)
+        if await self.take("["):
+            return await self._elements(bound, depth + 1)
+        if await self.take("{"):
+            return await self._members(bound, depth + 1)
+        await self.expect('"')
+        return await self._long_text()
+
+    async def _elements(self, bound: ValueBound, depth: int) -> list[Any]:
+        found: list[Any] = []
+        ended = await self.take("]")
+        while not ended:
+            found.append(await self.value(bound, depth))
+            ended = await self.ended("]")
+        return found
+
+    async def _members(self, bound: ValueBound, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        ended = await self.take("}")
+        while not ended:
+            name = await self.name()
+            found[name] = await self.value(bound, depth)
+            ended = await self.ended("}")
+        return found
+
+    async def _long_text(self) -> str | bytearray:
+        """The rest of a text, in pieces that end neither in an escape nor between the halves of a surrogate pair."""
+        pieces: list[str] = []
+        encoded = bytearray()
+        ended = False
+        while not ended:
+            self._move()
+            inside = _inside_text(self._window)
+            end = inside.end() if inside else 0
+            ended = self._window.startswith('"', end)
+            if not ended and (end <= _ESCAPE or self._is_last):
+                raise ValueError("a text without an end")
+            piece = STRICT.decode(f'"{self._window[:end]}"')
+            if not ended and "\ud800" <= piece[-1] <= "\udbff":
+                piece, end = piece[:-1], end - _ESCAPE
+            if self._long_as_bytes:
+                encoded += piece.encode("utf-8", "surrogateescape")
+            else:
+                pieces.append(piece)
+            self._at = end + ended
+            await pause_if_due()
+        return encoded if self._long_as_bytes else "".join(pieces)
+
+    def _decoded(self) -> Any:
+        """The value that comes next, if a window holds it."""
+        while True:
+            try:
+                value, end = STRICT.raw_decode(self._window, self._at)
+            except UnreadableJson:
+                raise
+            except RecursionError:
+                raise too_deep() from None
+            except ValueError:
+                if self._is_last:
+                    raise
+            else:
+                if self._is_last or isinstance(value, str | list | dict) or end + _CUT < len(self._window):
+                    self._at = end
+                    return value
+            if not self._at:
+                return _LONGER
+            self._move()
+
+    async def _pass_blanks(self) -> None:
+        while (blanks := _blanks(self._window, self._at)) is not None:
+            self._at = blanks.end()
+            if self._at < len(self._window) or self._is_last:
+                return
+            self._move()
+            await pause_if_due()
+
+    def _move(self) -> None:
+        """Have the window begin where the text is read to."""
+        self._start += len(self._window[: self._at].encode())
+        if self._start > USED_BYTES and isinstance(self._body, bytearray):
+            del self._body[: self._start]
+            self._start = 0
+        piece = bytes(self._body[self._start : self._start + WINDOW_BYTES])
+        self._is_last = self._start + len(piece) == len(self._body)
+        self._window, _ = codecs.utf_8_decode(piece, "strict", self._is_last)
+        self._at = 0

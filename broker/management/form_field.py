@@ -1,0 +1,31 @@
+"""A field of a form (RFC 7578), found in short steps however many parts the form has."""
+
+from __future__ import annotations
+
+from email.parser import HeaderParser
+
+from broker.admin.short_steps import pause_if_due
+
+HEAD_BYTES_MAX = 4096
+"""How long the headers of a part may be: longer ones are no field's."""
+END_OF_HEAD = b"\r\n\r\n"
+
+
+async def field_of_form(boundary: str, body: bytearray, name: str) -> bytearray:
+    """What a form has under a name, of several the first; nothing where it is not there."""
+    border = b"\r\n--" + boundary.encode("latin-1", "replace")
+    start = 0 if body.startswith(border[2:]) else body.find(border)
+    while boundary and start >= 0:
+        await pause_if_due()
+        start += len(border) if start else len(border) - 2
+        end_of_head = body.find(END_OF_HEAD, start, start + HEAD_BYTES_MAX)
+        end = body.find(border, start)
+        if end_of_head >= 0 and _is_of(name, bytes(body[start:end_of_head])):
+            return body[end_of_head + len(END_OF_HEAD) : end if end >= 0 else None]
+        start = end
+    return bytearray()
+
+
+def _is_of(name: str, head: bytes) -> bool:
+    headers = HeaderParser().parsestr(head.decode("latin-1").lstrip())
+    return headers.get_param("name", header="content-disposition") == name
