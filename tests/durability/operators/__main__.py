@@ -1,0 +1,82 @@
+"""Do to brokers' data what operators do, round after round: `python -m tests.durability.operators --minutes 10`.
+
+Each round is a data directory of its own, and follows from its seed: how its broker lives and ends, what is done to the
+directory then, and how it is started again. A failure prints what was done, what was expected, and the command that
+repeats it, and keeps the directory. The last line says what was tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.waiting import begun_within
+from tests.durability.kills.cycle import BrokenPromiseError
+from tests.durability.operators.operator_round import prepared
+from tests.planted.planted_catalogue import with_mistake
+
+
+def main() -> None:
+    """Run the rounds; exit with 1 when one has failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.durability.operators", description=__doc__)
+    often = parser.add_mutually_exclusive_group()
+    often.add_argument("--rounds", type=int, default=100, help="100 if not given")
+    often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
+    parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    parser.add_argument("--planted", metavar="MISTAKE", help="plant a mistake of the catalogue in every process")
+    parser.add_argument("--directory", type=Path, help="where data directories are made; the system's for such things")
+    options = parser.parse_args()
+    first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no file system is left
+    rounds = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
+    begun, done = time.monotonic(), Counter[str]()
+    environment = with_mistake(options.planted) if options.planted else dict(os.environ)
+    for number in rounds:
+        try:
+            done += run(first + number - 1, options.directory, environment)
+        except BrokenPromiseError as error:
+            done["failed"] += 1
+            print(error, flush=True)
+            if not options.keep_going:
+                break
+    print(summary(done, begun))
+    sys.exit(1 if done["failed"] else 0)
+
+
+def run(seed: int, within: Path | None, environment: Mapping[str, str]) -> Counter[str]:
+    """One round, and what was done in it. Raises BrokenPromiseError, which says how to repeat it."""
+    home = Path(tempfile.mkdtemp(prefix="leveret-operators-", dir=within))
+    began = time.monotonic()
+    try:
+        with prepared(home, seed, environment) as one:
+            one.go_through()
+    except BrokenPromiseError as error:
+        planted = f" --planted '{environment['PLANTED']}'" if "PLANTED" in environment else ""
+        command = f"python -m tests.durability.operators --rounds 1 --seed {seed}{planted}"
+        raise BrokenPromiseError(
+            f"round {seed}, {time.monotonic() - began:.0f} s\n{error}\ndata: {home}\n{command}"
+        ) from error
+    shutil.rmtree(home)
+    return Counter(rounds=1, **one.done)
+
+
+def summary(done: Counter[str], begun: float) -> str:
+    """What was tried."""
+    return (
+        f"{done['rounds']:,} rounds in {time.monotonic() - begun:.0f} s: {done['lives']:,} lives, "
+        f"{done['steps']:,} steps, {done['refused']:,} starts refused and mended, {done['failed']:,} rounds failed"
+    )
+
+
+if __name__ == "__main__":
+    main()

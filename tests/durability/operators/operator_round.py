@@ -1,0 +1,118 @@
+"""A round: first lives, one to three steps of operators, and the verdict; all drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from broker.admin.protocol import AdministrationError
+from tests.durability.faults.full_disks import SmallDisk, tmpfs
+from tests.durability.kills.cycle import BrokenPromiseError
+from tests.durability.operators import copies_put_over, harmed_files, other_starts, stopped_commands
+from tests.durability.operators.broker_lives import Clients, Live, live
+from tests.durability.operators.operated_store import BALLAST, OperatedStore, chance
+from tests.durability.operators.operator_step import Scene, Step
+from tests.durability.operators.other_starts import LEFT_BYTES
+from tests.durability.operators.round_verdict import USUAL, judge
+
+STEPS: tuple[Step, ...] = (
+    *stopped_commands.STEPS,
+    *other_starts.STEPS,
+    *copies_put_over.STEPS,
+    *harmed_files.STEPS,
+)
+DISK_BYTES = 160 << 20
+STEPS_MAX = 3
+FULL_CHANCE, EMPTY_CHANCE, NO_BALLAST_CHANCE = 0.25, 0.3, 0.6
+AGAIN_CHANCE = 0.6
+"""How often another life follows the steps that have put a copy in place: harm may show only then."""
+
+
+class Round:
+    """One directory, what operators do to it, and what must hold in the end."""
+
+    def __init__(self, store: OperatedStore, seed: int) -> None:
+        self.store = store
+        self.done = Counter[str]()
+        self._seed = seed
+        self._clients = Clients(self._dice("clients"))
+
+    def _dice(self, what: str) -> random.Random:
+        return random.Random(f"{self._seed} {what}")
+
+    def go_through(self) -> None:
+        """All of it. Raises BrokenPromiseError."""
+        try:
+            self._first_lives()
+            for number in range(self._dice("steps").randint(1, STEPS_MAX)):
+                if self.store.over:
+                    break
+                self._step(self._dice(f"step {number}"))
+            self.done["refused"] += judge(self.store, self._dice("verdict"))
+        except BrokenPromiseError:
+            raise
+        except (AssertionError, AdministrationError, OSError, EOFError) as error:
+            raise self.store.broken(f"{type(error).__name__}: {error}") from error
+
+    def _first_lives(self) -> None:
+        """One or two, the first of which may have its directory copied."""
+        for number in range(self._dice("lives").randint(1, 2)):
+            dice = self._dice(f"life {number}")
+            copied = chance(dice, 0.5)
+            scene = Scene(self.store, self._clients, dice)
+            (copies_put_over.life_with_copy if copied else other_starts.live_on)(scene)
+            self.done["lives"] += 1
+
+    def _step(self, dice: random.Random) -> None:
+        self._change_room(dice)
+        self.store.keep_earlier()
+        possible = [step for step in STEPS if step.may(self.store)]
+        step = dice.choices(possible, [step.weight for step in possible])[0]
+        scene = Scene(self.store, self._clients, dice)
+        step.do(scene)
+        self.done["steps"] += 1
+        if step.name.startswith(("a copy", "restore", "move")) and chance(dice, AGAIN_CHANCE):
+            other_starts.live_on(scene)
+            self.done["lives"] += 1
+
+    def _change_room(self, dice: random.Random) -> None:
+        """Somebody fills the disk, or it has room again. What is full has often given its ballast away before."""
+        store = self.store
+        if store.full and chance(dice, EMPTY_CHANCE):
+            store.tell("there is room again")
+            store.empty()
+        elif not store.full and chance(dice, FULL_CHANCE):
+            leave, without = dice.choice(LEFT_BYTES), chance(dice, NO_BALLAST_CHANCE)
+            if without:
+                (store.data / BALLAST).unlink(missing_ok=True)
+            store.tell(f"somebody fills the disk but for {leave >> 10} KiB{', the ballast is gone' if without else ''}")
+            store.fill(leave)
+
+
+@cache
+def another_store() -> Path:
+    """The directory of a store that has nothing to do with any other: one for each process."""
+    home = Path(tempfile.mkdtemp(prefix="leveret-another-"))
+    store = OperatedStore(home, SmallDisk(home / "disk"), {}, lambda: home, limited=False)
+    live(store, Clients(random.Random(0)), USUAL, Live(2, stops=False))
+    return store.data
+
+
+@contextmanager
+def prepared(home: Path, seed: int, environment: Mapping[str, str]) -> Iterator[Round]:
+    """A round on a small disk of its own, where one can be mounted. What is on it is kept where a promise breaks."""
+    with tmpfs(home, DISK_BYTES) as mounted:
+        store = OperatedStore(home, SmallDisk(home / "disk"), environment, another_store, limited=not mounted)
+        try:
+            yield Round(store, seed)
+        except BaseException:
+            store.empty()
+            with suppress(OSError):
+                shutil.copytree(store.root, home / "at the end", ignore=shutil.ignore_patterns("*.sock", "ballast"))
+            raise
