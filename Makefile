@@ -34,7 +34,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove, soak and exhaustion: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak, exhaustion and operators: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -42,7 +42,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit crash-streams exhaustion soak disk-faults simulate prove clean newcomer
+.PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators soak disk-faults simulate prove clean newcomer
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -57,6 +57,7 @@ help:
 	@echo "make crash-audit   the same with the event log, which is audited at the end: no doubt; CYCLES=300 SEED="
 	@echo "make crash-streams kill -9 of Spark and broker while a stream goes into files, MINUTES=60 SEED="
 	@echo "make exhaustion    brokers that run out of disk, memory, descriptors and time, MINUTES=60 SEED="
+	@echo "make operators     what operators do around a crash: commands, settings, copies, harmed files, MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
@@ -123,6 +124,9 @@ crash-streams: $(TEST_STAMP)
 
 exhaustion: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.exhaustion --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+operators: $(TEST_STAMP)
+	$(BIN)/python -m tests.durability.operators --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 soak: $(TEST_STAMP)
 	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)

@@ -52,7 +52,14 @@ class Exhaustion(NamedTuple):
     symptom: str
 
 
-Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion
+class Operators(NamedTuple):
+    """Found in the round of this seed, in which operators do things around a crash. `symptom` is as for `Kills`."""
+
+    seed: int
+    symptom: str
+
+
+Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion | Operators
 
 
 class Mistake(NamedTuple):

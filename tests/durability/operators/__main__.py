@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 
 from harness.waiting import begun_within
@@ -32,29 +34,44 @@ def main() -> None:
     often.add_argument("--rounds", type=int, default=100, help="100 if not given")
     often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
     parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many rounds at a time")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--planted", metavar="MISTAKE", help="plant a mistake of the catalogue in every process")
     parser.add_argument("--directory", type=Path, help="where data directories are made; the system's for such things")
     options = parser.parse_args()
     first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no file system is left
-    rounds = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
+    numbers = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
     begun, done = time.monotonic(), Counter[str]()
     environment = with_mistake(options.planted) if options.planted else dict(os.environ)
-    for number in rounds:
-        try:
-            done += run(first + number - 1, options.directory, environment)
-        except BrokenPromiseError as error:
-            done["failed"] += 1
-            print(error, flush=True)
+    seeds = (first + number - 1 for number in numbers)
+    for outcome, problem in outcomes(seeds, options.jobs, options.directory, environment):
+        done += outcome
+        if problem:
+            print(problem, flush=True)
             if not options.keep_going:
                 break
     print(summary(done, begun))
     sys.exit(1 if done["failed"] else 0)
 
 
-def run(seed: int, within: Path | None, environment: Mapping[str, str]) -> Counter[str]:
-    """One round, and what was done in it. Raises BrokenPromiseError, which says how to repeat it."""
+def outcomes(
+    seeds: Iterator[int], jobs: int, within: Path | None, environment: Mapping[str, str]
+) -> Iterator[tuple[Counter[str], str]]:
+    """What was done in each round, and what was wrong with it, several at a time."""
+    with ProcessPoolExecutor(jobs) as pool:
+        running: set[Future[tuple[Counter[str], str]]] = set()
+        while True:
+            running |= {pool.submit(run, seed, within, environment) for seed in islice(seeds, jobs - len(running))}
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+def run(seed: int, within: Path | None, environment: Mapping[str, str]) -> tuple[Counter[str], str]:
+    """One round: what was done in it, and what was wrong, with the command that repeats it."""
     home = Path(tempfile.mkdtemp(prefix="leveret-operators-", dir=within))
     began = time.monotonic()
     try:
@@ -63,11 +80,10 @@ def run(seed: int, within: Path | None, environment: Mapping[str, str]) -> Count
     except BrokenPromiseError as error:
         planted = f" --planted '{environment['PLANTED']}'" if "PLANTED" in environment else ""
         command = f"python -m tests.durability.operators --rounds 1 --seed {seed}{planted}"
-        raise BrokenPromiseError(
-            f"round {seed}, {time.monotonic() - began:.0f} s\n{error}\ndata: {home}\n{command}"
-        ) from error
+        head = f"round {seed}, {time.monotonic() - began:.0f} s"
+        return Counter(rounds=1, failed=1), "\n".join([head, str(error), f"data: {home}", command])
     shutil.rmtree(home)
-    return Counter(rounds=1, **one.done)
+    return Counter(rounds=1, **one.done), ""
 
 
 def summary(done: Counter[str], begun: float) -> str:

@@ -176,7 +176,7 @@ STEPS = [
     Step("backup", 3, backup_of_stopped),
     Step("copy", 2, copy_of_stopped),
     Step("a life with a copy", 6, life_with_copy),
-    Step("a life with a restore", 2, life_with_restore, has_backup),
+    Step("a life with a restore", 2, life_with_restore, lambda store: has_backup(store) and has_room(store)),
     Step("a copy put over", 12, put_over, has_copy),
     Step("a copy in place", 5, put_in_place, has_copy),
     Step("restore", 12, restore, lambda store: has_backup(store) and "restore" in VERBS),

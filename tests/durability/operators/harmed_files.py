@@ -114,7 +114,7 @@ def of_another(place: Place) -> str:
 
 
 def _replaced(place: Place, by: Path, how: str) -> str:
-    if by.read_bytes() == place.path.read_bytes():
+    if place.store.full or by.read_bytes() == place.path.read_bytes():
         return ""
     shutil.copyfile(by, place.path)
     return how

@@ -20,6 +20,7 @@ CONNECTION = 0
 """In place of the number of a client's connection."""
 OF_THE_COMMAND = re.compile("no broker is running|no queue|already exists|cannot be reached|Connection refused")
 """Refusals that are no fault of the directory: of what there is not, or is already."""
+NEVER_RUN = "no broker has run on the data directory"
 CUT_CHANCE = 0.3
 
 
@@ -181,8 +182,13 @@ def _expect_reason(store: OperatedStore, verb: str, refusal: Refusal) -> None:
     if verb == "check" and not refusal.line:
         if not store.harms:
             raise store.broken(f"`leveret check` finds problems where nothing was done: {refusal.output}")
-    elif verb != "rabbitmqctl" and not OF_THE_COMMAND.search(refusal.line):
+    elif verb != "rabbitmqctl" and not OF_THE_COMMAND.search(refusal.line) and not _is_new(store, refusal):
         store.expect_cause(refusal)
+
+
+def _is_new(store: OperatedStore, refusal: Refusal) -> bool:
+    """A crash has left nothing of the directory's first start, and the command says so."""
+    return NEVER_RUN in refusal.line and not store.harms and not (store.data / "definitions.sqlite").exists()
 
 
 STEPS = [Step(f"leveret {name}", weight, command(name)) for name, (weight, _) in COMMANDS.items()]
