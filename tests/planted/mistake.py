@@ -53,9 +53,10 @@ class Exhaustion(NamedTuple):
 
 
 class Operators(NamedTuple):
-    """Found in the round of this seed, in which operators do things around a crash. `symptom` is as for `Kills`."""
+    """Found in the round of this seed, in which operators do these steps. `symptom` is as for `Kills`."""
 
     seed: int
+    steps: tuple[str, ...]
     symptom: str
 
 

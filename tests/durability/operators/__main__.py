@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def main() -> None:
     often.add_argument("--rounds", type=int, default=100, help="100 if not given")
     often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
     parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
+    parser.add_argument("--steps", default="", help="the names of the steps, with semicolons between them; else drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many rounds at a time")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--planted", metavar="MISTAKE", help="plant a mistake of the catalogue in every process")
@@ -45,7 +47,8 @@ def main() -> None:
     begun, done = time.monotonic(), Counter[str]()
     environment = with_mistake(options.planted) if options.planted else dict(os.environ)
     seeds = (first + number - 1 for number in numbers)
-    for outcome, problem in outcomes(seeds, options.jobs, options.directory, environment):
+    rounds = partial(run, within=options.directory, environment=environment, steps=names(options.steps))
+    for outcome, problem in outcomes(seeds, options.jobs, rounds):
         done += outcome
         if problem:
             print(problem, flush=True)
@@ -55,14 +58,20 @@ def main() -> None:
     sys.exit(1 if done["failed"] else 0)
 
 
-def outcomes(
-    seeds: Iterator[int], jobs: int, within: Path | None, environment: Mapping[str, str]
-) -> Iterator[tuple[Counter[str], str]]:
+def names(text: str) -> tuple[str, ...]:
+    """The names of steps, without the spaces around them."""
+    return tuple(name.strip() for name in text.split(";") if name.strip())
+
+
+Outcome = tuple[Counter[str], str]
+
+
+def outcomes(seeds: Iterator[int], jobs: int, one: Callable[[int], Outcome]) -> Iterator[Outcome]:
     """What was done in each round, and what was wrong with it, several at a time."""
     with ProcessPoolExecutor(jobs) as pool:
-        running: set[Future[tuple[Counter[str], str]]] = set()
+        running: set[Future[Outcome]] = set()
         while True:
-            running |= {pool.submit(run, seed, within, environment) for seed in islice(seeds, jobs - len(running))}
+            running |= {pool.submit(one, seed) for seed in islice(seeds, jobs - len(running))}
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -70,16 +79,17 @@ def outcomes(
                 yield future.result()
 
 
-def run(seed: int, within: Path | None, environment: Mapping[str, str]) -> tuple[Counter[str], str]:
+def run(seed: int, within: Path | None, environment: Mapping[str, str], steps: Sequence[str] = ()) -> Outcome:
     """One round: what was done in it, and what was wrong, with the command that repeats it."""
     home = Path(tempfile.mkdtemp(prefix="leveret-operators-", dir=within))
     began = time.monotonic()
     try:
-        with prepared(home, seed, environment) as one:
+        with prepared(home, seed, environment, steps) as one:
             one.go_through()
     except BrokenPromiseError as error:
         planted = f" --planted '{environment['PLANTED']}'" if "PLANTED" in environment else ""
-        command = f"python -m tests.durability.operators --rounds 1 --seed {seed}{planted}"
+        named = f" --steps '{'; '.join(steps)}'" if steps else ""
+        command = f"python -m tests.durability.operators --rounds 1 --seed {seed}{named}{planted}"
         head = f"round {seed}, {time.monotonic() - began:.0f} s"
         return Counter(rounds=1, failed=1), "\n".join([head, str(error), f"data: {home}", command])
     shutil.rmtree(home)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import random
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -94,6 +96,7 @@ def earlier_release() -> Path | None:
     if done.returncode:
         return None
     directory = Path(tempfile.mkdtemp(prefix="leveret-release-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
         archive.extractall(directory, filter="data")
     return directory
