@@ -8,6 +8,7 @@ repeats it, and keeps the directory. The last line says what was tried.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import secrets
 import shutil
@@ -43,6 +44,7 @@ def main() -> None:
     options = parser.parse_args()
     first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no file system is left
+    logging.disable(logging.CRITICAL)  # what is found in stores is logged by what looks into them
     numbers = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
     begun, done = time.monotonic(), Counter[str]()
     environment = with_mistake(options.planted) if options.planted else dict(os.environ)

@@ -32,6 +32,8 @@ ERROR = "leveret: error: "
 BALLAST = "messages/ballast"
 ALLOCATED = (BALLAST, "messages/journal")
 """Files that have their room on the disk, whatever is in them."""
+READERS = "messages/lock.mdb"
+"""LMDB's table of readers: written through memory, so no record has it, and a process that is killed leaves it."""
 FULL = re.compile(r"disk is full|no room|no space|too large|full\b", re.IGNORECASE)
 WRONG_REMEDY = re.compile("see that this user may")
 """What a full disk is not mended by."""
@@ -192,9 +194,13 @@ class OperatedStore:
         remains = record.remains(before, cut, place)
         left, self.machine_crashed = self.left_bytes, self.machine_crashed or cut.of_machine
         self.empty()
+        readers = self.data / READERS
+        kept = readers.read_bytes() if readers.is_file() and not cut.of_machine else None
         shutil.rmtree(self.root)
         write_out(remains, self.root)
         self.data.mkdir(exist_ok=True)
+        if kept is not None and readers.parent.is_dir():
+            readers.write_bytes(kept)
         for name in ALLOCATED:
             allocate(self.data / name)
         if left is not None:

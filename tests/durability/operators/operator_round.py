@@ -90,6 +90,8 @@ class Round:
         try:
             self._first_lives()
             for number, step in enumerate(self._steps):
+                if not step.may(self.store):  # it was named, and this round's lives have not made what it needs
+                    continue
                 self.store.keep_earlier()
                 step.do(Scene(self.store, self._clients, self._dice(f"step {number}")))
                 self.done["steps"] += 1

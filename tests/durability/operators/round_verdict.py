@@ -24,15 +24,15 @@ def judge(store: OperatedStore, dice: random.Random) -> bool:
     store.empty()
     stops, accepts = chance(dice, 0.5), chance(dice, 0.5)
     store.tell(f"a start with room on the disk, then {'a stop' if stops else 'a kill'}")
-    refusal = _start(store, stops)
-    if refusal is not None:
+    refused = False
+    while (refusal := _start(store, stops)) is not None:
+        if refused and not store.harms:
+            raise store.broken(f"mended, and refused again: {refusal.line or refusal.output}")
+        refused = True
         store.expect_reason(refusal)
         _mend(store, accepts)
-        again = _start(store, stops)
-        if again is not None:
-            raise store.broken(f"mended, and refused again: {again.line or again.output}")
     _expect_promised(store)
-    return refusal is not None
+    return refused
 
 
 def _start(store: OperatedStore, stops: bool) -> Refusal | None:
@@ -40,23 +40,31 @@ def _start(store: OperatedStore, stops: bool) -> Refusal | None:
 
 
 def _mend(store: OperatedStore, accepts: bool) -> None:
-    """Put back what was harmed, the last first; or give up what the journal had, where that is what is harmed."""
-    undos = [harm.undo for harm in store.harms]
-    can_accept = "recover" in VERBS and all(harm.of_journal or harm.undo is None for harm in store.harms)
-    if can_accept and (accepts or None in undos):
-        store.tell("leveret recover --accept-loss")
-        for history in store.histories:
-            history.cut_short = any(harm.of_journal for harm in store.harms)
-        refusal = store.command(("recover", "--accept-loss"))
-        if refusal is not None:
-            raise store.broken(f"the loss is not accepted: {refusal.line or refusal.output}")
-        return
-    if None in undos:
+    """Put back what was harmed, the last first; or give up what the journal had, where that is what is harmed.
+
+    Copies that lie over a directory cannot be taken away again.
+    """
+    files = [harm for harm in store.harms if harm.undo is not None]
+    can_accept = "recover" in VERBS and all(harm.of_journal for harm in files)
+    if not files and not can_accept:
         raise store.broken("there is no way on")
+    if can_accept and (accepts or not files):
+        _accept_loss(store)
+        return
     store.tell("what was harmed is put back")
-    for undo in reversed(undos):
-        if undo is not None:
-            undo()
+    for harm in reversed(files):
+        if harm.undo is not None:
+            harm.undo()
+    store.harms[:] = [harm for harm in store.harms if harm.undo is None]
+
+
+def _accept_loss(store: OperatedStore) -> None:
+    store.tell("leveret recover --accept-loss")
+    for history in store.histories:
+        history.cut_short = any(harm.of_journal for harm in store.harms)
+    refusal = store.command(("recover", "--accept-loss"))
+    if refusal is not None:
+        raise store.broken(f"the loss is not accepted: {refusal.line or refusal.output}")
     store.harms.clear()
 
 
