@@ -20,9 +20,13 @@ FILES = (
     *("definitions.sqlite", "definitions.sqlite-wal", "definitions.sqlite-shm"),
     *("messages.lock", "broker.lock", "command.lock"),
 )
-MODES = 0o400, 0o000
-STORES = ("data.mdb", "journal", "definitions.sqlite")
+READ_ONLY = 0o400
+WEIGHTS = {"messages/journal": 3, "messages/journal.end": 2}
+"""How often a file is harmed, if not as often as any other."""
+STORES = ("data.mdb", "messages belongs to other definitions", "journal", "definitions.sqlite")
 """What a line may name where one file is of another moment than the others."""
+TAKES_NO_ROOM = ("missing", "empty", "cut", "closed")
+"""What can be done to a file on a full disk."""
 
 
 class Place(NamedTuple):
@@ -114,20 +118,19 @@ def of_another(place: Place) -> str:
 
 
 def _replaced(place: Place, by: Path, how: str) -> str:
-    if place.store.full or by.read_bytes() == place.path.read_bytes():
+    if by.read_bytes() == place.path.read_bytes():
         return ""
     shutil.copyfile(by, place.path)
     return how
 
 
 def closed(place: Place) -> str:
-    """It may not be written, or not be read, or is another user's."""
+    """It may not be written, or is another user's."""
     if os.geteuid() == 0 and place.dice.random() < 0.5:
         os.chown(place.path, NOBODY, NOBODY)
         return "owned by another user"
-    mode = place.dice.choice(MODES)
-    place.path.chmod(mode)
-    return f"of mode {mode:o}"
+    place.path.chmod(READ_ONLY)
+    return "read-only"
 
 
 HARMS: dict[str, tuple[int, Harming, tuple[str, ...]]] = {
@@ -151,34 +154,32 @@ def harm(kind: str) -> Callable[[Scene], None]:
     def do(scene: Scene) -> None:
         store, dice = scene.store, scene.dice
         there = [name for name in _files(store) if (store.data / name).is_file()]
-        if not there:
+        if not there or (store.full and kind not in TAKES_NO_ROOM):
             return
-        name = dice.choice(
-            [
-                *there,
-                *(one for one in there if one.startswith("messages/journal")),
-                *(one for one in there if one == JOURNAL[0]),
-            ]
-        )
-        kept = store.home / f"kept-{store.number()}"
-        shutil.copy2(store.data / name, kept)
-        owner = (store.data / name).stat()
+        (name,) = dice.choices(there, [WEIGHTS.get(name, 1) for name in there])
+        undo = _undo(store, name)
         how = harming(Place(store, name, dice))
-        if not how:
-            return
-        store.tell(f"{name} is {how}")
-
-        def undo() -> None:
-            target = store.data / name
-            target.unlink(missing_ok=True)
-            shutil.copy2(kept, target)
-            if os.geteuid() == 0:
-                os.chown(target, owner.st_uid, owner.st_gid)
-
-        names = (name.rpartition("/")[2], *also)
-        store.harms.append(Harm(f"{name} is {how}", names, undo, of_journal=name in JOURNAL))
+        if how:
+            store.tell(f"{name} is {how}")
+            names = (name.rpartition("/")[2], *also)
+            store.harms.append(Harm(f"{name} is {how}", names, undo, of_journal=name in JOURNAL))
 
     return do
+
+
+def _undo(store: OperatedStore, name: str) -> Callable[[], None]:
+    """Keep a file, to put it back later, with its mode and owner."""
+    kept, owner = store.home / f"kept-{store.number()}", (store.data / name).stat()
+    shutil.copy2(store.data / name, kept)
+
+    def put_back() -> None:
+        target = store.data / name
+        target.unlink(missing_ok=True)
+        shutil.copy2(kept, target)
+        if os.geteuid() == 0:
+            os.chown(target, owner.st_uid, owner.st_gid)
+
+    return put_back
 
 
 def _files(store: OperatedStore) -> Iterator[str]:

@@ -242,7 +242,7 @@ class OperatedStore:
         if code == 0:
             return None
         lines = [line.removeprefix(ERROR) for line in errors.splitlines() if line.startswith(ERROR)]
-        return Refusal(lines[-1] if lines else "", (output + errors)[-1500:])
+        return Refusal(lines[-1] if lines else "", " ".join((output + errors)[-1500:].split()))
 
     # Refusals
 
