@@ -133,7 +133,13 @@ def process_of(store: OperatedStore, settings: Settings, environment: dict[str, 
 def live(
     store: OperatedStore, clients: Clients | None, settings: Settings, how: Live, release: Path | None = None
 ) -> Refusal | None:
-    """A whole life; None, or how the start was refused. `release`: of the sources that it is a broker of."""
+    """A whole life; None, or how the start was refused. `release`: of the sources that it is a broker of.
+
+    Where files are limited there is room while clients work: what they say is in a record, which grows.
+    """
+    if store.limited and clients is not None:
+        store.empty()
+        how = how._replace(fills=None)
     before = store.found() if how.cut else None
     record, environment = store.recorder(sockets=True)
     process = process_of(store, settings, environment)

@@ -35,6 +35,8 @@ ALLOCATED = (BALLAST, "messages/journal")
 READERS = "messages/lock.mdb"
 """LMDB's table of readers: written through memory, so no record has it, and a process that is killed leaves it."""
 FULL = re.compile(r"disk is full|no room|no space|too large|full\b", re.IGNORECASE)
+GROWS = re.compile("disk I/O error|File too large")
+"""What SQLite and LMDB say of a file that cannot grow, on a disk that has room."""
 WRONG_REMEDY = re.compile("see that this user may")
 """What a full disk is not mended by."""
 
@@ -95,7 +97,7 @@ class OperatedStore:
         """Nothing more is to be done: the last batches were given up."""
         self.log = home / "log"
         self._numbers = count(1)
-        self._limited = limited
+        self.limited = limited
         self.root.mkdir(parents=True)
 
     def number(self) -> int:
@@ -122,7 +124,7 @@ class OperatedStore:
     def fill(self, leave: int, pid: int = 0) -> None:
         """Somebody else takes all room but so many bytes, until `empty`; of a process, where it runs already."""
         self.left_bytes = leave
-        if not self._limited:
+        if not self.limited:
             self.disk.fill(leave=leave)
         elif pid:
             limit_files(pid, self._message_bytes + leave)
@@ -135,7 +137,7 @@ class OperatedStore:
     @property
     def prefix(self) -> tuple[str, ...]:
         """How a process is run that has no room, where no small disk can be mounted: its files cannot grow."""
-        if self.left_bytes is None or not self._limited:
+        if self.left_bytes is None or not self.limited:
             return ()
         return ("sh", "-c", f'ulimit -f {(self._message_bytes + self.left_bytes) // 512}; exec "$0" "$@"')
 
@@ -178,8 +180,13 @@ class OperatedStore:
     # Processes
 
     def recorder(self, *, sockets: bool = False) -> tuple[StepRecord, dict[str, str]]:
-        """A record for the next process, and the environment that it needs."""
+        """A record for the next process, and the environment that it needs.
+
+        It is empty, and the process cannot be cut, where no file may grow: neither could the record.
+        """
         log = self.home / f"record-{self.number()}"
+        if self.full and self.limited:
+            return StepRecord(log), dict(self.environment)
         return StepRecord(log), {**self.environment, **recorded(self.root, log, sockets=sockets)}
 
     def found(self) -> Disk:
@@ -197,8 +204,12 @@ class OperatedStore:
         readers = self.data / READERS
         kept = readers.read_bytes() if readers.is_file() and not cut.of_machine else None
         shutil.rmtree(self.root)
-        write_out(remains, self.root)
-        self.data.mkdir(exist_ok=True)
+        before_umask = os.umask(0o077)
+        try:
+            write_out(remains, self.root)
+            self.data.mkdir(exist_ok=True)
+        finally:
+            os.umask(before_umask)
         if kept is not None and readers.parent.is_dir():
             readers.write_bytes(kept)
         for name in ALLOCATED:
@@ -258,7 +269,8 @@ class OperatedStore:
         names = {name for harm in self.harms for name in harm.names}
         if any(re.search(rf"\b{re.escape(name)}", line) for name in names) and not WRONG_REMEDY.search(line):
             return
-        if self.full and FULL.search(line) and not WRONG_REMEDY.search(line):
+        says_full = FULL.search(line) or (self.limited and GROWS.search(line))
+        if self.full and says_full and not WRONG_REMEDY.search(line):
             return
         causes = [harm.what for harm in self.harms] + (["the disk is full"] if self.full else [])
         raise self.broken(f"refused, and does not say why ({'; '.join(causes) or 'nothing is wrong'}): {line}")

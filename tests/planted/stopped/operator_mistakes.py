@@ -18,14 +18,14 @@ from storage.storage_errors import StoreFull
 from tests.planted.mistake import Operators, Patch, mistake
 
 
-@mistake("I1", Operators(1, ("leveret list",), "has lost|known to have left"))
+@mistake("I1", Operators(6, ("leveret list",), "has lost|known to have left"))
 def commands_overlook_the_journal(patch: Patch) -> None:
     """Have a command on a stopped directory begin a boot, and take nothing over from the one before."""
     replay = journal_replay.replay
     patch(journal_replay, "replay", lambda *given: replay(*given) if "serve" in sys.argv else False)
 
 
-@mistake("I1", Operators(1, ("a full disk without ballast", "leveret list"), "has lost|known to have left"))
+@mistake("I1", Operators(9, ("a full disk without ballast", "leveret list"), "has lost|known to have left"))
 def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
     """Begin a boot although there was no room to take over what the one before has left in the journal."""
     replay = journal_replay.replay
@@ -39,7 +39,7 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
     patch(journal_replay, "replay", replay_if_there_is_room)
 
 
-@mistake("I1", Operators(1, ("a start with another setting",), "has lost|known to have left"))
+@mistake("I1", Operators(27, ("a start with another setting",), "has lost|known to have left"))
 def journal_cut_before_it_is_read(patch: Patch) -> None:
     """Give the journal its new size, and then look for what is in it."""
     opened = message_store._open
@@ -52,7 +52,7 @@ def journal_cut_before_it_is_read(patch: Patch) -> None:
     patch(message_store, "_open", open_with_journal_of_new_size)
 
 
-@mistake("I1", Operators(1, ("a file missing",), "has lost"))
+@mistake("I1", Operators(14, ("a file missing",), "has lost"))
 def missing_messages_made_anew(patch: Patch) -> None:
     """Make an empty message store where the file of the old one is missing."""
     opened = message_store._open
@@ -65,7 +65,7 @@ def missing_messages_made_anew(patch: Patch) -> None:
     patch(message_store, "_open", open_or_make)
 
 
-@mistake("I1", Operators(1, ("a file another's",), "has lost|counts"))
+@mistake("I1", Operators(17, ("a file another's",), "has lost|belongs to other definitions"))
 def identity_not_compared(patch: Patch) -> None:
     """Open whatever message store is there, whoever's it is."""
     check = lmdb_environment.check_identity
@@ -76,7 +76,7 @@ def identity_not_compared(patch: Patch) -> None:
     patch(lmdb_environment, "check_identity", check_nothing)
 
 
-@mistake("I1", Operators(1, ("a copy in place",), "has lost"))
+@mistake("I1", Operators(8, ("a copy in place",), "has lost"))
 def backup_without_the_journal(patch: Patch) -> None:
     """Copy LMDB as it is, without what is in the journal alone."""
 
@@ -86,7 +86,7 @@ def backup_without_the_journal(patch: Patch) -> None:
     patch(Server, "_copy_stores", copy_at_once)
 
 
-@mistake("I1", Operators(1, ("leveret check",), "has lost|known to have left"))
+@mistake("I1", Operators(3, ("leveret check",), "has lost|known to have left"))
 def verification_that_tidies_up(patch: Patch) -> None:
     """Have `leveret check` remove the journal that it has found sound."""
     check = offline_commands.check
