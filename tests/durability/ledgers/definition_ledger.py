@@ -123,6 +123,4 @@ _REQUESTS: dict[str, Callable[[DefinitionLedger, Mapping[str, Any]], Facts]] = {
     "clear_permissions": lambda ledger, given: {("permission", given["vhost"], given["user"]): None},
     "set_policy": lambda ledger, given: {("policy", given["vhost"], given["name"]): _policy(given)},
     "clear_policy": lambda ledger, given: {("policy", given["vhost"], given["name"]): None},
-    "backup": lambda ledger, given: {},
-    "testing": lambda ledger, given: {},
 }

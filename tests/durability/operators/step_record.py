@@ -11,10 +11,13 @@ from leveret.testing.power.disk_record import Event, read_events
 from leveret.testing.power.disk_states import Chance, Disk, Remains
 from tests.durability.crash.explorer import SOCKETS
 from tests.durability.crash.recording.recorded_sockets import Conversations
-from tests.durability.ledgers.conversation import Said
+from tests.durability.ledgers.conversation import Request, Said
 
 PROCESS_CRASH = "everything"
 """What is left of a process that was killed: all it wrote is in the page cache."""
+
+COPYING = ("backup", "testing")
+"""What a broker is asked that changes nothing of what is owed."""
 
 
 class Cut(NamedTuple):
@@ -63,12 +66,15 @@ class StepRecord:
         return before.crash(Chance(cut.kind, random.Random(cut.seed), before.uncertain))
 
     def said(self, place: int | None = None) -> list[tuple[int, Said]]:
-        """What was said by an event, with the number of the event."""
+        """What was said by an event, with the number of the event; but for orders to copy, which may be refused."""
         conversations, found = Conversations(), list[tuple[int, Said]]()
         for number, event in enumerate(self.events[: None if place is None else place + 1]):
             if event.kind in SOCKETS:
                 found += ((number, said) for said in conversations.follow(event))
-        return found
+        copying = {
+            said.connection for _, said in found if isinstance(said.what, Request) and said.what.command in COPYING
+        }
+        return [(number, said) for number, said in found if said.connection not in copying]
 
     def commits(self, first: int) -> list[int]:
         """The events, after the first ones, with which LMDB has committed: a write of its meta page, synced at once."""

@@ -52,7 +52,7 @@ def journal_cut_before_it_is_read(patch: Patch) -> None:
     patch(message_store, "_open", open_with_journal_of_new_size)
 
 
-@mistake("I1", Operators(14, ("a file missing",), "has lost"))
+@mistake("I1", Operators(6, ("a file missing",), "has lost"))
 def missing_messages_made_anew(patch: Patch) -> None:
     """Make an empty message store where the file of the old one is missing."""
     opened = message_store._open
