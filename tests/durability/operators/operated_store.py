@@ -27,7 +27,7 @@ from tests.durability.ledgers.conversation import Said
 from tests.durability.operators.life_history import LifeHistory
 from tests.durability.operators.step_record import Cut, StepRecord
 
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 40.0
 ERROR = "leveret: error: "
 BALLAST = "messages/ballast"
 ALLOCATED = (BALLAST, "messages/journal")
@@ -226,16 +226,19 @@ class OperatedStore:
         before = self.found() if cut else None
         record, environment = self.recorder()
         command = [*self.prefix, sys.executable, "-m", "broker", *arguments, "--data-dir", str(self.data)]
-        ended = subprocess.run(
-            command,
-            env=environment,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
+        try:
+            ended = subprocess.run(
+                command,
+                env=environment,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise self.broken(f"the command has not ended in {COMMAND_SECONDS:g} s") from error
         with self.log.open("a") as log:
             log.write(
                 f"$ leveret {' '.join(arguments)}\n{ended.stdout[-2000:]}{ended.stderr}exit code {ended.returncode}\n"

@@ -29,9 +29,9 @@ STEPS: tuple[Step, ...] = (
     *harmed_files.STEPS,
 )
 DISK_BYTES = 160 << 20
-STEPS_MAX = 3
-FULL_CHANCE, EMPTY_CHANCE = 0.25, 0.3
-"""How often the room on the disk changes before a step."""
+STEPS_MAX = 4
+FULL_CHANCE, FULL_AND_HARMED_CHANCE, EMPTY_CHANCE = 0.3, 0.5, 0.3
+"""How often the room on the disk changes before a step: what is harmed finds a full disk more often."""
 AGAIN_CHANCE = 0.6
 """How often another life follows the steps that have put a copy in place: harm may show only then."""
 AGAIN = ("a copy put over", "a copy in place", "restore", "move")
@@ -77,8 +77,10 @@ class Round:
         """Steps that may be drawn one after the other, with the room on the disk as it comes."""
         dice = self._dice("steps")
         for _ in range(dice.randint(1, STEPS_MAX)):
-            if chance(dice, EMPTY_CHANCE if self.store.full else FULL_CHANCE):
-                yield EMPTY if self.store.full else dice.choice(FULL)
+            if self.store.full:
+                yield from [EMPTY] if chance(dice, EMPTY_CHANCE) else ()
+            elif chance(dice, FULL_AND_HARMED_CHANCE if self.store.harms else FULL_CHANCE):
+                yield dice.choice(FULL)
             possible = [step for step in STEPS if step.may(self.store)]
             (step,) = dice.choices(possible, [step.weight for step in possible])
             yield step
