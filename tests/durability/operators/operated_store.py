@@ -35,6 +35,8 @@ ALLOCATED = (BALLAST, "messages/journal")
 READERS = "messages/lock.mdb"
 """LMDB's table of readers: written through memory, so no record has it, and a process that is killed leaves it."""
 FULL = re.compile(r"disk is full|no room|no space|too large|full\b", re.IGNORECASE)
+NEVER_RUN = ("no broker has run on the data directory", "does not exist")
+"""What is said of a directory whose first start was cut short."""
 GROWS = re.compile("disk I/O error|File too large")
 """What SQLite and LMDB say of a file that cannot grow, on a disk that has room."""
 WRONG_REMEDY = re.compile("see that this user may")
@@ -272,11 +274,18 @@ class OperatedStore:
         names = {name for harm in self.harms for name in harm.names}
         if any(re.search(rf"\b{re.escape(name)}", line) for name in names) and not WRONG_REMEDY.search(line):
             return
+        if any(words in line for words in NEVER_RUN) and not self.harms and not self._made:
+            return
         says_full = FULL.search(line) or (self.limited and GROWS.search(line))
         if self.full and says_full and not WRONG_REMEDY.search(line):
             return
         causes = [harm.what for harm in self.harms] + (["the disk is full"] if self.full else [])
         raise self.broken(f"refused, and does not say why ({'; '.join(causes) or 'nothing is wrong'}): {line}")
+
+    @property
+    def _made(self) -> bool:
+        """There is all that the first start makes, which a crash may have cut short."""
+        return all((self.data / name).exists() for name in ("definitions.sqlite", "messages/data.mdb"))
 
     def opened(self) -> None:
         """The stores were opened: what was done to them was taken as it is, and cannot be undone any more."""

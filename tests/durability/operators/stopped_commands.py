@@ -20,7 +20,6 @@ CONNECTION = 0
 """In place of the number of a client's connection."""
 OF_THE_COMMAND = re.compile("no broker is running|no queue|already exists|cannot be reached|Connection refused")
 """Refusals that are no fault of the directory: of what there is not, or is already."""
-NEVER_RUN = ("no broker has run on the data directory", "does not exist")
 CUT_CHANCE = 0.3
 
 
@@ -182,15 +181,8 @@ def _expect_reason(store: OperatedStore, verb: str, refusal: Refusal) -> None:
     if verb == "check" and not refusal.line:
         if not store.harms:
             raise store.broken(f"`leveret check` finds problems where nothing was done: {refusal.output}")
-    elif verb != "rabbitmqctl" and not OF_THE_COMMAND.search(refusal.line) and not _is_new(store, refusal):
+    elif verb != "rabbitmqctl" and not OF_THE_COMMAND.search(refusal.line):
         store.expect_cause(refusal)
-
-
-def _is_new(store: OperatedStore, refusal: Refusal) -> bool:
-    """A crash has left not all of what the directory's first start makes, and the command says so."""
-    made = ("definitions.sqlite", "messages/data.mdb")
-    whole = all((store.data / name).exists() for name in made)
-    return not whole and not store.harms and any(words in refusal.line for words in NEVER_RUN)
 
 
 STEPS = [Step(f"leveret {name}", weight, command(name)) for name, (weight, _) in COMMANDS.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from pathlib import Path
 
@@ -10,8 +11,13 @@ import pytest
 
 from broker.cli.usage.verb_table import VERBS
 from tests.durability.crash.exploring import needs_compiler
+from tests.durability.faults.full_disks import SmallDisk
+from tests.durability.ledgers.recovering import recovered
 from tests.durability.operators.__main__ import run
-from tests.durability.operators.operator_round import STEPS
+from tests.durability.operators.broker_lives import Clients, Live, live
+from tests.durability.operators.operated_store import OperatedStore
+from tests.durability.operators.operator_round import STEPS, another_store
+from tests.durability.operators.round_verdict import USUAL
 from tests.durability.operators.stopped_commands import ASKING, COMMANDS, ELSEWHERE, NO_DIRECTORY
 from tests.planted.mistake import Operators
 from tests.planted.planted_catalogue import found_by, with_mistake
@@ -34,6 +40,24 @@ def test_operators_around_a_crash(tmp_path: Path, seed: int) -> None:
     assert problem == ""
     assert done["lives"]
     assert done["steps"]
+
+
+def test_a_loss_that_is_accepted_is_of_the_last_batches_alone(tmp_path: Path) -> None:
+    """LMDB alone is as everything was at a moment since it had caught up; and not as everything was in the end."""
+    disk = SmallDisk(tmp_path / "disk")
+    store = OperatedStore(tmp_path, disk, os.environ, another_store, limited=False)
+    live(store, Clients(random.Random(0)), USUAL, Live(3, stops=False))
+    (store.data / "messages" / "journal").unlink()
+    if "recover" in VERBS:
+        assert store.command(("recover", "--accept-loss")) is None
+    history, end = store.history, store.history.copy()
+    found = recovered(store.root)
+    assert history.problems(found)
+    history.cut_short = True
+    assert history.problems(found) == []
+    end.settle()
+    end.cut_short = True
+    assert end.problems(found)
 
 
 @pytest.mark.parametrize(("name", "operators"), found_by(Operators))
