@@ -46,8 +46,9 @@ class Campaign(NamedTuple):
 CAMPAIGNS = (
     Campaign("crash-audit", 10, ("-m", "tests.durability.kills", "--audit")),
     Campaign("newcomer", 1, ("-m", "bench.newcomer")),
-    Campaign("crash-states", 20, ("-m", "tests.durability.crash", "run")),
-    Campaign("disk-faults", 15, ("-m", "tests.durability.faults.matrix")),
+    Campaign("crash-states", 15, ("-m", "tests.durability.crash", "run")),
+    Campaign("disk-faults", 12, ("-m", "tests.durability.faults.matrix")),
+    Campaign("operators", 8, ("-m", "tests.durability.operators")),
     Campaign("exhaustion", 10, ("-m", "tests.durability.exhaustion")),
     Campaign("crash-kill", 10, ("-m", "tests.durability.kills")),
     Campaign("crash-streams", 5, ("-m", "tests.durability.stream_kills"), library="pyspark"),

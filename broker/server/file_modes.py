@@ -10,7 +10,7 @@ from pathlib import Path
 log = logging.getLogger("leveret.server")
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-OURS = ("definitions.sqlite*", "messages", "messages/*", "*.lock", "leveret.sock")
+OURS = ("definitions.sqlite*", "definitions.end", "messages", "messages/*", "*.lock", "leveret.sock")
 
 
 def keep_private(directory: Path) -> None:

@@ -52,7 +52,15 @@ class Exhaustion(NamedTuple):
     symptom: str
 
 
-Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion
+class Operators(NamedTuple):
+    """Found in the round of this seed, in which operators do these steps. `symptom` is as for `Kills`."""
+
+    seed: int
+    steps: tuple[str, ...]
+    symptom: str
+
+
+Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion | Operators
 
 
 class Mistake(NamedTuple):

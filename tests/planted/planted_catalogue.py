@@ -23,6 +23,7 @@ from tests.planted import (
     transfer_mistakes,
 )
 from tests.planted.mistake import Mistake, Runner
+from tests.planted.stopped import operator_mistakes
 
 MODULES = (
     confirm_mistakes,
@@ -35,6 +36,7 @@ MODULES = (
     transfer_mistakes,
     delivery_mistakes,
     limit_mistakes,
+    operator_mistakes,
     routing_mistakes,
 )
 CATALOGUE: dict[str, Mistake] = {

@@ -14,7 +14,7 @@ from tests.planted.planted_catalogue import CATALOGUE, found_by
 
 PROMISE = re.compile(r"I\d+")
 RUNNERS = (
-    *("tests/durability/crash", "tests/durability/exhaustion", "tests/durability/kills"),
+    *("tests/durability/crash", "tests/durability/exhaustion", "tests/durability/kills", "tests/durability/operators"),
     *("tests/models", "tests/simulation", "tests/planted"),
 )
 """Where mistakes come from the catalogue."""

@@ -32,7 +32,7 @@ STEPS = 6
 PATIENCE_SECONDS = 0.5
 STEPS_MAX = 30
 REFUSALS_MAX = 40
-MESSAGE_FILES = {"data.mdb", "lock.mdb", "ballast", "journal"}
+MESSAGE_FILES = {"data.mdb", "lock.mdb", "ballast", "journal", "journal.end"}
 CONFIG = f"""\
 {SMALL_WINDOWS}
 [disk]

@@ -1,0 +1,1 @@
+"""What operators do around a crash: commands, other settings, full disks, copies, harmed files, other releases."""
