@@ -15,6 +15,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -26,6 +27,7 @@ from storage.definitions import features
 from storage.definitions.change_count import BACKUP, ChangeCount
 from storage.definitions.definition_changes import Change, Definitions, SetMetadata
 from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
+from storage.definitions.definitions_copy import copied
 from storage.storage_errors import StoreError, StoreIncomplete
 
 log = logging.getLogger("leveret.definitions")
@@ -83,6 +85,7 @@ class DefinitionStore:
             raise DefinitionsError(
                 f"{path}: is missing; bring it back from a backup, messages cannot be read without it"
             )
+        _look_first(path)
         store = cls(path)
         try:
             apply(path)
@@ -260,6 +263,30 @@ def _refuse_unknown_features(store: DefinitionStore) -> None:
         store.close()
         used = f"{store.path}: the store uses {', '.join(found)}, which this release does not know"
         raise DefinitionsError(f"{used}: use the newer Leveret that wrote it")
+
+
+def _look_first(path: Path) -> None:
+    """Raise DefinitionsError where a file and its -wal do not make definitions: opening them would already change both.
+
+    After a clean stop there is no -wal. Where a full disk leaves no room for a copy, nothing is looked at.
+    """
+    wal = path.with_name(f"{path.name}-wal")
+    if not path.exists() or not wal.exists() or not wal.stat().st_size:
+        return
+    try:
+        with copied(path) as copy, closing(sqlite3.connect(copy)) as connection:
+            connection.execute("SELECT value FROM metadata WHERE key = 'store_uuid'").fetchone()
+            ((found,), *_more) = connection.execute("PRAGMA quick_check")
+    except sqlite3.Error as error:
+        found = str(error)
+    except StoreError as error:
+        log.debug("not looked at before it is opened: %s", error)
+        return
+    if found != "ok":
+        raise DefinitionsError(
+            f"{path} and {wal.name} do not belong together, or one is damaged ({found}): bring both files back as the "
+            "last broker left them, or restore a backup with `leveret restore`"
+        )
 
 
 def _refuse_older(store: DefinitionStore, *, accept_loss: bool) -> None:

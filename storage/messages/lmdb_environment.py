@@ -7,6 +7,7 @@ the directory is held by one process, so leftovers of an interrupted attempt can
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -24,10 +25,13 @@ from storage.messages.keys import IDENTITY, JOURNAL_MARK
 from storage.messages.origin import NEVER_RESTORED, Origin, read_origin
 from storage.messages.records import Identity
 from storage.space import free_pages
-from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreIncomplete, StoreLocked
+from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible, StoreIncomplete, StoreLocked
 
 MAP_BYTES = 1 << 40
 """Address space, not disk space: the free disk is the limit. Where `ulimit -v` allows less, half of that is taken."""
+
+READERS_BYTES = 8192
+"""The table of 126 readers, LMDB's default."""
 
 READERS_SECONDS = 10.0
 LOOK_SECONDS = 0.02
@@ -47,6 +51,8 @@ def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environ
     if size > space:
         limit = f"the address space is limited to {resource.getrlimit(resource.RLIMIT_AS)[0]} bytes (ulimit -v)"
         raise StoreError(f"{directory}: {limit}, and {size} bytes of messages need twice as much: allow more")
+    if not readonly:
+        _allocate_readers(directory)
     return lmdb.Environment(
         str(directory),
         map_size=space,
@@ -57,6 +63,25 @@ def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environ
         metasync=True,
         writemap=False,
     )
+
+
+def _allocate_readers(directory: Path) -> None:
+    """Have room on the disk for LMDB's table of readers, which it maps: on a full disk that would end the process.
+
+    Raises StoreFull.
+    """
+    path = directory / "lock.mdb"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(descriptor).st_size < READERS_BYTES:
+                synced_files.allocate(descriptor, READERS_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StoreFull(f"{path}: the disk is full: free some space") from error
 
 
 def address_space() -> int:
@@ -135,7 +160,10 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
     if not directory.exists():
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():
-        raise StoreIncompatible(f"{directory} holds files but no message store: choose another directory")
+        raise StoreIncompatible(
+            f"{directory / 'data.mdb'} is missing, there is no message store: bring the file back, restore a backup with "
+            "`leveret restore`, or choose another directory"
+        )
     _refuse_cut_short(directory / "data.mdb")
     try:
         with open_environment(directory, readonly=True) as environment, environment.begin(buffers=True) as txn:

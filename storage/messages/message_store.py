@@ -46,7 +46,7 @@ from storage.messages.records import Identity, NumberInBoot, decode_counters
 from storage.messages.start.journal_replay import left_in_journal
 from storage.messages.start.start_repair import repair
 from storage.messages.start.store_opening import Opened, Opening, highest_queue_id, open_directory
-from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible
+from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 
 
 class StoreStatistics(NamedTuple):
@@ -126,6 +126,8 @@ class MessageStore:
             return cls(directory, open_directory(directory, opening), lock)
         except (OSError, lmdb.Error) as error:
             os.close(lock)
+            if "No space left" in str(error) or "quota" in str(error):
+                raise StoreFull(f"{directory} cannot be opened: the disk is full ({error}): free some space") from error
             raise StoreError(
                 f"{directory} cannot be opened ({error}): see that this user may read and write there"
             ) from error

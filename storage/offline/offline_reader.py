@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,6 +21,7 @@ import lmdb
 from storage.batch import BLIND, DELAYED, TRANSIENT_QUEUE, StoredMessage
 from storage.definitions.definition_changes import Definitions
 from storage.definitions.definition_store import DefinitionStore
+from storage.definitions.definitions_copy import copied
 from storage.journal.unapplied_writes import NOTHING, LaneView
 from storage.messages import lmdb_environment
 from storage.messages.batch_writer import CorruptRecord
@@ -42,15 +41,12 @@ from storage.messages.lane_reader import LaneReader, read_sweep
 from storage.messages.records import decode_counters
 from storage.messages.segments import Segment
 from storage.messages.start.journal_replay import left_in_journal
-from storage.storage_errors import StoreCorrupt, StoreError
+from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
     from storage.batch import LaneCounters
 
 log = logging.getLogger("leveret.journal")
-
-JOURNALS = ("", "-wal")
-"""Endings of the files that SQLite keeps definitions in."""
 
 ALL = 1 << 62
 """More messages than there are."""
@@ -202,17 +198,8 @@ def definitions_of(path: Path) -> Definitions:
 
     An older file is understood: the copy is brought to the newest schema. Raises StoreError.
     """
-    try:
-        with tempfile.TemporaryDirectory(prefix="leveret-") as scratch:
-            copy = Path(scratch) / path.name
-            for ending in JOURNALS:
-                part = path.with_name(path.name + ending)
-                if part.exists():
-                    shutil.copyfile(part, copy.with_name(part.name))
-            with DefinitionStore.open(copy, create=False) as store:
-                return store.load()
-    except OSError as error:
-        raise StoreError(f"{path} cannot be copied to be read ({error})") from error
+    with copied(path) as copy, DefinitionStore.open(copy, create=False) as store:
+        return store.load()
 
 
 def header_of(message: StoredMessage) -> bytes:

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
+from storage.definitions.definitions_copy import copied
 from storage.storage_errors import StoreIncompatible
 
 
@@ -24,10 +24,10 @@ class DefinitionsReport:
 
 
 def verify_definitions(path: Path) -> DefinitionsReport:
-    """Check the file at `path`. Raises StoreIncompatible when it is no definitions file at all."""
+    """Check the file at `path`. Raises StoreIncompatible when it is no definitions file at all, and StoreError."""
     report = DefinitionsReport()
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)) as connection:
+        with copied(path) as copy, closing(sqlite3.connect(copy)) as connection:
             _look(connection, path, report)
     except sqlite3.Error as error:
         raise StoreIncompatible(f"{path}: cannot be read as definitions ({error}): restore it from a backup") from error

@@ -7,8 +7,10 @@ runs they are locked, and this refuses.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 
@@ -18,7 +20,7 @@ from broker.config import Config
 from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import check
-from broker.server.recovery import DEFINITIONS_FILE, Stores
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from broker.server.server import Server
 from storage.events.left_over import highest_boot
 
@@ -26,7 +28,7 @@ from storage.events.left_over import highest_boot
 def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:
     """Carry out a command and return its answer. Raises AdministrationError and StoreError."""
     directory = config.server.directory
-    if not (directory / DEFINITIONS_FILE).exists():
+    if not ((directory / DEFINITIONS_FILE).exists() or (directory / MESSAGES_DIRECTORY).exists()):
         text = "name another one with --data-dir or LEVERET_DATA_DIR"
         raise AdministrationError(
             "not_found", f"no broker has run on the data directory {directory.absolute()} yet: {text}"
@@ -65,9 +67,19 @@ async def _carry_out(config: Config, stores: Stores, command: str, arguments: Ma
             answer = await carry_out(server.administration, command, arguments)
         except AdministrationError as error:
             failure = error  # raised outside of the nursery, which would wrap it
-        await server.definition_log.flush()
-        await server.committer.finish()
+        with trio.move_on_after(config.shutdown.timeout_seconds) as limit:
+            await server.definition_log.flush()
+            await server.committer.finish()
+        if limit.cancelled_caught:
+            _give_up()
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
     return answer
+
+
+def _give_up() -> NoReturn:
+    """End the process: a thread waits for room on the disk, and stores are not closed under it."""
+    sys.stderr.write("leveret: error: the disk is full, or does not answer: free some space, then repeat it\n")
+    sys.stderr.flush()
+    os._exit(1)

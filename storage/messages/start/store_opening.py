@@ -88,10 +88,11 @@ def open_directory(directory: Path, opening: Opening) -> Opened:
     lmdb_environment.cut_back(directory)
     if opening.compact:
         lmdb_environment.compact_if_worth_it(directory)
+    with_room = partial(_with_room, directory, left.ring_bytes)
     with ExitStack() as undo:
-        environment = undo.enter_context(lmdb_environment.open_environment(directory))
+        open_environment = partial(lmdb_environment.open_environment, directory)
+        environment = undo.enter_context(with_room(open_environment))
         classifier = undo.enter_context(closing(FailureClassifier(directory)))
-        with_room = partial(_with_room, directory, left.ring_bytes)
         replay = partial(journal_replay.replay, accept_loss=opening.accept_loss)
         lost = with_room(partial(replay, directory, environment, classifier, identity, left))
         begin = partial(_begin_boot, directory, environment, classifier, identity, opening, lost)

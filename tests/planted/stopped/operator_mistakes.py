@@ -12,8 +12,10 @@ from broker.server.offline import offline_commands
 from broker.server.server import Server
 from storage.definitions.definition_store import DefinitionStore
 from storage.journal.journal_file import NAME
-from storage.messages import journal_replay, lmdb_environment, message_store
+from storage.messages import lmdb_environment, message_store
 from storage.messages.records import Identity
+from storage.messages.start import journal_replay
+from storage.messages.start.store_opening import Opening
 from storage.storage_errors import StoreFull
 from tests.planted.mistake import Operators, Patch, mistake
 
@@ -22,7 +24,7 @@ from tests.planted.mistake import Operators, Patch, mistake
 def commands_overlook_the_journal(patch: Patch) -> None:
     """Have a command on a stopped directory begin a boot, and take nothing over from the one before."""
     replay = journal_replay.replay
-    patch(journal_replay, "replay", lambda *given: replay(*given) if "serve" in sys.argv else False)
+    patch(journal_replay, "replay", lambda *given, **how: replay(*given, **how) if "serve" in sys.argv else None)
 
 
 @mistake("I1", Operators(9, ("a full disk without ballast", "leveret list"), "has lost|known to have left"))
@@ -30,11 +32,11 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
     """Begin a boot although there was no room to take over what the one before has left in the journal."""
     replay = journal_replay.replay
 
-    def replay_if_there_is_room(*given: Any) -> bool:
+    def replay_if_there_is_room(*given: Any, **how: bool) -> Any:
         try:
-            return replay(*given)
+            return replay(*given, **how)
         except StoreFull:
-            return False
+            return None
 
     patch(journal_replay, "replay", replay_if_there_is_room)
 
@@ -42,27 +44,27 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
 @mistake("I1", Operators(27, ("a start with another setting",), "has lost|known to have left"))
 def journal_cut_before_it_is_read(patch: Patch) -> None:
     """Give the journal its new size, and then look for what is in it."""
-    opened = message_store._open
+    opened = message_store.open_directory
 
-    def open_with_journal_of_new_size(directory: Path, lock: int, uuid: bytes | None, size: int, **how: bool) -> Any:
+    def open_with_journal_of_new_size(directory: Path, opening: Opening) -> Any:
         if (directory / NAME).exists():
-            os.truncate(directory / NAME, size)
-        return opened(directory, lock, uuid, size, **how)
+            os.truncate(directory / NAME, opening.journal_bytes)
+        return opened(directory, opening)
 
-    patch(message_store, "_open", open_with_journal_of_new_size)
+    patch(message_store, "open_directory", open_with_journal_of_new_size)
 
 
 @mistake("I1", Operators(6, ("a file missing",), "has lost"))
 def missing_messages_made_anew(patch: Patch) -> None:
     """Make an empty message store where the file of the old one is missing."""
-    opened = message_store._open
+    opened = message_store.open_directory
 
-    def open_or_make(directory: Path, *given: Any, **how: bool) -> Any:
+    def open_or_make(directory: Path, opening: Opening) -> Any:
         if directory.exists() and not (directory / "data.mdb").exists():
             shutil.rmtree(directory)
-        return opened(directory, *given, **{**how, "create": True})
+        return opened(directory, opening._replace(create=True))
 
-    patch(message_store, "_open", open_or_make)
+    patch(message_store, "open_directory", open_or_make)
 
 
 @mistake("I1", Operators(17, ("a file another's",), "has lost|belongs to other definitions"))

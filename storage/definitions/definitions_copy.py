@@ -1,0 +1,29 @@
+"""A copy of a definitions file, to be looked at: SQLite writes beside a file that it only reads, and into its -wal."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.storage_errors import StoreError
+
+ENDINGS = ("", "-wal")
+"""The files that SQLite keeps definitions in."""
+
+
+@contextmanager
+def copied(path: Path) -> Iterator[Path]:
+    """A copy of the file and its -wal, for as long as this is entered. Raises StoreError."""
+    with tempfile.TemporaryDirectory(prefix="leveret-") as scratch:
+        copy = Path(scratch) / path.name
+        try:
+            for ending in ENDINGS:
+                part = path.with_name(path.name + ending)
+                if part.exists():
+                    shutil.copyfile(part, copy.with_name(part.name))
+        except OSError as error:
+            raise StoreError(f"{path} cannot be copied to be read ({error}): see that this user may read it") from error
+        yield copy
