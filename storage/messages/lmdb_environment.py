@@ -161,7 +161,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():
         raise StoreIncompatible(
-            f"{directory / 'data.mdb'} is missing, there is no message store: bring the file back, restore a backup with "
+            f"{directory / 'data.mdb'} is missing, there is no message store: bring it back, restore a backup by "
             "`leveret restore`, or choose another directory"
         )
     _refuse_cut_short(directory / "data.mdb")
