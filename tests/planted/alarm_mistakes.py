@@ -59,7 +59,7 @@ def removals_wait_for_room(patch: Patch) -> None:
     patch(CommitSteps, "_take_away", lambda steps, batch: batch)
 
 
-@mistake("I12", Simulation(22))
+@mistake("I12", Simulation(34))
 def dead_message_gone_before_its_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
     removals, additions = store_writer.removals, store_writer.additions

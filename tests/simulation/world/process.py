@@ -35,7 +35,7 @@ from storage.definitions.definition_changes import Change
 from storage.definitions.definition_store import DefinitionsFull
 from storage.messages.message_store import MessageStore
 from storage.space.free_pages import listed_pages
-from storage.storage_errors import StoreFull
+from storage.storage_errors import StoreFull, StoreIncomplete
 from tests.simulation.copies import Broken
 from tests.simulation.world.disk import FREE_LIMIT_BYTES, JOURNAL_BYTES, PAGE_BYTES, Disk
 from tests.simulation.world.memory import Memory
@@ -88,7 +88,10 @@ def _check_end(store: MessageStore, disk: Disk) -> None:
 
 def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:
     with disk.held_to_its_size():
-        return open_stores(directory, lock, JOURNAL_BYTES)
+        try:
+            return open_stores(directory, lock, JOURNAL_BYTES)
+        except StoreIncomplete as error:
+            raise Broken(f"a start is refused, and nobody but the broker has touched its files: {error}") from error
 
 
 @contextmanager
