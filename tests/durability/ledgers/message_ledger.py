@@ -241,7 +241,7 @@ class MessageLedger:
 
     def _read_from_log(self, message: Message) -> None:
         """What a reader has seen is on disk, and has its offset for good."""
-        number, offset = number_of(message.body), (message.properties.headers or {})["x-stream-offset"].value
+        offset, number = read_from_log(message)
         assert self.read.setdefault(offset, number) == number, f"offset {offset} is another message's"
         self.places[LOG, number] = State.CERTAIN
 
@@ -291,6 +291,11 @@ class MessageLedger:
         self._set([*transaction.takes, *transaction.moves], State.GONE)
         # An empty transaction waits for nothing, so an answer proves nothing of what others have said.
         self._on_disk(session, moment + 1, only=list(session.left))
+
+
+def read_from_log(message: Message) -> tuple[int, int]:
+    """The offset and the number of a message as a reader of the log gets it."""
+    return (message.properties.headers or {})["x-stream-offset"].value, number_of(message.body)
 
 
 def _answered(session: Session, method: methods.BasicAck | methods.BasicNack) -> list[tuple[tuple[Place, ...], int]]:
