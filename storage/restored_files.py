@@ -39,7 +39,7 @@ def exchange(directory: Path, names: Sequence[str]) -> Path | None:
 
 
 def finish(directory: Path, names: Sequence[str]) -> None:
-    """Go on with an exchange that was cut short, if there is one. The caller has locked the directory. Raises OSError."""
+    """Go on with an exchange that was cut short, if there is one. The caller has the lock. Raises OSError."""
     if is_unfinished(directory):
         kept = _exchange(directory, names)
         log.warning("a restore into %s was cut short, and is finished now; what was there is in %s", directory, kept)
