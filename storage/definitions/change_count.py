@@ -36,6 +36,7 @@ class ChangeCount:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._mark = path.with_name(HIGH_WATER)
         self._in_file = _changes_without_wal(path)
         self._owner = b""
         self._number = self._base = 0
@@ -64,13 +65,19 @@ class ChangeCount:
 
     def _reached(self, metadata: Mapping[str, bytes]) -> int:
         """How many changes the file is known to have had; 0 for a backup, which the mark beside it knows nothing of."""
-        reached = read_high_water(self._path.with_name(HIGH_WATER))
+        reached = read_high_water(self._mark)
         if metadata.get(BACKUP) or reached is None or reached.owner != metadata.get("store_uuid"):
             return 0
         return reached.number
 
     def next(self) -> tuple[SetMetadata, SetMetadata]:
-        """What goes into the next transaction."""
+        """What goes into the next transaction. Raises OSError.
+
+        The mark beside a backup is of what was there before it, and goes before the first change: with that this is no
+        backup any more, and the mark would say that it lacks something.
+        """
+        if self._is_backup and self._high_water is None:
+            high_water.forget(self._mark)
         number = self._number + 1
         return SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
 
@@ -79,10 +86,7 @@ class ChangeCount:
         self._number += 1
         try:
             if self._high_water is None:
-                path = self._path.with_name(HIGH_WATER)
-                if self._is_backup:
-                    high_water.forget(path)
-                self._high_water = HighWater(path)
+                self._high_water = HighWater(self._mark)
             self._high_water.note(self._owner, 0, self._number)
         except OSError as error:
             log.warning("%s; how far the definitions go is not noted", error)

@@ -59,7 +59,7 @@ FULL = (
     Step("a full disk without ballast", 3, partial(fill, ballast=False), lambda store: not store.full),
 )
 EMPTY = Step("room on the disk", 1, empty, lambda store: store.full)
-NAMED = {step.name: step for step in (*STEPS, *FULL, EMPTY)}
+NAMED = {step.name: step for step in (*STEPS, *harmed_files.OF_ONE, *FULL, EMPTY)}
 
 
 class Round:
