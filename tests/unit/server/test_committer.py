@@ -27,6 +27,7 @@ from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.held_disk import HeldDisk
 from storage.batch import SealedBatch
 from storage.journal.journal_file import PAGE_BYTES
+from storage.journal.journal_mark import JournalMark
 from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.message_store import MessageStore
 
@@ -75,10 +76,10 @@ class HeldLmdb:
         nursery.start_soon(at.committer.catch_up)
         await trio.to_thread.run_sync(self.begun.wait)
 
-    def _held_write(self, writer: LmdbWriter, batch: SealedBatch, applied: int) -> None:
+    def _held_write(self, writer: LmdbWriter, batch: SealedBatch, mark: JournalMark | None) -> None:
         self.begun.set()
         assert self.open.wait(30), "nobody opened it"
-        self._write(writer, batch, applied)
+        self._write(writer, batch, mark)
 
 
 class Desk:
@@ -120,6 +121,8 @@ class Desk:
 @asynccontextmanager
 async def desk(directory: Path, *, journal_bytes: int = 0) -> AsyncIterator[Desk]:
     core = Core(directory, journal_bytes=journal_bytes)
+    if journal_bytes:
+        core.store.commit(SealedBatch(0, (), (), (), (), (), 0, (), 0))  # the first of a boot goes to LMDB
     at = Desk(core)
     at.committer.start(())
     yield at
