@@ -92,7 +92,7 @@ class DefinitionStore:
             store._thread.start()
             store._call(store._connect)
             _refuse_unknown_features(store)
-            store._go_on(accept_loss=accept_loss)
+            _go_on(store, accept_loss=accept_loss)
         except BaseException as error:
             if not store._closed:
                 store._stop_loop()
@@ -156,17 +156,6 @@ class DefinitionStore:
             return asyncio.run_coroutine_threadsafe(work(*arguments), self._loop).result()
         except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
             raise _translated(self.path, error) from error
-
-    def _go_on(self, *, accept_loss: bool) -> None:
-        """Go on with the count of changes. Raises StoreIncomplete where some are missing, and that is not accepted."""
-        metadata = self.metadata()
-        missing = self._count.missing(metadata)
-        if missing and not accept_loss:
-            self.close()
-            _refuse(missing)
-        if missing:
-            log.error("%s; the loss is accepted", missing)
-        self._count.go_on(metadata)
 
     def _stop_loop(self) -> None:
         if self._thread.is_alive():
@@ -309,6 +298,18 @@ def _refuse(missing: str) -> None:
             f"{missing}; bring both files back as the last broker left them, or do without these changes by "
             "`leveret recover --accept-loss` or store.accept_loss = true"
         )
+
+
+def _go_on(store: DefinitionStore, *, accept_loss: bool) -> None:
+    """Go on with the count of changes. Raises StoreIncomplete where some are missing, and that is not accepted."""
+    metadata = store.metadata()
+    missing = store._count.missing(metadata)
+    if missing and not accept_loss:
+        store.close()
+        _refuse(missing)
+    if missing:
+        log.error("%s; the loss is accepted", missing)
+    store._count.go_on(metadata)
 
 
 async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:

@@ -38,7 +38,7 @@ ALLOCATED = (BALLAST, "messages/journal")
 READERS = "messages/lock.mdb"
 """LMDB's table of readers: written through memory, so no record has it, and a process that is killed leaves it."""
 FULL = re.compile(r"disk is full|no room|no space|too large|full\b", re.IGNORECASE)
-NEVER_RUN = ("no broker has run on the data directory", "does not exist")
+NEVER_RUN = ("no broker has run on the data directory", "does not exist", "its first start was cut short")
 """What is said of a directory whose first start was cut short."""
 GROWS = re.compile("disk I/O error|File too large")
 """What SQLite and LMDB say of a file that cannot grow, on a disk that has room."""

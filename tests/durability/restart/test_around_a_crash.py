@@ -345,3 +345,13 @@ def test_definitions_of_an_earlier_moment(fresh_broker: BrokerProcess, tmp_path:
     assert leveret(data, "recover", "--accept-loss").returncode == 0
     fresh_broker.start()
     assert held(fresh_broker) == []
+
+
+@pytest.mark.parametrize("command", ["check", "recover"])
+def test_commands_after_a_first_start_that_was_cut_short(tmp_path: Path, command: str) -> None:
+    """SQLite has made its file, and nothing is in it yet."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "definitions.sqlite").touch()
+    done = leveret(tmp_path / "data", command)
+    assert done.returncode == 1
+    assert "its first start was cut short: start it again" in done.stderr

@@ -32,19 +32,19 @@ def forgive(patch: Patch, reason: str) -> None:
     patch(journal_replay, "read_journal", read_and_forgive)
 
 
-@mistake("I1", Operators(9, ("messages/journal missing",), LOST))
+@mistake("I1", Operators(162, ("messages/journal missing",), LOST))
 def missing_journal_taken_for_an_empty_one(patch: Patch) -> None:
     """Go on where there is no journal."""
     forgive(patch, "is missing")
 
 
-@mistake("I1", Operators(6, ("messages/journal empty",), LOST))
+@mistake("I1", Operators(162, ("messages/journal empty",), LOST))
 def empty_journal_taken_for_a_new_one(patch: Patch) -> None:
     """Go on where the journal's file has nothing in it."""
     forgive(patch, "is empty")
 
 
-@mistake("I1", Operators(8, ("messages/journal cut",), LOST))
+@mistake("I1", Operators(105, ("messages/journal cut",), LOST))
 def cut_journal_taken_as_it_is(patch: Patch) -> None:
     """Go on with what is left of a journal that is shorter than it was."""
     forgive(patch, "is cut short")
@@ -56,13 +56,13 @@ def damaged_record_taken_for_the_last(patch: Patch) -> None:
     forgive(patch, "is damaged at")
 
 
-@mistake("I1", Operators(9, ("messages/journal another's",), LOST))
+@mistake("I1", Operators(1192, ("messages/journal another's",), LOST))
 def journal_of_another_taken_for_an_empty_one(patch: Patch) -> None:
     """Go on where the journal has another salt."""
     forgive(patch, "do not belong together")
 
 
-@mistake("I1", Operators(10, ("a life with a copy", "messages/journal older"), LOST))
+@mistake("I1", Operators(779, ("messages/journal older",), LOST))
 def high_water_mark_not_read(patch: Patch) -> None:
     """Rely on what is in the journal alone."""
     patch(journal_replay, "read_high_water", lambda path: None)
@@ -82,7 +82,7 @@ def high_water_mark_ahead(patch: Patch) -> None:
     patch(Journal, "_append", note_first)
 
 
-@mistake("I1", Operators(10, ("a life with a copy", "messages/data.mdb older"), f"{LOST}|counts .* and holds"))
+@mistake("I1", Operators(816, ("messages/data.mdb older",), f"{LOST}|counts .* and holds"))
 def batches_for_lmdb_alone_not_numbered(patch: Patch) -> None:
     """Count the batches in the journal only: one that LMDB took at once leaves no gap."""
     mark = Journal._mark
@@ -96,19 +96,19 @@ def batches_for_lmdb_alone_not_numbered(patch: Patch) -> None:
     patch(Journal, "_mark", mark_without_number)
 
 
-@mistake("I1", Operators(2, ("a life", "messages/data.mdb older"), LOST))
+@mistake("I1", Operators(314, ("a life", "messages/data.mdb older"), LOST))
 def older_messages_accepted(patch: Patch) -> None:
     """Open messages of an earlier moment: what is of a later boot is overlooked."""
     patch(journal_replay, "_of_an_earlier_boot", lambda directory, identity: None)
 
 
-@mistake("I5", Operators(6, ("definitions.sqlite-wal missing",), "is of an earlier moment"))
+@mistake("I5", Operators(162, ("definitions.sqlite-wal missing",), "is of an earlier moment"))
 def older_definitions_accepted(patch: Patch) -> None:
     """Open definitions of an earlier moment: that changes are missing is not noticed."""
     patch(ChangeCount, "missing", lambda count, metadata: "")
 
 
-@mistake("I1", Operators(4, ("a life", "messages/data.mdb older"), "refused again"))
+@mistake("I1", Operators(376, ("a life", "messages/data.mdb older"), "refused again"))
 def refused_start_that_sets_aside(patch: Patch) -> None:
     """Set the journal aside although the start is refused."""
     look = store_opening._left_by_the_boot_before
@@ -123,7 +123,7 @@ def refused_start_that_sets_aside(patch: Patch) -> None:
     patch(store_opening, "_left_by_the_boot_before", look_and_set_aside)
 
 
-@mistake("I1", Operators(6, ("messages/journal missing",), LOST))
+@mistake("I1", Operators(637, ("messages/journal missing",), LOST))
 def loss_accepted_by_default(patch: Patch) -> None:
     """Have every start go on without what is missing."""
     _accepting(patch)
@@ -138,7 +138,7 @@ def _accepting(patch: Patch) -> None:
     patch(recovery, "open_stores", open_anyway)
 
 
-@mistake("I1", Operators(3, ("messages/journal missing", "leveret recover"), LOST))
+@mistake("I1", Operators(1192, ("messages/journal missing", "leveret recover"), LOST))
 def loss_accepted_without_being_asked(patch: Patch) -> None:
     """Have `leveret recover` go on without what is missing, also where it is only asked what that is."""
 

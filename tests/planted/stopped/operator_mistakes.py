@@ -23,7 +23,7 @@ from storage.storage_errors import StoreFull
 from tests.planted.mistake import Operators, Patch, mistake
 
 
-@mistake("I1", Operators(6, ("leveret list",), "has lost|known to have left"))
+@mistake("I1", Operators(637, ("leveret list",), "has lost|known to have left"))
 def commands_overlook_the_journal(patch: Patch) -> None:
     """Have a command on a stopped directory begin a boot, and take nothing over from the one before."""
     replay = journal_replay.replay
@@ -44,7 +44,7 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
     patch(journal_replay, "replay", replay_if_there_is_room)
 
 
-@mistake("I1", Operators(27, ("a start with another setting",), "does not say why .*journal is cut short"))
+@mistake("I1", Operators(105, ("a start with another setting",), "does not say why .*journal is cut short"))
 def journal_cut_before_it_is_read(patch: Patch) -> None:
     """Give the journal its new size, and then look for what is in it."""
     opened = message_store.open_directory
@@ -59,7 +59,7 @@ def journal_cut_before_it_is_read(patch: Patch) -> None:
 
 @mistake("I1", Operators(9, ("a full disk without ballast", "leveret list"), "does not say why .*journal is cut short"))
 def reserve_cut_to_another_size(patch: Patch) -> None:
-    """Give a full disk what is behind a ring of the size that is set now, whatever size the journal has, and read it."""
+    """Give a full disk what is behind a ring of the size that is set now, and then look for what is in the journal."""
     opened = message_store.open_directory
 
     def open_with_room(directory: Path, opening: Opening) -> Any:
@@ -73,7 +73,7 @@ def reserve_cut_to_another_size(patch: Patch) -> None:
     patch(message_store, "open_directory", open_with_room)
 
 
-@mistake("I1", Operators(6, ("move",), "does not say why .*data.mdb is of an earlier moment"))
+@mistake("I1", Operators(162, ("move",), "does not say why .*data.mdb is of an earlier moment"))
 def journal_marked_as_not_needed(patch: Patch) -> None:
     """Have LMDB note with a batch that it took at once that it has everything, although the journal goes on."""
     mark = Journal._mark
@@ -85,7 +85,7 @@ def journal_marked_as_not_needed(patch: Patch) -> None:
     patch(Journal, "_mark", mark_as_closed)
 
 
-@mistake("I1", Operators(6, ("messages/data.mdb missing",), "has lost|are lost"))
+@mistake("I1", Operators(637, ("messages/data.mdb missing",), "has lost|are lost"))
 def missing_messages_made_anew(patch: Patch) -> None:
     """Make an empty message store where the file of the old one is missing."""
     open_stores = recovery.open_stores
@@ -104,7 +104,7 @@ def missing_messages_made_anew(patch: Patch) -> None:
 @mistake(
     "I1",
     Operators(
-        9,
+        602,
         tuple(f"messages/{name} another's" for name in ("data.mdb", "journal", "journal.end")),
         "belongs to other definitions",
     ),
@@ -119,7 +119,7 @@ def identity_not_compared(patch: Patch) -> None:
     patch(lmdb_environment, "check_identity", check_nothing)
 
 
-@mistake("I1", Operators(8, ("a copy in place",), "has lost"))
+@mistake("I1", Operators(880, ("a copy in place",), "has lost"))
 def backup_without_the_journal(patch: Patch) -> None:
     """Copy LMDB as it is, without what is in the journal alone."""
 
@@ -129,7 +129,7 @@ def backup_without_the_journal(patch: Patch) -> None:
     patch(Server, "_copy_stores", copy_at_once)
 
 
-@mistake("I1", Operators(3, ("leveret check",), "does not say why .*journal is missing"))
+@mistake("I1", Operators(1192, ("leveret check",), "does not say why .*journal is missing"))
 def verification_that_tidies_up(patch: Patch) -> None:
     """Have `leveret check` remove the journal that it has found sound."""
     check = offline_commands.check
@@ -142,7 +142,7 @@ def verification_that_tidies_up(patch: Patch) -> None:
     patch(offline_commands, "check", check_and_remove)
 
 
-@mistake("I5", Operators(1, ("a start with another setting",), "does not say why .*changes are lost"))
+@mistake("I5", Operators(602, ("a start with another setting",), "does not say why .*changes are lost"))
 def log_of_definitions_removed(patch: Patch) -> None:
     """Remove SQLite's log at each start, as if a crash had left nothing in it."""
     opened = DefinitionStore.open

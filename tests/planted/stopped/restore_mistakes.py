@@ -17,14 +17,14 @@ from tests.planted.mistake import Operators, Patch, mistake
 LOST = "has lost|known to have left"
 
 
-@mistake("I11", Operators(2, ("restore", "a life"), "of the stream was"))
+@mistake("I11", Operators(107, ("restore", "a life"), "of the stream was"))
 def timeline_not_renewed(patch: Patch) -> None:
     """Go on from a backup as if nothing had been given out since it was made."""
     patch(journal_replay, "known_boot", lambda directory: 0)
     patch(store_opening, "read_origin", lambda txn: origin.NEVER_RESTORED)
 
 
-@mistake("I1", Operators(6, ("a copy put over", "a life"), LOST))
+@mistake("I1", Operators(107, ("a copy put over", "a life"), LOST))
 def journal_overlooked_after_a_restore(patch: Patch) -> None:
     """Take a store that was ever restored for a backup that was not opened yet, which has no journal."""
     left = journal_replay.left_in_journal
@@ -38,7 +38,7 @@ def journal_overlooked_after_a_restore(patch: Patch) -> None:
     patch(message_store, "left_in_journal", left_unless_restored)
 
 
-@mistake("I10", Operators(6, ("a copy put over",), "does not say why"))
+@mistake("I10", Operators(121, ("a copy put over",), "does not say why"))
 def backup_beside_a_later_log(patch: Patch) -> None:
     """Leave out of a backup the empty log of its definitions: copied over later ones, their log stays beside it."""
     backup = DefinitionStore.backup
@@ -50,13 +50,13 @@ def backup_beside_a_later_log(patch: Patch) -> None:
     patch(DefinitionStore, "backup", backup_without_log)
 
 
-@mistake("I1", Operators(6, ("a life with a copy", "messages/data.mdb older"), f"{LOST}|which is None"))
+@mistake("I1", Operators(183, ("messages/data.mdb older",), f"{LOST}|which is None"))
 def half_of_a_backup_taken(patch: Patch) -> None:
     """Open the messages of a backup with definitions that are not of it."""
     patch(recovery, "_refuse_half_a_backup", lambda directory, found, backup: None)
 
 
-@mistake("I1", Operators(14, ("restore",), f"{LOST}|is None, not"))
+@mistake("I1", Operators(515, ("restore",), f"{LOST}|is None, not"))
 def old_store_gone_before_the_new_is_whole(patch: Patch) -> None:
     """Remove what is to be replaced, and then make what replaces it."""
     prepare = restore_backup._prepare
@@ -70,7 +70,7 @@ def old_store_gone_before_the_new_is_whole(patch: Patch) -> None:
     patch(restore_backup, "_prepare", remove_and_prepare)
 
 
-@mistake("I1", Operators(34, ("restore",), "Directory not empty"))
+@mistake("I1", Operators(463, ("restore",), "Directory not empty"))
 def restore_left_half_done(patch: Patch) -> None:
     """Start on what a restore has left that was cut short."""
     patch(restored_files, "finish", lambda directory, names: None)
