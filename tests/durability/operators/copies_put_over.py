@@ -14,6 +14,7 @@ from typing import Any
 from broker.admin.protocol import AdministrationError
 from broker.cli.usage.verb_table import VERBS
 from harness.brokers.broker_process import BrokerProcess
+from tests.durability.ledgers.topology import LOG
 from tests.durability.operators.broker_lives import Live, Turn, copy_of_running, drawn_settings, live, shown
 from tests.durability.operators.operated_store import Harm, Keepsake, OperatedStore, Refusal, chance, copy_directory
 from tests.durability.operators.operator_step import Scene, Step
@@ -123,7 +124,7 @@ def put_in_place(scene: Scene) -> None:
 def _turned(store: OperatedStore, keepsake: Keepsake, what: str) -> None:
     """The store is what the copy was of: a backup is taken as it is, of another copy the start may know that it is old.
 
-    Offsets of the stream go on above all of the old timeline's, but for a copy that looks as if it was never left.
+    Offsets of a stream that is in a backup go on above all that the old timeline has given out.
     """
     history = keepsake.history.copy()
     history.begin_life()
@@ -131,6 +132,7 @@ def _turned(store: OperatedStore, keepsake: Keepsake, what: str) -> None:
     store.harms.clear()
     if keepsake.whole:
         store.harms.append(Harm(what, OF_OTHER_MOMENTS, None, of_journal=True))
+    if keepsake.whole or not history.must_have(LOG):
         store.offsets.clear()
 
 

@@ -43,6 +43,11 @@ class LifeHistory:
         copied.settled, copied.cut_short = self.settled, self.cut_short
         return copied
 
+    def must_have(self, queue: str) -> bool:
+        """Whether there must be a queue of a name."""
+        (ledger,) = self.ledgers(len(self._said))
+        return ledger.definitions.must_be_there(("queue", queue))
+
     def ledgers(self, first: int) -> Iterator[BrokerLedger]:
         """What was owed when so many things had been said, and after each that came later. It is one, which goes on."""
         ledger = BrokerLedger()

@@ -50,7 +50,7 @@ def cut_journal_taken_as_it_is(patch: Patch) -> None:
     forgive(patch, "is cut short")
 
 
-@mistake("I1", Operators(3, ("messages/journal a page zeroed",), LOST))
+@mistake("I1", Operators(105, ("messages/journal a page zeroed",), LOST))
 def damaged_record_taken_for_the_last(patch: Patch) -> None:
     """Take a record that fails its checksum for one that a crash has cut short, whatever lies behind it."""
     forgive(patch, "is damaged at")
@@ -108,7 +108,7 @@ def older_definitions_accepted(patch: Patch) -> None:
     patch(ChangeCount, "missing", lambda count, metadata: "")
 
 
-@mistake("I1", Operators(376, ("a life", "messages/data.mdb older"), "refused again"))
+@mistake("I1", Operators(1, ("a life", "messages/data.mdb older"), "refused again"))
 def refused_start_that_sets_aside(patch: Patch) -> None:
     """Set the journal aside although the start is refused."""
     look = store_opening._left_by_the_boot_before
