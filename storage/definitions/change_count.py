@@ -36,6 +36,7 @@ class ChangeCount:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._mark = path.with_name(HIGH_WATER)
         self._in_file = _changes_without_wal(path)
         self._owner = b""
         self._number = self._base = 0
@@ -43,24 +44,40 @@ class ChangeCount:
         self._high_water: HighWater | None = None
         """Made with the first change."""
 
-    def go_on(self, metadata: Mapping[str, bytes]) -> str:
-        """Go on from what the file says; what is missing, as a sentence, empty where nothing is known to be."""
-        self._owner = metadata["store_uuid"]
-        self._number = _number(metadata, CHANGES)
-        self._base = self._number if self._in_file is None else self._in_file
-        self._is_backup = bool(metadata.get(BACKUP))
-        if self._in_file is not None and self._in_file < _number(metadata, BASE):
-            base = _number(metadata, BASE)
+    def missing(self, metadata: Mapping[str, bytes]) -> str:
+        """What is missing of a file with this metadata, as a sentence; empty where nothing is known to be."""
+        base = _number(metadata, BASE)
+        if self._in_file is not None and self._in_file < base:
             return f"{self._path} is of an earlier moment than its -wal: it has {self._in_file} changes, not {base}"
-        reached = read_high_water(self._path.with_name(HIGH_WATER))
-        if self._is_backup or reached is None or reached.owner != self._owner or reached.number <= self._number:
+        lacking = self._reached(metadata) - _number(metadata, CHANGES)
+        if lacking <= 0:
             return ""
-        lacking, self._number = reached.number - self._number, reached.number
-        missing = f"{self._path}-wal is missing, or one of both is of an earlier moment"
-        return f"{missing}: the last {lacking} changes are lost"
+        return (
+            f"{self._path}-wal is missing, or one of both is of an earlier moment: the last {lacking} changes are lost"
+        )
+
+    def go_on(self, metadata: Mapping[str, bytes]) -> None:
+        """Go on from what the file says, above all that it is known to have had."""
+        self._owner = metadata["store_uuid"]
+        self._base = _number(metadata, CHANGES) if self._in_file is None else self._in_file
+        self._number = max(_number(metadata, CHANGES), self._reached(metadata))
+        self._is_backup = bool(metadata.get(BACKUP))
+
+    def _reached(self, metadata: Mapping[str, bytes]) -> int:
+        """How many changes the file is known to have had; 0 for a backup, which the mark beside it knows nothing of."""
+        reached = read_high_water(self._mark)
+        if metadata.get(BACKUP) or reached is None or reached.owner != metadata.get("store_uuid"):
+            return 0
+        return reached.number
 
     def next(self) -> tuple[SetMetadata, SetMetadata]:
-        """What goes into the next transaction."""
+        """What goes into the next transaction. Raises OSError.
+
+        The mark beside a backup is of what was there before it, and goes before the first change: with that this is no
+        backup any more, and the mark would say that it lacks something.
+        """
+        if self._is_backup and self._high_water is None:
+            high_water.forget(self._mark)
         number = self._number + 1
         return SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
 
@@ -69,10 +86,7 @@ class ChangeCount:
         self._number += 1
         try:
             if self._high_water is None:
-                path = self._path.with_name(HIGH_WATER)
-                if self._is_backup:
-                    high_water.forget(path)
-                self._high_water = HighWater(path)
+                self._high_water = HighWater(self._mark)
             self._high_water.note(self._owner, 0, self._number)
         except OSError as error:
             log.warning("%s; how far the definitions go is not noted", error)

@@ -85,14 +85,14 @@ class DefinitionStore:
             raise DefinitionsError(
                 f"{path}: is missing; bring it back from a backup, messages cannot be read without it"
             )
-        _look_first(path)
         store = cls(path)
         try:
+            _look_first(path, store._count, accept_loss=accept_loss)
             apply(path)
             store._thread.start()
             store._call(store._connect)
             _refuse_unknown_features(store)
-            _refuse_older(store, accept_loss=accept_loss)
+            _go_on(store, accept_loss=accept_loss)
         except BaseException as error:
             if not store._closed:
                 store._stop_loop()
@@ -265,17 +265,18 @@ def _refuse_unknown_features(store: DefinitionStore) -> None:
         raise DefinitionsError(f"{used}: use the newer Leveret that wrote it")
 
 
-def _look_first(path: Path) -> None:
+def _look_first(path: Path, count: ChangeCount, *, accept_loss: bool) -> None:
     """Raise DefinitionsError where a file and its -wal do not make definitions: opening them would already change both.
 
-    After a clean stop there is no -wal. Where a full disk leaves no room for a copy, nothing is looked at.
+    And StoreIncomplete where changes are missing, unless that loss is accepted. After a clean stop there is no -wal.
+    Where a full disk leaves no room for a copy, nothing is looked at.
     """
     wal = path.with_name(f"{path.name}-wal")
     if not path.exists() or not wal.exists() or not wal.stat().st_size:
         return
     try:
         with copied(path) as copy, closing(sqlite3.connect(copy)) as connection:
-            connection.execute("SELECT value FROM metadata WHERE key = 'store_uuid'").fetchone()
+            metadata = dict(connection.execute("SELECT key, value FROM metadata"))
             ((found,), *_more) = connection.execute("PRAGMA quick_check")
     except sqlite3.Error as error:
         found = str(error)
@@ -287,18 +288,28 @@ def _look_first(path: Path) -> None:
             f"{path} and {wal.name} do not belong together, or one is damaged ({found}): bring both files back as the "
             "last broker left them, or restore a backup with `leveret restore`"
         )
+    if not accept_loss:
+        _refuse(count.missing(metadata))
 
 
-def _refuse_older(store: DefinitionStore, *, accept_loss: bool) -> None:
-    missing = store._count.go_on(store.metadata())
-    if missing and not accept_loss:
-        store.close()
+def _refuse(missing: str) -> None:
+    if missing:
         raise StoreIncomplete(
             f"{missing}; bring both files back as the last broker left them, or do without these changes by "
             "`leveret recover --accept-loss` or store.accept_loss = true"
         )
+
+
+def _go_on(store: DefinitionStore, *, accept_loss: bool) -> None:
+    """Go on with the count of changes. Raises StoreIncomplete where some are missing, and that is not accepted."""
+    metadata = store.metadata()
+    missing = store._count.missing(metadata)
+    if missing and not accept_loss:
+        store.close()
+        _refuse(missing)
     if missing:
         log.error("%s; the loss is accepted", missing)
+    store._count.go_on(metadata)
 
 
 async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:

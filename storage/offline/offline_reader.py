@@ -41,7 +41,7 @@ from storage.messages.lane_reader import LaneReader, read_sweep
 from storage.messages.records import decode_counters
 from storage.messages.segments import Segment
 from storage.messages.start.journal_replay import left_in_journal
-from storage.storage_errors import StoreCorrupt
+from storage.storage_errors import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from storage.batch import LaneCounters
@@ -196,10 +196,14 @@ class StoppedStore:
 def definitions_of(path: Path) -> Definitions:
     """What a stopped broker's definitions file says, read from a copy: SQLite would write beside the file itself.
 
-    An older file is understood: the copy is brought to the newest schema. Raises StoreError.
+    An older file is understood: the copy is brought to the newest schema. Raises StoreError, which names the file.
     """
-    with copied(path) as copy, DefinitionStore.open(copy, create=False) as store:
-        return store.load()
+    with copied(path) as copy:
+        try:
+            with DefinitionStore.open(copy, create=False) as store:
+                return store.load()
+        except StoreError as error:
+            raise type(error)(str(error).replace(str(copy), str(path))) from error
 
 
 def header_of(message: StoredMessage) -> bytes:

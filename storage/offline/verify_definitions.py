@@ -28,6 +28,11 @@ def verify_definitions(path: Path) -> DefinitionsReport:
     report = DefinitionsReport()
     try:
         with copied(path) as copy, closing(sqlite3.connect(copy)) as connection:
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+                raise StoreIncompatible(
+                    f"{path} is empty: bring it back, or restore a backup with `leveret restore`; where no broker has "
+                    "ever been ready, its first start was cut short: start it again"
+                )
             _look(connection, path, report)
     except sqlite3.Error as error:
         raise StoreIncompatible(f"{path}: cannot be read as definitions ({error}): restore it from a backup") from error

@@ -23,7 +23,7 @@ from tests.planted import (
     transfer_mistakes,
 )
 from tests.planted.mistake import Mistake, Runner
-from tests.planted.stopped import operator_mistakes
+from tests.planted.stopped import missing_file_mistakes, operator_mistakes, restore_mistakes
 
 MODULES = (
     confirm_mistakes,
@@ -37,6 +37,8 @@ MODULES = (
     delivery_mistakes,
     limit_mistakes,
     operator_mistakes,
+    missing_file_mistakes,
+    restore_mistakes,
     routing_mistakes,
 )
 CATALOGUE: dict[str, Mistake] = {

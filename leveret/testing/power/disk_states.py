@@ -3,7 +3,8 @@
 The model is stricter than any one file system. What is certain: data written to a file before an fsync or fdatasync
 of it, or through an O_DSYNC descriptor; a directory's names after an fsync of the directory. Nothing else is: of the
 later writes any subset may be there, each torn at any 512-byte sector, and of a directory's later changes of names any
-prefix, whatever became of the files' data. A rename is one change. A sync of a file does not make its name certain.
+prefix, whatever became of the files' data. A rename is one change, also one from a directory into another: both have
+it, or neither. A sync of a file does not make its name certain.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from leveret.testing.power.disk_record import Event
 
@@ -128,13 +130,24 @@ Change = tuple[str, str, "File | Directory | None"]
 """('link', name, node), ('unlink', name, None) or ('rename old name', new name, None)."""
 
 
+class Move(NamedTuple):
+    """A rename from one directory into another: the last so far of the changes of both."""
+
+    source: Directory
+    target: Directory
+
+
 class Directory:
-    """A directory's names as far as they are certain, and the changes that are not."""
+    """A directory's names as far as they are certain, and the changes that are not.
+
+    `moves` are those of them that another directory has, too, with how many changes there are up to each.
+    """
 
     def __init__(self) -> None:
         self.certain: dict[str, File | Directory] = {}
         self.now: dict[str, File | Directory] = {}
         self.later: list[Change] = []
+        self.moves: list[tuple[Move, int]] = []
 
     def change(self, change: Change) -> None:
         """A name is made, removed or renamed."""
@@ -143,9 +156,28 @@ class Directory:
 
     def sync(self) -> None:
         """All changes become certain."""
-        for change in self.later:
+        self._settle(len(self.later))
+
+    def move(self, name: str, target: Directory, new_name: str) -> None:
+        """What has a name is renamed into another directory."""
+        move = Move(self, target)
+        target.change(("link", new_name, self.now[name]))
+        self.change(("unlink", name, None))
+        for directory in move:
+            directory.moves.append((move, len(directory.later)))
+
+    def _settle(self, changes: int) -> None:
+        """The first so many of the later changes become certain, and so do moves among them elsewhere."""
+        for change in self.later[:changes]:
             rename(self.certain, change)
-        self.later.clear()
+        del self.later[:changes]
+        done = [move for move, at in self.moves if at <= changes]
+        self.moves = [(move, at - changes) for move, at in self.moves if at > changes]
+        for move in done:
+            for directory in move:
+                for other, at in list(directory.moves):
+                    if other is move:
+                        directory._settle(at)
 
     def after(self, changes: int) -> dict[str, File | Directory]:
         """The names after a crash that kept so many of the later changes."""
@@ -252,9 +284,7 @@ class Disk:
         if source is target:
             source.change((old_name, new_name, None))
         else:
-            node = source.now[old_name]
-            target.change(("link", new_name, node))
-            source.change(("unlink", old_name, None))
+            source.move(old_name, target, new_name)
 
     # Crashing
 
@@ -280,16 +310,25 @@ class Disk:
     def crash(self, chance: Chance) -> Remains:
         """One of the disks that may be left."""
         remains: Remains = {}
-        self._collect(self._root, "", chance, remains)
+        self._collect(self._root, "", chance, remains, {})
         return remains
 
-    def _collect(self, directory: Directory, path: str, chance: Chance, remains: Remains) -> None:
-        for name, node in directory.after(chance.changes(len(directory.later))).items():
+    def _collect(
+        self, directory: Directory, path: str, chance: Chance, remains: Remains, moved: dict[int, bool]
+    ) -> None:
+        """Add what is left below a directory. `moved`: what other directories have had of moves, by identity."""
+        changes = chance.changes(len(directory.later))
+        for move, at in directory.moves:
+            if id(move) in moved:
+                changes = max(changes, at) if moved[id(move)] else min(changes, at - 1)
+        for move, at in directory.moves:
+            moved.setdefault(id(move), at <= changes)
+        for name, node in directory.after(changes).items():
             if name.endswith(IGNORED):
                 continue
             if isinstance(node, Directory):
                 remains[path + name] = None
-                self._collect(node, f"{path}{name}/", chance, remains)
+                self._collect(node, f"{path}{name}/", chance, remains, moved)
             else:
                 remains[path + name] = node.after(chance.write)
 

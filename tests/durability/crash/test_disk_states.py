@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
-from leveret.testing.power.disk_states import PAGE, SECTOR, Chance, Content, File
+import pytest
+
+from leveret.testing.power.disk_record import Event
+from leveret.testing.power.disk_states import PAGE, SECTOR, Chance, Content, Disk, File
 
 
 def test_what_was_synced_is_there_and_the_rest_may_be() -> None:
@@ -48,3 +52,27 @@ def test_equal_bytes_have_equal_digests() -> None:
         assert (same.data, same.digest) == (content.data, content.digest)
         same.apply((choose.randrange(len(same.data) + 1), b"\x07" * PAGE))
         assert same.digest != content.digest
+
+
+@pytest.mark.parametrize("synced", [None, "old", "new"])
+def test_what_is_moved_is_in_one_of_two_directories(tmp_path: Path, synced: str | None) -> None:
+    """Whatever each of them has lost else; and in the new one, once either of both is synced."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "name").touch()
+    (tmp_path / "new").mkdir()
+    left = set()
+    for seed in range(50):
+        disk = Disk.found(tmp_path)
+        disk.follow(renamed(tmp_path, "old/name", "old/later"))
+        disk.follow(renamed(tmp_path, "old/later", "new/name"))
+        if synced:
+            disk.follow(Event("o", 0, 1, 0, str(tmp_path / synced).encode()))
+            disk.follow(Event("f", 0, 1, 0, b""))
+        remains = disk.crash(Chance("some", random.Random(seed), disk.uncertain))
+        left.add(tuple(sorted(path for path, content in remains.items() if content is not None)))
+    assert left == ({("new/name",)} if synced else {("old/name",), ("old/later",), ("new/name",)})
+
+
+def renamed(root: Path, old: str, new: str) -> Event:
+    """A rename, as it is recorded."""
+    return Event("n", 0, 0, 0, f"{root / old}\0{root / new}".encode())

@@ -34,11 +34,12 @@ ANSWERS = frozenset(ASKED.values())
 class Recovered(NamedTuple):
     """What a broker has after a start.
 
-    The numbers of the messages in every queue, as a consumer would get them; how often those of the quorum queue say
-    that they were handed out; and the definitions.
+    The numbers of the messages in every queue, as a consumer would get them; those of the stream by their offsets; how
+    often those of the quorum queue say that they were handed out; and the definitions.
     """
 
     held: dict[str, list[int]]
+    log: dict[int, int]
     counts: dict[int, int]
     facts: Facts
 
@@ -70,4 +71,4 @@ class BrokerLedger:
 
     def problems(self, found: Recovered) -> list[str]:
         """What is wrong with what was found."""
-        return [*self.definitions.problems(found.facts), *problems(self.messages, found.held, found.counts)]
+        return [*self.definitions.problems(found.facts), *problems(self.messages, found.held, found.log, found.counts)]

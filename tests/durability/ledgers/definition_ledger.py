@@ -56,6 +56,10 @@ class DefinitionLedger:
             if fact[0] == kind and all(fact[1 + at] == value for at, value in wanted.items())
         }
 
+    def must_be_there(self, fact: Fact) -> bool:
+        """Whether a fact has been answered, and nobody has asked since for it to be gone."""
+        return all(value is not None for _serial, value in self._possible.get(fact, [(0, None)]))
+
     def problems(self, facts: Mapping[Fact, Any]) -> list[str]:
         """What is wrong with the definitions that were found."""
         found = []

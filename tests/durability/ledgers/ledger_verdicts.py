@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from tests.durability.ledgers.message_ledger import ALIVE, MessageLedger, State, dead
-from tests.durability.ledgers.oracle import Debt, Found, Kind, Order, Owed, Place, Unit, verdicts
+from tests.durability.ledgers.oracle import Debt, Found, Kind, Order, Owed, Place, Unit, Verdict, verdicts
 from tests.durability.ledgers.topology import CLIENTS, DEAD, LETTERS, LOG, TX_DEAD, place_in
 
 UNORDERED = (DEAD, LETTERS, TX_DEAD)
@@ -15,24 +15,30 @@ UNORDERED = (DEAD, LETTERS, TX_DEAD)
 def problems(
     ledger: MessageLedger,
     held: Mapping[str, list[int]],
+    log: Mapping[int, int],
     counts: Mapping[int, int],
     *,
     there: Collection[str] | None = None,
 ) -> list[str]:
-    """What is wrong with what the queues hold, and how often the quorum queue says that it was handed out.
+    """What is wrong with what the queues hold, the stream by its offsets, and how often the quorum queue counts.
 
     `there`: the queues that there are, where a message may be gone because its queue is.
     """
-    found = {queue: list(map(Found, numbers)) for queue, numbers in held.items()}
     return [
-        *(
-            verdict.text
-            for verdict in verdicts(debt(ledger), found)
-            if there is None or verdict.kind is not Kind.LOST or verdict.queue in there
-        ),
-        *_of_log(ledger, held.get(LOG, [])),
+        *(verdict.text for verdict in wrong_messages(ledger, held, there=there)),
+        *_of_log(ledger, log),
         *_of_counts(ledger, counts),
     ]
+
+
+def wrong_messages(
+    ledger: MessageLedger, held: Mapping[str, list[int]], *, there: Collection[str] | None = None
+) -> Iterator[Verdict]:
+    """What is wrong with what the queues hold, as verdicts."""
+    found = {queue: list(map(Found, numbers)) for queue, numbers in held.items()}
+    for verdict in verdicts(debt(ledger), found):
+        if there is None or verdict.kind is not Kind.LOST or verdict.queue in there:
+            yield verdict
 
 
 def debt(ledger: MessageLedger) -> Debt:
@@ -73,9 +79,9 @@ def _order(queue: str, number: int) -> Order | None:
     return None if queue in UNORDERED else (number % CLIENTS, place_in(queue, number))
 
 
-def _of_log(ledger: MessageLedger, log: list[int]) -> Iterator[str]:
+def _of_log(ledger: MessageLedger, log: Mapping[int, int]) -> Iterator[str]:
     for offset, number in ledger.read.items():
-        if log[offset : offset + 1] != [number]:
+        if log.get(offset) != number:
             yield f"{LOG} has not {number} at {offset}: {log}"
 
 

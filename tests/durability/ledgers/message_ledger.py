@@ -92,16 +92,27 @@ class Handouts:
             certain = self._certain.get(number, 0)
             self._moments[number] = [*sorted(moments)[:certain], *[NEVER_CERTAIN] * (len(moments) - certain)]
 
+    def least(self) -> dict[int, int]:
+        """How often each message must at least have been handed out, by its number."""
+        return dict(self._certain)
+
     def bounds(self, number: int) -> tuple[int, int]:
         """How often a message must at least, and can at most, have been handed out."""
         return self._certain.get(number, 0), len(self._moments.get(number, ()))
+
+
+class Places(dict[Place, State]):
+    """What may be said of each message in each queue. To ask for one that nobody has published is a failed check."""
+
+    def __missing__(self, place: Place) -> State:
+        raise AssertionError(f"{place[0]} had {place[1]}, which nobody has published there")
 
 
 class MessageLedger:
     """Follows what clients say and are told; knows what each queue may and must hold."""
 
     def __init__(self) -> None:
-        self.places: dict[Place, State] = {}
+        self.places = Places()
         self.read: dict[int, int] = {}  # what readers of the log have seen, by offset
         self.moved: dict[Place, bool] = {}  # dead letters on their way: whether it must be here or there
         self._sessions: dict[int, Session] = {}
@@ -230,7 +241,7 @@ class MessageLedger:
 
     def _read_from_log(self, message: Message) -> None:
         """What a reader has seen is on disk, and has its offset for good."""
-        number, offset = number_of(message.body), (message.properties.headers or {})["x-stream-offset"].value
+        offset, number = read_from_log(message)
         assert self.read.setdefault(offset, number) == number, f"offset {offset} is another message's"
         self.places[LOG, number] = State.CERTAIN
 
@@ -280,6 +291,11 @@ class MessageLedger:
         self._set([*transaction.takes, *transaction.moves], State.GONE)
         # An empty transaction waits for nothing, so an answer proves nothing of what others have said.
         self._on_disk(session, moment + 1, only=list(session.left))
+
+
+def read_from_log(message: Message) -> tuple[int, int]:
+    """The offset and the number of a message as a reader of the log gets it."""
+    return (message.properties.headers or {})["x-stream-offset"].value, number_of(message.body)
 
 
 def _answered(session: Session, method: methods.BasicAck | methods.BasicNack) -> list[tuple[tuple[Place, ...], int]]:

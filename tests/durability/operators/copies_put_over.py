@@ -14,6 +14,7 @@ from typing import Any
 from broker.admin.protocol import AdministrationError
 from broker.cli.usage.verb_table import VERBS
 from harness.brokers.broker_process import BrokerProcess
+from tests.durability.ledgers.topology import LOG
 from tests.durability.operators.broker_lives import Live, Turn, copy_of_running, drawn_settings, live, shown
 from tests.durability.operators.operated_store import Harm, Keepsake, OperatedStore, Refusal, chance, copy_directory
 from tests.durability.operators.operator_step import Scene, Step
@@ -95,7 +96,9 @@ def life_with_restore(scene: Scene) -> None:
     settings = {**drawn_settings(dice), **TESTING}
     how: Live = drawn_life(dice)._replace(fills=None, first=first)
     store.tell(f"a life with {shown(settings)} that begins with a restore of {keepsake.path.name}: {how}")
+    store.offsets.clear()  # an order of tests is no restore: nobody but a test gives it
     store.expect_reason(live(store, scene.clients, settings, how))
+    store.offsets.clear()
 
 
 def put_over(scene: Scene) -> None:
@@ -115,14 +118,22 @@ def put_in_place(scene: Scene) -> None:
     shutil.rmtree(store.data)
     copy_directory(keepsake.path, store.data)
     _turned(store, keepsake, "a copy is in the place of the directory")
+    store.offsets.clear()  # with the directory gone, only the time tells one restore of a backup from another
 
 
 def _turned(store: OperatedStore, keepsake: Keepsake, what: str) -> None:
-    """The store is what the copy was of."""
+    """The store is what the copy was of: a backup is taken as it is, of another copy the start may know that it is old.
+
+    Offsets of a stream that is in a backup go on above all that the old timeline has given out.
+    """
     history = keepsake.history.copy()
     history.begin_life()
     store.histories = [history]
-    store.harms[:] = [Harm(what, OF_OTHER_MOMENTS, None, of_journal=keepsake.whole)]
+    store.harms.clear()
+    if keepsake.whole:
+        store.harms.append(Harm(what, OF_OTHER_MOMENTS, None, of_journal=True))
+    if keepsake.whole or not history.must_have(LOG):
+        store.offsets.clear()
 
 
 def restore(scene: Scene) -> None:
@@ -134,7 +145,6 @@ def restore(scene: Scene) -> None:
     refusal = store.command(("restore", str(keepsake.path), "--replace"), cut)
     if refusal is None:
         _turned(store, keepsake, "a backup was restored")
-        store.harms.clear()
     elif refusal.cut:
         _turned(store, keepsake, "a restore was cut short")
         store.histories += before

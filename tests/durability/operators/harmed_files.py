@@ -147,13 +147,14 @@ HARMS: dict[str, tuple[int, Harming, tuple[str, ...]]] = {
 """Ways to harm a file, how often each is drawn in comparison, and what a line may name beside the file."""
 
 
-def harm(kind: str) -> Callable[[Scene], None]:
-    """Harm one file of the directory in a way; the journal most often."""
+def harm(kind: str, file: str = "") -> Callable[[Scene], None]:
+    """Harm one file of the directory in a way: this one, or any, the journal most often."""
     _weight, harming, also = HARMS[kind]
 
     def do(scene: Scene) -> None:
         store, dice = scene.store, scene.dice
-        there = [name for name in _files(store) if (store.data / name).is_file()]
+        names = [file] if file else _files(store)
+        there = [name for name in names if (store.data / name).is_file()]
         if not there or (store.full and kind not in TAKES_NO_ROOM):
             return
         (name,) = dice.choices(there, [WEIGHTS.get(name, 1) for name in there])
@@ -161,8 +162,8 @@ def harm(kind: str) -> Callable[[Scene], None]:
         how = harming(Place(store, name, dice))
         if how:
             store.tell(f"{name} is {how}")
-            names = (name.rpartition("/")[2], *also)
-            store.harms.append(Harm(f"{name} is {how}", names, undo, of_journal=name in JOURNAL))
+            shown = (name.rpartition("/")[2], *also)
+            store.harms.append(Harm(f"{name} is {how}", shown, undo, of_journal=name in JOURNAL))
 
     return do
 
@@ -206,4 +207,6 @@ def has_files(store: OperatedStore) -> bool:
     return (store.data / "messages").is_dir()
 
 
-STEPS = [Step(f"a file {name}", weight, harm(name), has_files) for name, (weight, _, _) in HARMS.items()]
+STEPS = [Step(f"a file {kind}", weight, harm(kind), has_files) for kind, (weight, _, _) in HARMS.items()]
+OF_ONE = [Step(f"{file} {kind}", 0, harm(kind, file), has_files) for kind in HARMS for file in FILES]
+"""The same for a file of one's choice: to be named, never drawn."""

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 
 from tests.durability.ledgers.broker_ledger import BrokerLedger, Recovered
 from tests.durability.ledgers.conversation import Said
-from tests.durability.ledgers.ledger_verdicts import problems
+from tests.durability.operators.accepted_loss import problems_after_a_loss
 
 
 class LifeHistory:
     """What was said so far. `settled`: so much of it is in LMDB and can be lost with no journal.
 
-    `cut_short`: an operator was told that the last batches are lost, and has accepted that.
+    `cut_short`: an operator was told that batches are lost, and has accepted that.
     """
 
     def __init__(self, said: Iterable[Said | None] = ()) -> None:
@@ -43,6 +43,11 @@ class LifeHistory:
         copied.settled, copied.cut_short = self.settled, self.cut_short
         return copied
 
+    def must_have(self, queue: str) -> bool:
+        """Whether there must be a queue of a name."""
+        (ledger,) = self.ledgers(len(self._said))
+        return ledger.definitions.must_be_there(("queue", queue))
+
     def ledgers(self, first: int) -> Iterator[BrokerLedger]:
         """What was owed when so many things had been said, and after each that came later. It is one, which goes on."""
         ledger = BrokerLedger()
@@ -57,21 +62,11 @@ class LifeHistory:
 
     def problems(self, found: Recovered) -> list[str]:
         """What is wrong with what was found."""
-        (ledger,) = self.ledgers(len(self._said))
+        try:
+            (ledger,) = self.ledgers(len(self._said))
+        except AssertionError as error:
+            return [f"clients were told what cannot be: {error}"]
         if not self.cut_short:
             return ledger.problems(found)
         of_definitions = ledger.definitions.problems(found.facts)
-        return of_definitions or self._problems_cut_short(found)
-
-    def _problems_cut_short(self, found: Recovered) -> list[str]:
-        """What the messages must be is what was owed at some moment since LMDB had all: the last batches are lost.
-
-        Definitions are all there; a queue that was deleted since is not.
-        """
-        last: list[str] = []
-        for ledger in self.ledgers(self.settled):
-            there = {fact[1] for fact in found.facts if fact[0] == "queue"}
-            last = problems(ledger.messages, found.held, found.counts, there=there)
-            if not last:
-                return []
-        return [f"it is as it was at no moment since LMDB had all: {problem}" for problem in last]
+        return of_definitions or problems_after_a_loss(self.ledgers(self.settled), found)

@@ -12,18 +12,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.wire.methods import BasicDeliver
 from harness.project import ROOT
 from leveret.testing.power.disk_record import recorded
 from leveret.testing.power.disk_states import Disk, write_out
 from tests.durability.faults.full_disks import SmallDisk, limit_files
 from tests.durability.kills.cycle import BrokenPromiseError
 from tests.durability.ledgers.conversation import Said
+from tests.durability.ledgers.message_ledger import read_from_log
+from tests.durability.ledgers.topology import READER
 from tests.durability.operators.life_history import LifeHistory
 from tests.durability.operators.step_record import Cut, StepRecord
 
@@ -35,7 +38,7 @@ ALLOCATED = (BALLAST, "messages/journal")
 READERS = "messages/lock.mdb"
 """LMDB's table of readers: written through memory, so no record has it, and a process that is killed leaves it."""
 FULL = re.compile(r"disk is full|no room|no space|too large|full\b", re.IGNORECASE)
-NEVER_RUN = ("no broker has run on the data directory", "does not exist")
+NEVER_RUN = ("no broker has run on the data directory", "does not exist", "its first start was cut short")
 """What is said of a directory whose first start was cut short."""
 GROWS = re.compile("disk I/O error|File too large")
 """What SQLite and LMDB say of a file that cannot grow, on a disk that has room."""
@@ -93,6 +96,8 @@ class OperatedStore:
         self.earlier: list[Path] = []
         self.harms: list[Harm] = []
         self.told: list[str] = []
+        self.offsets: dict[int, int] = {}
+        """Which message readers of the stream have seen at each offset, whatever was restored since."""
         self.left_bytes: int | None = None
         self.machine_crashed = False
         self.over = False
@@ -164,14 +169,23 @@ class OperatedStore:
         for history in self.histories:
             history.add(said)
 
+    def see(self, said: Iterable[Said]) -> None:
+        """Readers have seen this of the stream. Raises BrokenPromiseError where an offset was given out twice."""
+        for one in said:
+            if isinstance(one.what, BasicDeliver) and one.what.consumer_tag == READER and one.message is not None:
+                offset, number = read_from_log(one.message)
+                if self.offsets.setdefault(offset, number) != number:
+                    raise self.broken(f"offset {offset} of the stream was {self.offsets[offset]}, and is {number} now")
+
     def settle(self, left: int = 0) -> None:
         """LMDB has everything but what came with the last so many things that were said."""
         for history in self.histories:
             history.settle(left)
 
     def keep(self, path: Path, *, whole: bool) -> None:
-        """A copy was made, of what is there now."""
+        """A copy was made, of what is there now; of which somebody may put back one file, too."""
         self.keepsakes.append(Keepsake(path, self.history.copy(), whole))
+        self.earlier.append(path)
 
     def keep_earlier(self) -> None:
         """Remember the files as they are, for who puts one of them back later."""

@@ -6,13 +6,13 @@ import atexit
 import random
 import shutil
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 
-from broker.admin.protocol import AdministrationError
 from tests.durability.faults.full_disks import SmallDisk, tmpfs
 from tests.durability.kills.cycle import BrokenPromiseError
 from tests.durability.operators import copies_put_over, harmed_files, other_starts, stopped_commands
@@ -29,6 +29,8 @@ STEPS: tuple[Step, ...] = (
     *harmed_files.STEPS,
 )
 DISK_BYTES = 160 << 20
+TRACEBACK_LINES = 4
+"""How much a failure shows of where it came from."""
 STEPS_MAX = 4
 FULL_CHANCE, FULL_AND_HARMED_CHANCE, EMPTY_CHANCE = 0.3, 0.5, 0.3
 """How often the room on the disk changes before a step: what is harmed finds a full disk more often."""
@@ -57,7 +59,7 @@ FULL = (
     Step("a full disk without ballast", 3, partial(fill, ballast=False), lambda store: not store.full),
 )
 EMPTY = Step("room on the disk", 1, empty, lambda store: store.full)
-NAMED = {step.name: step for step in (*STEPS, *FULL, EMPTY)}
+NAMED = {step.name: step for step in (*STEPS, *harmed_files.OF_ONE, *FULL, EMPTY)}
 
 
 class Round:
@@ -102,8 +104,9 @@ class Round:
             self.done["refused"] += judge(self.store, self._dice("verdict"))
         except BrokenPromiseError:
             raise
-        except (AssertionError, AdministrationError, OSError, EOFError) as error:
-            raise self.store.broken(f"{type(error).__name__}: {error}") from error
+        except Exception as error:
+            shown = "".join(traceback.format_exception(error)[-TRACEBACK_LINES:])
+            raise self.store.broken(f"{type(error).__name__}: {error}\n{shown}") from error
 
     def _first_lives(self) -> None:
         """One or two, the first of which may have its directory copied."""

@@ -106,6 +106,7 @@ def _named(*verbs: str) -> Drawn:
 COMMANDS: dict[str, tuple[int, Drawn]] = {
     "list": (4, _listing),
     "check": (2, _fixed("check", opens=False)),
+    "recover": (2, _fixed("recover", opens=False)),
     "inspect": (2, _fixed("inspect", "--format", "json", "--bodies", opens=False)),
     "export": (1, _export),
     "import": (1, _import),
@@ -134,8 +135,10 @@ ASKING = frozenset(
     )
 )
 """Verbs that only ask a running broker, and touch nothing where there is none."""
-ELSEWHERE = frozenset(("serve", "backup", "restore", "recover"))
+ELSEWHERE = frozenset(("serve", "backup", "restore"))
 """Verbs that are steps of their own."""
+FINDING = ("check", "recover")
+"""Verbs that say what they find, and then end with 1."""
 NO_DIRECTORY = frozenset(
     (
         *("config", "test", "publish", "get", "consume", "tail", "bench", "migrate", "pipeline"),
@@ -178,9 +181,9 @@ def carry_out(store: OperatedStore, commanded: Commanded, cut: Cut | None) -> No
 
 
 def _expect_reason(store: OperatedStore, verb: str, refusal: Refusal) -> None:
-    if verb == "check" and not refusal.line:
+    if verb in FINDING and not refusal.line:
         if not store.harms:
-            raise store.broken(f"`leveret check` finds problems where nothing was done: {refusal.output}")
+            raise store.broken(f"`leveret {verb}` finds problems where nothing was done: {refusal.output}")
     elif verb != "rabbitmqctl" and not OF_THE_COMMAND.search(refusal.line):
         store.expect_cause(refusal)
 

@@ -302,6 +302,7 @@ def test_a_backup_that_is_copied_over_a_killed_broker(fresh_broker: BrokerProces
 
 
 def test_an_earlier_definitions_file_beside_a_later_wal(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    """The start is refused, and neither file changed: with the right one in place everything is there."""
     fresh_broker.stop()
     shutil.copyfile(fresh_broker.data_dir / "definitions.sqlite", earlier := tmp_path / "earlier")
     fresh_broker.start()
@@ -311,8 +312,17 @@ def test_an_earlier_definitions_file_beside_a_later_wal(fresh_broker: BrokerProc
     client.ask(queue_declare("q2", durable=True))
     client.close()
     fresh_broker.kill()
-    shutil.copyfile(earlier, fresh_broker.data_dir / "definitions.sqlite")
+    data = fresh_broker.data_dir
+    shutil.copyfile(data / "definitions.sqlite", later := tmp_path / "later")
+    shutil.copyfile(earlier, data / "definitions.sqlite")
+    wal = (data / "definitions.sqlite-wal").read_bytes()
+    inspected = leveret(data, "inspect")
+    assert f"{data / 'definitions.sqlite'} is of an earlier moment than its -wal" in inspected.stderr
     assert "is of an earlier moment than its -wal" in refusal(fresh_broker)
+    assert (data / "definitions.sqlite-wal").read_bytes() == wal
+    shutil.copyfile(later, data / "definitions.sqlite")
+    fresh_broker.start()
+    assert {row["name"] for row in fresh_broker.tell("list_queues", vhost="/")} == {"q", "q2"}
 
 
 def test_definitions_of_an_earlier_moment(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
@@ -335,3 +345,13 @@ def test_definitions_of_an_earlier_moment(fresh_broker: BrokerProcess, tmp_path:
     assert leveret(data, "recover", "--accept-loss").returncode == 0
     fresh_broker.start()
     assert held(fresh_broker) == []
+
+
+@pytest.mark.parametrize("command", ["check", "recover"])
+def test_commands_after_a_first_start_that_was_cut_short(tmp_path: Path, command: str) -> None:
+    """SQLite has made its file, and nothing is in it yet."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "definitions.sqlite").touch()
+    done = leveret(tmp_path / "data", command)
+    assert done.returncode == 1
+    assert "its first start was cut short: start it again" in done.stderr

@@ -8,19 +8,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from broker.server import recovery
 from broker.server.offline import offline_commands
 from broker.server.server import Server
 from storage.definitions.definition_store import DefinitionStore
-from storage.journal.journal_file import NAME
+from storage.journal.journal import Journal
+from storage.journal.journal_file import NAME, release_reserve
+from storage.journal.journal_mark import CLOSED, JournalMark
 from storage.messages import lmdb_environment, message_store
 from storage.messages.records import Identity
-from storage.messages.start import journal_replay
+from storage.messages.start import journal_replay, store_opening
 from storage.messages.start.store_opening import Opening
 from storage.storage_errors import StoreFull
 from tests.planted.mistake import Operators, Patch, mistake
 
 
-@mistake("I1", Operators(6, ("leveret list",), "has lost|known to have left"))
+@mistake("I1", Operators(637, ("leveret list",), "has lost|known to have left"))
 def commands_overlook_the_journal(patch: Patch) -> None:
     """Have a command on a stopped directory begin a boot, and take nothing over from the one before."""
     replay = journal_replay.replay
@@ -41,7 +44,7 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
     patch(journal_replay, "replay", replay_if_there_is_room)
 
 
-@mistake("I1", Operators(27, ("a start with another setting",), "has lost|known to have left"))
+@mistake("I1", Operators(105, ("a start with another setting",), "does not say why .*journal is cut short"))
 def journal_cut_before_it_is_read(patch: Patch) -> None:
     """Give the journal its new size, and then look for what is in it."""
     opened = message_store.open_directory
@@ -54,20 +57,58 @@ def journal_cut_before_it_is_read(patch: Patch) -> None:
     patch(message_store, "open_directory", open_with_journal_of_new_size)
 
 
-@mistake("I1", Operators(6, ("a file missing",), "has lost"))
-def missing_messages_made_anew(patch: Patch) -> None:
-    """Make an empty message store where the file of the old one is missing."""
+@mistake("I1", Operators(9, ("a full disk without ballast", "leveret list"), "does not say why .*journal is cut short"))
+def reserve_cut_to_another_size(patch: Patch) -> None:
+    """Give a full disk what is behind a ring of the size that is set now, and then look for what is in the journal."""
     opened = message_store.open_directory
 
-    def open_or_make(directory: Path, opening: Opening) -> Any:
-        if directory.exists() and not (directory / "data.mdb").exists():
-            shutil.rmtree(directory)
-        return opened(directory, opening._replace(create=True))
+    def open_with_room(directory: Path, opening: Opening) -> Any:
+        try:
+            return opened(directory, opening)
+        except StoreFull:
+            release_reserve(directory, opening.journal_bytes)
+            return opened(directory, opening)
 
-    patch(message_store, "open_directory", open_or_make)
+    patch(store_opening, "_with_room", lambda directory, ring_bytes, write: write())
+    patch(message_store, "open_directory", open_with_room)
 
 
-@mistake("I1", Operators(17, ("a file another's",), "has lost|belongs to other definitions"))
+@mistake("I1", Operators(162, ("move",), "does not say why .*data.mdb is of an earlier moment"))
+def journal_marked_as_not_needed(patch: Patch) -> None:
+    """Have LMDB note with a batch that it took at once that it has everything, although the journal goes on."""
+    mark = Journal._mark
+
+    def mark_as_closed(journal: Journal, *, direct: bool) -> JournalMark | None:
+        found = mark(journal, direct=direct)
+        return found._replace(state=CLOSED) if found and direct else found
+
+    patch(Journal, "_mark", mark_as_closed)
+
+
+@mistake("I1", Operators(637, ("messages/data.mdb missing",), "has lost|are lost"))
+def missing_messages_made_anew(patch: Patch) -> None:
+    """Make an empty message store where the file of the old one is missing."""
+    open_stores = recovery.open_stores
+
+    def open_or_make(directory: Path, *given: Any, **how: Any) -> recovery.Stores:
+        messages = directory / recovery.MESSAGES_DIRECTORY
+        if messages.exists() and not (messages / "data.mdb").exists():
+            shutil.rmtree(messages)
+        return open_stores(directory, *given, **how)
+
+    opened = message_store.open_directory
+    patch(recovery, "open_stores", open_or_make)
+    patch(message_store, "open_directory", lambda path, opening: opened(path, opening._replace(create=True)))
+
+
+@mistake(
+    "I1",
+    Operators(
+        602,
+        tuple(f"messages/{name} another's" for name in ("data.mdb", "journal", "journal.end")),
+        "belongs to other definitions",
+    ),
+)
 def identity_not_compared(patch: Patch) -> None:
     """Open whatever message store is there, whoever's it is."""
     check = lmdb_environment.check_identity
@@ -78,7 +119,7 @@ def identity_not_compared(patch: Patch) -> None:
     patch(lmdb_environment, "check_identity", check_nothing)
 
 
-@mistake("I1", Operators(8, ("a copy in place",), "has lost"))
+@mistake("I1", Operators(880, ("a copy in place",), "has lost"))
 def backup_without_the_journal(patch: Patch) -> None:
     """Copy LMDB as it is, without what is in the journal alone."""
 
@@ -88,7 +129,7 @@ def backup_without_the_journal(patch: Patch) -> None:
     patch(Server, "_copy_stores", copy_at_once)
 
 
-@mistake("I1", Operators(3, ("leveret check",), "has lost|known to have left"))
+@mistake("I1", Operators(1192, ("leveret check",), "does not say why .*journal is missing"))
 def verification_that_tidies_up(patch: Patch) -> None:
     """Have `leveret check` remove the journal that it has found sound."""
     check = offline_commands.check
@@ -101,7 +142,7 @@ def verification_that_tidies_up(patch: Patch) -> None:
     patch(offline_commands, "check", check_and_remove)
 
 
-@mistake("I5", Operators(1, ("a start with another setting",), "is None, not|is True, not"))
+@mistake("I5", Operators(602, ("a start with another setting",), "does not say why .*changes are lost"))
 def log_of_definitions_removed(patch: Patch) -> None:
     """Remove SQLite's log at each start, as if a crash had left nothing in it."""
     opened = DefinitionStore.open

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from harness.brokers.full_disk import no_file_larger_than
 from storage.definitions import definition_changes as changes
+from storage.definitions.change_count import HIGH_WATER
 from storage.definitions.definition_changes import Change, Definitions, DeleteQueue, PutExchange, PutQueue, PutVhost
 from storage.definitions.definition_statements import STATEMENTS
 from storage.definitions.definition_store import DefinitionsError, DefinitionsFull, DefinitionStore
@@ -213,3 +215,18 @@ def test_a_backup_overwrites_nothing_and_a_closed_store_says_so(store: Definitio
     store.close()
     with pytest.raises(DefinitionsError, match="is closed"):
         store.load()
+
+
+def test_a_mark_of_what_was_there_before_a_backup_goes_before_its_first_change(
+    store: DefinitionStore, path: Path
+) -> None:
+    """With the first change it is no backup any more: a start that is killed then found less than the mark says."""
+    store.backup(backup := path.with_name("backup.sqlite"), b"1" * 16)
+    store.commit([PutVhost(VHOST)])
+    store.close()
+    assert path.with_name(HIGH_WATER).exists()
+    shutil.copyfile(backup, path)
+    with DefinitionStore.open(path) as restored:
+        with pytest.raises(DefinitionsError):
+            restored.commit([changes.PutPermission(PERMISSION)])  # of a user and a virtual host that there are not
+        assert not path.with_name(HIGH_WATER).exists()

@@ -1,0 +1,148 @@
+"""Mistakes in what a start makes of files that are missing, damaged, or of another moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.server import recovery
+from broker.server.offline import accept_loss
+from storage.definitions.change_count import ChangeCount
+from storage.journal.journal import Journal
+from storage.journal.journal_mark import JournalMark
+from storage.journal.journal_reader import JournalContents
+from storage.messages.start import journal_replay, store_opening
+from storage.storage_errors import StoreIncomplete
+from tests.planted.mistake import Operators, Patch, mistake
+
+LOST = "has lost|known to have left"
+NO_REASON = "does not say why"
+
+
+def forgive(patch: Patch, reason: str) -> None:
+    """Have a start go on with what it can read of a journal that is lost for a reason."""
+    read = journal_replay.read_journal
+
+    def read_and_forgive(*given: Any) -> JournalContents:
+        contents = read(*given)
+        forgiven = contents.lost is not None and reason in contents.lost.reason
+        return contents._replace(lost=None) if forgiven else contents
+
+    patch(journal_replay, "read_journal", read_and_forgive)
+
+
+@mistake("I1", Operators(162, ("messages/journal missing",), LOST))
+def missing_journal_taken_for_an_empty_one(patch: Patch) -> None:
+    """Go on where there is no journal."""
+    forgive(patch, "is missing")
+
+
+@mistake("I1", Operators(162, ("messages/journal empty",), LOST))
+def empty_journal_taken_for_a_new_one(patch: Patch) -> None:
+    """Go on where the journal's file has nothing in it."""
+    forgive(patch, "is empty")
+
+
+@mistake("I1", Operators(105, ("messages/journal cut",), LOST))
+def cut_journal_taken_as_it_is(patch: Patch) -> None:
+    """Go on with what is left of a journal that is shorter than it was."""
+    forgive(patch, "is cut short")
+
+
+@mistake("I1", Operators(105, ("messages/journal a page zeroed",), LOST))
+def damaged_record_taken_for_the_last(patch: Patch) -> None:
+    """Take a record that fails its checksum for one that a crash has cut short, whatever lies behind it."""
+    forgive(patch, "is damaged at")
+
+
+@mistake("I1", Operators(1192, ("messages/journal another's",), LOST))
+def journal_of_another_taken_for_an_empty_one(patch: Patch) -> None:
+    """Go on where the journal has another salt."""
+    forgive(patch, "do not belong together")
+
+
+@mistake("I1", Operators(779, ("messages/journal older",), LOST))
+def high_water_mark_not_read(patch: Patch) -> None:
+    """Rely on what is in the journal alone."""
+    patch(journal_replay, "read_high_water", lambda path: None)
+
+
+@mistake("I10", Operators(9, ("a life",), NO_REASON))
+def high_water_mark_ahead(patch: Patch) -> None:
+    """Note the number of a batch before it is on disk."""
+    append = Journal._append
+
+    def note_first(journal: Journal, *given: Any) -> bool:
+        journal.number += 1
+        journal._note_high_water()
+        journal.number -= 1
+        return append(journal, *given)
+
+    patch(Journal, "_append", note_first)
+
+
+@mistake("I1", Operators(816, ("messages/data.mdb older",), f"{LOST}|counts .* and holds"))
+def batches_for_lmdb_alone_not_numbered(patch: Patch) -> None:
+    """Count the batches in the journal only: one that LMDB took at once leaves no gap."""
+    mark = Journal._mark
+
+    def mark_without_number(journal: Journal, *, direct: bool) -> JournalMark | None:
+        found = mark(journal, direct=direct)
+        if found is None or not direct:
+            return found
+        return found._replace(position=found.position._replace(number=found.position.number - 1))
+
+    patch(Journal, "_mark", mark_without_number)
+
+
+@mistake("I1", Operators(314, ("a life", "messages/data.mdb older"), LOST))
+def older_messages_accepted(patch: Patch) -> None:
+    """Open messages of an earlier moment: what is of a later boot is overlooked."""
+    patch(journal_replay, "_of_an_earlier_boot", lambda directory, identity: None)
+
+
+@mistake("I5", Operators(162, ("definitions.sqlite-wal missing",), "is of an earlier moment"))
+def older_definitions_accepted(patch: Patch) -> None:
+    """Open definitions of an earlier moment: that changes are missing is not noticed."""
+    patch(ChangeCount, "missing", lambda count, metadata: "")
+
+
+@mistake("I1", Operators(1, ("a life", "messages/data.mdb older"), "refused again"))
+def refused_start_that_sets_aside(patch: Patch) -> None:
+    """Set the journal aside although the start is refused."""
+    look = store_opening._left_by_the_boot_before
+
+    def look_and_set_aside(directory: Path, *given: Any, **how: bool) -> Any:
+        try:
+            return look(directory, *given, **how)
+        except StoreIncomplete:
+            journal_replay.set_aside(directory, "damaged")
+            raise
+
+    patch(store_opening, "_left_by_the_boot_before", look_and_set_aside)
+
+
+@mistake("I1", Operators(637, ("messages/journal missing",), LOST))
+def loss_accepted_by_default(patch: Patch) -> None:
+    """Have every start go on without what is missing."""
+    _accepting(patch)
+
+
+def _accepting(patch: Patch) -> None:
+    opened: Callable[..., recovery.Stores] = recovery.open_stores
+
+    def open_anyway(*given: Any, **how: Any) -> recovery.Stores:
+        return opened(*given, **{**how, "accept_loss": True})
+
+    patch(recovery, "open_stores", open_anyway)
+
+
+@mistake("I1", Operators(1192, ("messages/journal missing", "leveret recover"), LOST))
+def loss_accepted_without_being_asked(patch: Patch) -> None:
+    """Have `leveret recover` go on without what is missing, also where it is only asked what that is."""
+
+    def accept(config: Any) -> list[str]:
+        return list(filter(None, [accept_loss.accept_loss(config)]))
+
+    patch(accept_loss, "missing", accept)
