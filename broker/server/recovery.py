@@ -131,6 +131,7 @@ def open_stores(
                 recorded=recorded,
                 accept_loss=accept_loss,
                 known_boot=known_boot,
+                queue_ids=definitions.load().queue_id_sequence if origin.pending else 0,
             )
         )
         marks = [] if complete else [SetMetadata(_COMPLETE, b"created")]

@@ -111,17 +111,20 @@ class MessageStore:
         recorded: bool = False,
         accept_loss: bool = False,
         known_boot: int = 0,
+        queue_ids: int = 0,
     ) -> MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
         `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
         on. With `journal_bytes` of 0 no journal is written; what is in one is taken over. A boot of which no events are
         `recorded` forgets the last event. With `accept_loss` a start goes on without what is missing of the journal.
-        The boot's number is above `known_boot`, which others know. Raises StoreLocked, StoreIncompatible, StoreCorrupt
-        and StoreIncomplete, each before anything was changed; StoreFull; and StoreError when the system refuses.
+        The boot's number is above `known_boot`, which others know; of a backup, `queue_ids` is the highest id that its
+        definitions have given out, also to queues that have left nothing here. Raises StoreLocked, StoreIncompatible,
+        StoreCorrupt and StoreIncomplete, each before anything was changed; StoreFull; and StoreError when the system
+        refuses.
         """
         lock = lmdb_environment.lock(directory)
-        opening = Opening(store_uuid, compact, create, journal_bytes, recorded, accept_loss, known_boot)
+        opening = Opening(store_uuid, compact, create, journal_bytes, recorded, accept_loss, known_boot, queue_ids)
         try:
             return cls(directory, open_directory(directory, opening), lock)
         except (OSError, lmdb.Error) as error:

@@ -62,6 +62,7 @@ class Opening(NamedTuple):
     recorded: bool
     accept_loss: bool
     known_boot: int
+    queue_ids: int
 
 
 class Opened(NamedTuple):
@@ -138,7 +139,7 @@ def _begin_boot(
     """Count the boot. From here on nothing in the journal is needed."""
     try:
         with environment.begin(write=True, buffers=True) as txn:
-            begun, origin = _next_boot(directory, txn, identity, opening.known_boot)
+            begun, origin = _next_boot(directory, txn, identity, opening)
             txn.put(IDENTITY, begun.encode())
             txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
             txn.delete(FIRST_FORMAT_APPLIED)
@@ -156,16 +157,16 @@ def _begin_boot(
 
 
 def _next_boot(
-    directory: Path, txn: lmdb.Transaction[memoryview], identity: Identity, known_boot: int
+    directory: Path, txn: lmdb.Transaction[memoryview], identity: Identity, opening: Opening
 ) -> tuple[Identity, Origin]:
     """The identity of the boot that begins, and the store's origin, which is put if it is another one."""
     origin = read_origin(txn)
-    known = max(known_boot, journal_replay.known_boot(directory))
+    known = max(opening.known_boot, journal_replay.known_boot(directory))
     if known <= identity.boot and not origin.pending:
         return identity._replace(boot=identity.boot + 1), origin
     boot = first_boot(identity.boot, known)
     offset = next_offset(max(origin.offset, _highest_offset(txn)), boot)
-    origin = Origin(False, origin.backup, boot, highest_queue_id(txn), offset)
+    origin = Origin(False, origin.backup, boot, max(highest_queue_id(txn), opening.queue_ids), offset)
     txn.put(ORIGIN, origin.encode())
     return identity._replace(boot=boot), origin
 

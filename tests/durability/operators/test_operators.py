@@ -17,7 +17,6 @@ from tests.durability.operators.__main__ import run
 from tests.durability.operators.broker_lives import Clients, Live, live
 from tests.durability.operators.operated_store import OperatedStore
 from tests.durability.operators.operator_round import STEPS, another_store
-from tests.durability.operators.round_verdict import USUAL
 from tests.durability.operators.stopped_commands import ASKING, COMMANDS, ELSEWHERE, NO_DIRECTORY
 from tests.planted.mistake import Operators
 from tests.planted.planted_catalogue import found_by, with_mistake
@@ -46,7 +45,7 @@ def test_a_loss_that_is_accepted_is_of_the_last_batches_alone(tmp_path: Path) ->
     """LMDB alone is as everything was at a moment since it had caught up; and not as everything was in the end."""
     disk = SmallDisk(tmp_path / "disk")
     store = OperatedStore(tmp_path, disk, os.environ, another_store, limited=False)
-    live(store, Clients(random.Random(0)), USUAL, Live(3, stops=False))
+    live(store, Clients(random.Random(0)), {"store": {"journal_bytes": 1 << 20}}, Live(3, stops=False))
     (store.data / "messages" / "journal").unlink()
     if "recover" in VERBS:
         assert store.command(("recover", "--accept-loss")) is None

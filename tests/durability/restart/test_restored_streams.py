@@ -65,3 +65,19 @@ def test_a_restored_stream_leaves_a_gap(fresh_broker: BrokerProcess, tmp_path: P
         gaps.add(gap)
         fresh_broker.kill()
     assert len(gaps) == 2, "two restores of one backup differ"
+
+
+@pytest.mark.slow
+def test_a_stream_that_was_empty_in_the_backup_leaves_a_gap(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    """Readers may have seen its first offsets since."""
+    data = fresh_broker.data_dir
+    publish(fresh_broker)
+    assert leveret(data, "backup", str(tmp_path / "backup")).returncode == 0
+    publish(fresh_broker, b"lost")
+    assert read(fresh_broker, 1) == [(0, b"lost")]
+    fresh_broker.kill()
+    assert leveret(data, "restore", str(tmp_path / "backup"), "--replace").returncode == 0
+    fresh_broker.start()
+    publish(fresh_broker, b"a")
+    ((offset, body),) = read(fresh_broker, 1)
+    assert (offset >= OFFSET_STRIDE, body) == (True, b"a")

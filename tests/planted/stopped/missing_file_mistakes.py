@@ -9,6 +9,7 @@ from typing import Any
 from broker.server import recovery
 from broker.server.offline import accept_loss
 from storage.definitions.change_count import ChangeCount
+from storage.high_water import HighWater
 from storage.journal.journal import Journal
 from storage.journal.journal_mark import JournalMark
 from storage.journal.journal_reader import JournalContents
@@ -68,18 +69,11 @@ def high_water_mark_not_read(patch: Patch) -> None:
     patch(journal_replay, "read_high_water", lambda path: None)
 
 
-@mistake("I10", Operators(9, ("a life",), NO_REASON))
+@mistake("I10", Operators(162, ("move",), NO_REASON))
 def high_water_mark_ahead(patch: Patch) -> None:
-    """Note the number of a batch before it is on disk."""
-    append = Journal._append
-
-    def note_first(journal: Journal, *given: Any) -> bool:
-        journal.number += 1
-        journal._note_high_water()
-        journal.number -= 1
-        return append(journal, *given)
-
-    patch(Journal, "_append", note_first)
+    """Note the number of the batch that comes next, which is not on disk yet."""
+    note = HighWater.note
+    patch(HighWater, "note", lambda mark, owner, boot, number: note(mark, owner, boot, number + 1))
 
 
 @mistake("I1", Operators(816, ("messages/data.mdb older",), f"{LOST}|counts .* and holds"))
