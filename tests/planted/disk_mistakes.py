@@ -144,7 +144,7 @@ def cut_back_too_far(patch: Patch) -> None:
     patch(StoreSpace, "cut_back", cut_back)
 
 
-@mistake("I1", BrokerCrashes("has lost|known to have left"))
+@mistake("I1", BrokerCrashes("has lost|known to have left|is lost|are lost"))
 def journal_not_synced(patch: Patch) -> None:
     """Write the journal, and sync nothing."""
     patch(journal_file, "os", _WithoutSync())
