@@ -32,6 +32,7 @@ from broker.config import Address, Config, ConfigError, Defaults
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
+from broker.server.commits.commit_policy import SWITCH_SECONDS
 from broker.server.engine import Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
@@ -55,10 +56,6 @@ COLLECT_AFTER = 25_000, 3, 1000
 """Objects, and collections of younger ones, after which Python looks for cycles. Messages come and go by the hundred
 thousand without a cycle among them: looking as often as Python does by itself cost a twentieth of the rate. Looking at
 millions at once, when so many have stayed, cost everybody up to 0.4 s."""
-
-SWITCH_SECONDS = 0.0005
-"""How long the event loop keeps the interpreter when the committer wants it, which is some twenty times in a commit.
-With Python's 5 ms a client that keeps the loop busy made everybody's confirms wait for 0.1 to 0.4 s."""
 
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT
 

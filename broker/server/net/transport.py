@@ -28,7 +28,7 @@ from broker.session.registry import Registry
 from broker.wire.frames import HEARTBEAT, Piece
 
 if TYPE_CHECKING:
-    from broker.server.committer import Committer
+    from broker.server.commits.committer import Committer
 
 log = logging.getLogger("leveret.connection")
 
