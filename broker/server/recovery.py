@@ -35,9 +35,10 @@ from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
 from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
+from storage import restored_files
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
 from storage.definitions import features
-from storage.definitions.change_count import BACKUP
+from storage.definitions.change_count import BACKUP, HIGH_WATER
 from storage.definitions.definition_changes import (
     BindingRow,
     Change,
@@ -70,8 +71,16 @@ log = logging.getLogger("leveret.recovery")
 
 DEFINITIONS_FILE = "definitions.sqlite"
 MESSAGES_DIRECTORY = "messages"
-RESTORING = "restoring"
-"""The subdirectory in which a restore makes everything."""
+STORE_FILES = (
+    DEFINITIONS_FILE,
+    f"{DEFINITIONS_FILE}-wal",
+    f"{DEFINITIONS_FILE}-shm",
+    HIGH_WATER,
+    MESSAGES_DIRECTORY,
+)
+"""What both stores are in a data directory."""
+REPLACED = (*STORE_FILES, "events")
+"""What a restore replaces: the event log, where it is in the data directory, tells of the old messages."""
 _COMPLETE = "message_store"
 _ORPHANS = "orphans"
 """Metadata: ids of queues whose messages no definition names, as a JSON list, that were accepted as lost."""
@@ -102,10 +111,7 @@ def open_stores(
     StoreIncomplete where something is missing that was on disk, unless that is accepted.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
-    if (directory / RESTORING).exists():
-        raise StoreIncomplete(
-            f"a restore into {directory} was cut short: repeat it, `leveret restore BACKUP --replace`"
-        )
+    restored_files.finish(directory, REPLACED)
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
     origin = lmdb_environment.origin_of(directory / MESSAGES_DIRECTORY)
     open_definitions = partial(

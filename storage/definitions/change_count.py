@@ -56,7 +56,8 @@ class ChangeCount:
         if self._is_backup or reached is None or reached.owner != self._owner or reached.number <= self._number:
             return ""
         lacking, self._number = reached.number - self._number, reached.number
-        return f"{self._path} is of an earlier moment, or its -wal is missing: it lacks the last {lacking} changes"
+        missing = f"{self._path}-wal is missing, or one of both is of an earlier moment"
+        return f"{missing}: the last {lacking} changes are lost"
 
     def next(self) -> tuple[SetMetadata, SetMetadata]:
         """What goes into the next transaction."""

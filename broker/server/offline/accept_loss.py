@@ -10,12 +10,14 @@ from broker.config import Config
 from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import problems_of
+from storage import restored_files
 from storage.events.left_over import highest_boot
 
 
 def missing(config: Config) -> list[str]:
     """What a start finds damaged or missing: sentences for an operator. Changes nothing. Raises as `check` does."""
     with directory_lock.for_command(config.server.directory):
+        restored_files.finish(config.server.directory, recovery.REPLACED)
         return problems_of(config.server.directory)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.server import directory_lock
-from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, REPLACED
+from storage import restored_files
 from storage.messages import lmdb_environment
 from storage.offline.verify_definitions import verify_definitions
 from storage.offline.verify_messages import verify
@@ -18,6 +19,7 @@ def check(directory: Path) -> dict[str, Any]:
     Raises StoreLocked while a broker runs, and StoreError when a store cannot be read at all.
     """
     with directory_lock.for_command(directory):
+        restored_files.finish(directory, REPLACED)
         return _checked(directory)
 
 

@@ -22,13 +22,15 @@ from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from broker.server.server import Server
+from storage import restored_files
 from storage.events.left_over import highest_boot
 
 
 def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:
     """Carry out a command and return its answer. Raises AdministrationError and StoreError."""
     directory = config.server.directory
-    if not ((directory / DEFINITIONS_FILE).exists() or (directory / MESSAGES_DIRECTORY).exists()):
+    has_stores = (directory / DEFINITIONS_FILE).exists() or (directory / MESSAGES_DIRECTORY).exists()
+    if not has_stores and not restored_files.is_unfinished(directory):
         text = "name another one with --data-dir or LEVERET_DATA_DIR"
         raise AdministrationError(
             "not_found", f"no broker has run on the data directory {directory.absolute()} yet: {text}"

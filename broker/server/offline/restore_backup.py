@@ -1,15 +1,13 @@
 """`leveret restore`: have a data directory hold what a backup holds, as a new timeline.
 
 Everything is made in a subdirectory, checked and opened there, and only then exchanged for what was there before, which
-is kept in another subdirectory. A data directory may be the root of a volume, so nothing is renamed over it. While the
-subdirectory is there a start is refused: a restore that was cut short is to be repeated.
+is kept in another subdirectory (`storage/restored_files.py`).
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,23 +17,14 @@ from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
 from broker.server.offline.offline_check import problems_of
-from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, RESTORING, open_stores
-from storage import synced_files
-from storage.definitions.change_count import HIGH_WATER
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, REPLACED, STORE_FILES, open_stores
+from storage import restored_files, synced_files
 from storage.events.left_over import highest_boot
 from storage.lock_file import BROKER, is_locked
 from storage.messages import lmdb_environment
 from storage.messages.start.journal_replay import known_boot
+from storage.restored_files import PREPARING
 from storage.storage_errors import StoreError, StoreLocked
-
-STORE_FILES = (
-    DEFINITIONS_FILE,
-    f"{DEFINITIONS_FILE}-wal",
-    f"{DEFINITIONS_FILE}-shm",
-    HIGH_WATER,
-    MESSAGES_DIRECTORY,
-)
-EVENTS = "events"
 
 
 class Restored(NamedTuple):
@@ -58,12 +47,12 @@ def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
     os.umask(0o077)
     synced_files.make_directory(directory)
     with directory_lock.for_command(directory):
-        old = [directory / name for name in (*STORE_FILES, EVENTS) if (directory / name).exists()]
-        if old and not replace:
+        restored_files.finish(directory, REPLACED)
+        if not replace and any((directory / name).exists() for name in REPLACED):
             raise AdministrationError(
                 "already_exists", f"{directory} holds a broker's data: --replace keeps it in a directory beside the new"
             )
-        fresh = directory / RESTORING
+        fresh = directory / PREPARING
         shutil.rmtree(fresh, ignore_errors=True)
         known = max(_known_boot(directory), highest_boot(config.events_directory, config.identity.shown_cluster_name))
         try:
@@ -71,7 +60,9 @@ def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
-        return restored._replace(replaced=_exchange(directory, fresh, old))
+        for leftover in set(fresh.iterdir()) - {fresh / name for name in STORE_FILES}:
+            leftover.unlink()  # locks
+        return restored._replace(replaced=restored_files.exchange(directory, REPLACED))
 
 
 def _refuse_no_backup(backup: Path) -> None:
@@ -126,27 +117,3 @@ def _known_boot(directory: Path) -> int:
     with suppress(StoreError, OSError):
         boot = max(boot, lmdb_environment.check_identity(messages, None).boot)
     return boot
-
-
-def _exchange(directory: Path, fresh: Path, old: list[Path]) -> Path | None:
-    """Move what was there into a directory of its own, and the new into its place; where the old is now."""
-    for path in (*fresh.rglob("*"), fresh):
-        if path.is_dir():
-            synced_files.sync_directory(path)
-    synced_files.sync_directory(directory)
-    replaced = None
-    if old:
-        replaced = directory / time.strftime("replaced-%Y%m%dT%H%M%S", time.gmtime())
-        while replaced.exists():
-            replaced = replaced.with_name(f"{replaced.name}x")
-        replaced.mkdir(mode=0o700)
-        for path in old:
-            path.rename(replaced / path.name)
-        synced_files.sync_directory(replaced)
-    for name in STORE_FILES:
-        if (fresh / name).exists():
-            (fresh / name).rename(directory / name)
-    synced_files.sync_directory(directory)
-    shutil.rmtree(fresh)
-    synced_files.sync_directory(directory)
-    return replaced

@@ -325,7 +325,7 @@ def test_definitions_of_an_earlier_moment(fresh_broker: BrokerProcess, tmp_path:
     fresh_broker.kill()
     (data / "definitions.sqlite-wal").unlink()
     assert "definitions.sqlite" in (line := refusal(fresh_broker))
-    assert "changes" in line
+    assert "changes are lost" in line
     for path in data.glob("definitions.sqlite*"):
         path.unlink()
     for path in earlier.glob("definitions.*"):

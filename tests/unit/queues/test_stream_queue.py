@@ -96,7 +96,7 @@ def test_what_went_is_cleared_away_on_disk(core: Core) -> None:
     core.commit()
     while core.store.reclaim(10):
         pass
-    assert core.store.statistics().entries == 1
+    assert core.store.statistics().entries == 2
     assert (follower.ended, log.unacked) == (["t"], 100)
     follower.ack()
     assert stream(core).log.next == 0

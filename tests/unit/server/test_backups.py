@@ -38,11 +38,11 @@ class Broker:
         self._copy = server.stores.definitions.backup
         monkeypatch.setattr(server.stores.definitions, "backup", self._held_copy)
 
-    def _held_copy(self, path: Path) -> None:
+    def _held_copy(self, path: Path, backup_id: bytes) -> None:
         if not self.messages_copied.is_set():
             self.messages_copied.set()
             assert self.let_go.wait(60)
-        self._copy(path)
+        self._copy(path, backup_id)
 
     async def backup(self, directory: Path) -> None:
         """Copy both stores, as the command does."""
