@@ -29,7 +29,6 @@ from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, Defaults
-from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.commits.commit_policy import SWITCH_SECONDS
@@ -44,6 +43,7 @@ from broker.server.server import Listeners, Server
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
+from broker.settled_future import settled
 from storage.events.left_over import highest_boot
 from storage.storage_errors import StoreError
 
@@ -334,10 +334,4 @@ async def _work_off(server: Server) -> None:
     """Wait for what queues clear away at the disk's pace. What takes too long is there again after the next start."""
     with trio.move_on_after(server.config.shutdown.timeout_seconds * 0.2):
         for work in server.broker.background_work.unfinished:
-            await _settled(work)
-
-
-async def _settled(future: Future[None]) -> None:
-    settled = trio.Event()
-    future.then(lambda _: settled.set())
-    await settled.wait()
+            await settled(work)
