@@ -1,5 +1,5 @@
 # A broker that stands in for rabbitmq:3-management: the same ports, environment, files in /etc/rabbitmq, volume and
-# commands. docs/operations.md says what is read.
+# commands. docs/operations/container.md says what is read.
 #   docker build -t leveret .
 #   docker run -p 5672:5672 -p 15672:15672 -v data:/var/lib/rabbitmq \
 #       -e RABBITMQ_DEFAULT_USER=app -e RABBITMQ_DEFAULT_PASS=secret leveret

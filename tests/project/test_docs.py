@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from broker.cli.usage.verb_table import VERBS
 from broker.config import Config
@@ -33,6 +34,17 @@ PACKAGES = (
 )
 FILE = re.compile(rf"`((?:{PACKAGES})/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+RELATIVE_CLAUSE = re.compile(
+    r"(?:\A|(?<=[.:;] )|(?<=[.:;]\n)|(?<=[.:;]\n  )|(?<=\| )|(?<=\n\n)|(?<=\n- )|(?<=\n[0-9]\. ))"
+    r"(?:What|Whoever|Whatever|That which|Of what)\b[^.?|]*(?![^.?|])[^?]"
+)
+"""A sentence, cell or item of a list that begins with one; questions do not count."""
+SO_MANY = re.compile(r"\b[Ss]o (?:many|much|long) (?!as\b)")
+NOT_YET_PLAIN = {"docs/architecture.md", "docs/durability.md", "docs/glossary.md", "docs/testing.md"}
+"""Pages that still have such sentences. It may only shrink."""
+DECISION_LINES_MAX = 45
+LONG_DECISIONS = {35, 42}
+"""Decisions whose measurements are not in an appendix yet. It may only shrink."""
 FILE_ENDINGS = (".end", ".py", ".sqlite")
 SECONDS = 30
 
@@ -92,6 +104,33 @@ def test_every_file_that_is_named_exists() -> None:
     assert on_every_page(missing) == {}
 
 
+def mannered(text: str) -> list[str]:
+    """Sentences that begin with a relative clause, and limits that are "so many"."""
+    text = HEADING.sub("", text)
+    return [found.group() for pattern in (RELATIVE_CLAUSE, SO_MANY) for found in pattern.finditer(text)]
+
+
+def test_a_sentence_names_its_subject() -> None:
+    """A reader who skims finds a noun at the beginning, and "at most N" for a limit."""
+
+    found = on_every_page(lambda page: mannered(prose(page)))
+    assert {page: sentences for page, sentences in found.items() if page not in NOT_YET_PLAIN} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It stops. What is left waits.", 1),
+        ("| full disk | What does not fit waits | |", 1),
+        ("- Whoever waits\n  gets so many messages at once.", 2),
+        ("| What does this log line mean? | [logs.md](logs.md) |", 0),
+        ("It waits as long as it says what it does. So long as it is up, it answers.", 0),
+    ],
+)
+def test_a_sentence_without_a_subject_is_noticed(text: str, found: int) -> None:
+    assert len(mannered(f"\n{text}\n")) == found
+
+
 def sections() -> list[Any]:
     """The sections of the settings whose fields are known; those of shovels are names."""
     return [section for section in msgspec.structs.fields(Config) if isinstance(section.type, type)]
@@ -144,6 +183,12 @@ def test_a_decision_says_why_what_and_at_what_cost() -> None:
         parts = [text.find(f"**{part}.**") for part in ("Context", "Choice", "Cost")]
         assert parts[0] >= 0, page.name
         assert parts == sorted(parts), page.name
+
+
+def test_a_decision_is_one_page() -> None:
+    """Long tables of figures are in docs/decisions/measurements."""
+    lines = {int(page.name[:4]): len(page.read_text(encoding="utf-8").splitlines()) for page in DECISIONS}
+    assert {number for number, count in lines.items() if count > DECISION_LINES_MAX} <= LONG_DECISIONS
 
 
 def test_decisions_have_numbers_of_their_own_and_are_all_listed() -> None:

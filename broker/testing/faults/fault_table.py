@@ -66,7 +66,7 @@ FAULTS = {
         {"milliseconds": Parameter("how much later", None, HOUR * 24)},
     ),
     "coalesce-confirms": Fault(
-        "publishes of a channel are answered together, when so many wait",
+        "publishes of a channel are answered together, once `count` of them wait",
         PUBLISHES,
         PUBLISH,
         UNTIL_LIFTED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -113,6 +113,23 @@ def test_counters_are_right_at_once(site: Site) -> None:
     (connection,) = site.get("/api/connections")
     assert connection["recv_oct"] > 500
     assert connection["connected_at"] > 1_700_000_000_000
+
+
+@pytest.mark.parametrize("rates_mode", ["none", "basic", "detailed"])
+def test_a_channel_has_its_publishes_and_deliveries_with_detailed_rates_only(
+    configured: Callable[[str], BrokerProcess], rates_mode: str
+) -> None:
+    """docs/management.md says it once: by exchange and by queue, and empty lists in the other modes."""
+    settings = f'[management]\nlisten = ["127.0.0.1:0"]\nrates_mode = "{rates_mode}"\n'
+    site = Site(configured(settings))
+    site.busy()
+    channel = site.get(f"/api/channels/{quote(site.name, safe='')}%20(1)")
+    assert channel["message_stats"]["publish"] == 6, "the channel's own counters are there in each mode"
+    published = [(row["exchange"]["name"], row["stats"]["publish"]) for row in channel["publishes"]]
+    delivered = [(row["queue"]["name"], row["stats"]["deliver_get"]) for row in channel["deliveries"]]
+    assert published == ([("", 6)] if rates_mode == "detailed" else [])
+    assert sorted(delivered) == ([("empty", 0), ("q", 5)] if rates_mode == "detailed" else [])
+    site.client.close()
 
 
 def test_a_request_comes_and_goes_as_a_connection_with_a_channel(site: Site) -> None:
