@@ -41,7 +41,7 @@ def confirm_before_commit(patch: Patch) -> None:
     patch(MessageStore, "commit", commit_later)
 
 
-@mistake("I1", Simulation(1))
+@mistake("I1", Simulation(3))
 def confirm_before_sync(patch: Patch) -> None:
     """Tell publishers when a batch is closed, not when it is on disk."""
     seal = BatchQueue.seal

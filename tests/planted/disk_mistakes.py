@@ -119,13 +119,13 @@ def holes_where_somebody_reads(patch: Patch) -> None:
     patch(free_pages, "_readers", lambda environment: ())
 
 
-@mistake(NOTHING_LEFT, Simulation(1))
+@mistake(NOTHING_LEFT, Simulation(3))
 def failed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave the pages of a commit that did not fit behind the last one in use."""
     patch(StoreSpace, "cut_back", lambda space: None)
 
 
-@mistake(NOTHING_LEFT, Simulation(1))
+@mistake(NOTHING_LEFT, Simulation(4))
 def killed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave there, at a start, the pages of a commit that a kill has cut short."""
     patch(lmdb_environment, "cut_back", lambda directory: None)
@@ -176,7 +176,7 @@ def journal_written_over_what_is_needed(patch: Patch) -> None:
     patch(JournalFile, "fits", lambda file, payload_bytes: pages(PAYLOAD_AT + payload_bytes) <= file.size)
 
 
-@mistake("I1", Simulation(413))
+@mistake("I1", Simulation(15))
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 
@@ -211,7 +211,7 @@ def journal_of_an_earlier_boot(patch: Patch) -> None:
     patch(journal_replay, "_left_behind", of_any_boot)
 
 
-@mistake("I2", Simulation(2))
+@mistake("I2", Simulation(4))
 def journal_taken_over_twice(patch: Patch) -> None:
     """Do not note in LMDB what of the journal it has, but for the first time in a boot."""
     write, noted = LmdbWriter.write, set[bytes]()
