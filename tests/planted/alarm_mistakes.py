@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.scheduling.alarms import Alarms
-from broker.server.commits import commit_steps
-from broker.server.commits.commit_steps import CommitSteps
+from broker.server.commits import commit_thread
+from broker.server.commits.commit_thread import CommitSteps
 from broker.server.commits.committer import Committer
 from broker.server.resource_alarms import ResourceWatch, memory_used
 from broker.server.server import Server
@@ -59,16 +59,16 @@ def removals_wait_for_room(patch: Patch) -> None:
     patch(CommitSteps, "_take_away", lambda steps, batch: batch)
 
 
-@mistake("I12", Simulation(22))
+@mistake("I12", Simulation(34))
 def dead_message_gone_before_its_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
-    removals, additions = commit_steps.removals, commit_steps.additions
+    removals, additions = commit_thread.removals, commit_thread.additions
 
     def ended(batch: SealedBatch) -> SealedBatch:
         return batch._replace(lanes=tuple(lane._replace(settled=lane.finished, moved=()) for lane in batch.lanes))
 
-    patch(commit_steps, "removals", lambda batch: removals(ended(batch)))
-    patch(commit_steps, "additions", lambda batch: additions(ended(batch)))
+    patch(commit_thread, "removals", lambda batch: removals(ended(batch)))
+    patch(commit_thread, "additions", lambda batch: additions(ended(batch)))
 
 
 @mistake(ENDS, Exhaustion(31, "alarms to end"))

@@ -17,8 +17,7 @@ import trio
 
 from broker.entities.vhosts.broker import Broker
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy, Wait
-from broker.server.commits.commit_steps import CatchUp, Item, Progress, Signal
-from broker.server.commits.commit_thread import CommitThread
+from broker.server.commits.commit_thread import CatchUp, CommitThread, Item, Progress, Signal
 from broker.server.commits.deferred_commit import DeferredCommit
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore

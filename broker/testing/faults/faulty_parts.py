@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.scheduling.timers import Timers
 from broker.server.commits.commit_policy import CommitPolicy
-from broker.server.commits.commit_steps import Progress
-from broker.server.commits.commit_thread import CommitThread
+from broker.server.commits.commit_thread import CommitThread, Progress
 from broker.server.net.chosen_parts import ChosenParts
 from broker.server.net.transport import Transport, TransportSettings, incoming_frames
 from broker.session.channel.channel_recording import ConfirmRecorder

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from broker.server.commits.commit_steps import CommitStore
+from broker.server.commits.commit_thread import CommitStore
 from broker.testing.faults.fault_orders import FaultOrder, Faults
 from broker.testing.faults.fault_table import OF_COMMITS
 from storage.batch import SealedBatch

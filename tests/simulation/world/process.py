@@ -26,7 +26,7 @@ from broker.entities.vhosts import broker as entities
 from broker.entities.vhosts.broker import Pace
 from broker.server import directory_lock
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy
-from broker.server.commits.commit_steps import Progress
+from broker.server.commits.commit_thread import Progress
 from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any
 
 from broker.server.commits.commit_policy import CommitPolicy
-from broker.server.commits.commit_steps import CommitSteps, Item, Progress, Signal
+from broker.server.commits.commit_thread import CommitSteps, Item, Progress, Signal
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from tests.simulation.world.disk import Disk, SizedStore

@@ -21,8 +21,7 @@ from broker.server.commits.commit_policy import (
     CommitLimits,
     CommitPolicy,
 )
-from broker.server.commits.commit_steps import Progress
-from broker.server.commits.commit_thread import CommitThread
+from broker.server.commits.commit_thread import CommitThread, Progress
 from broker.server.commits.committer import Committer
 from harness.brokers.broker_core import Core, Reader
 from harness.brokers.broker_server import eventually
