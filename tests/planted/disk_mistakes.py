@@ -8,7 +8,7 @@ from typing import Any
 
 import lmdb
 
-from broker.server.committer import Committer
+from broker.server.commits.committer import Committer
 from storage import synced_files
 from storage.batch import SealedBatch
 from storage.journal import journal, journal_file
@@ -58,9 +58,10 @@ def sync_after_commit(patch: Patch) -> None:
     _open_environment_with(patch, sync=False)
     commit = MessageStore.commit
 
-    def commit_and_sync(store: MessageStore, batch: SealedBatch) -> None:
-        commit(store, batch)
+    def commit_and_sync(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
+        journaled = commit(store, batch, to_journal=to_journal)
         store._environment.sync(True)
+        return journaled
 
     patch(MessageStore, "commit", commit_and_sync)
 
@@ -163,10 +164,10 @@ class _WithoutSync:
 def journal_begun_anew_too_early(patch: Patch) -> None:
     """Write over what is left to LMDB before it has got that."""
 
-    def turn(file: JournalFile) -> None:
+    def end_parcel(file: JournalFile) -> None:
         file._needed = 0
 
-    patch(JournalFile, "turn", turn)
+    patch(JournalFile, "end_parcel", end_parcel)
 
 
 @mistake("I1", Model("store"))

@@ -25,11 +25,12 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts import broker as entities
 from broker.entities.vhosts.broker import Pace
 from broker.server import directory_lock
-from broker.server.committer import CommitLimits, Committer
+from broker.server.commits.commit_policy import CommitLimits, CommitPolicy
+from broker.server.commits.commit_thread import Progress
+from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.server import session_settings
-from broker.server.store_writer import Progress
 from broker.session.registry import Registry
 from storage.definitions.definition_changes import Change
 from storage.definitions.definition_store import DefinitionsFull
@@ -161,11 +162,14 @@ class Process:
         self._later(LOOK, self.look_around)
         self.end_turn()
 
-    def _make_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> SimulatedWriter:
+    def _make_writer(
+        self, store: MessageStore, progress: Progress, deleted: dict[int, None], policy: CommitPolicy
+    ) -> SimulatedWriter:
         self.writer = SimulatedWriter(
             store,
             progress,
             deleted,
+            policy,
             disk=self.disk,
             later=self._later,
             now=self.agenda.times.monotonic,
