@@ -245,6 +245,7 @@ class _Life:
             if not self._store.full:
                 raise self._store.broken(f"the stop was not clean\n{self._process.log()[-2000:]}")
         self._take_in(place)
+        self._store.see(one for _, one in self._record.said(place))
         if stopped:
             self._store.settle()
         elif place is None or place >= self._ready_at:
@@ -253,7 +254,6 @@ class _Life:
     def _take_in(self, place: int | None = None) -> None:
         """Have the store's histories go on with what was said in this life, up to an event."""
         said, turn, at = self._record.said(place), self._turn, len(self._record.events) if place is None else place
-        self._store.see(one for _, one in said)
         histories = [history.copy() for history in self._before] if turn is None or at < turn.done else []
         for history in histories:
             history.add(one for _, one in said)
