@@ -24,6 +24,7 @@ from broker.entities.vhosts.event_exchange import CLI
 from broker.entities.vhosts.users import User
 from broker.entities.vhosts.vhost import VHost
 from broker.session.registry import Registry
+from broker.settled_future import settled
 from storage.definitions.definition_changes import Change, Definitions
 
 T = TypeVar("T")
@@ -168,9 +169,7 @@ class Administration:
     async def settled(self, future: Future[T]) -> T:
         """The outcome of a change on its way to disk, once it is there."""
         if not future.done:
-            done = trio.Event()
-            future.then(lambda _: done.set())
-            await done.wait()
+            await settled(future)
         return future.result()
 
     async def written(self) -> None:

@@ -28,10 +28,13 @@ from broker.management.statistics.windows import read_ages
 from broker.management.visitor import Visitor, visitor_in
 from broker.session.direct_session import DirectSession, Refused
 from broker.session.registry import Registry
+from broker.settled_future import settled
 from broker.wire.assembler import Command
 
 BLOCKED_SECONDS = 10.0
 """How long a publish may wait for an alarm to end."""
+LOOK_SECONDS = 0.1
+"""Between two looks at the alarms while a publish waits."""
 
 
 class ManagementSettings(NamedTuple):
@@ -189,7 +192,8 @@ class Call:
         administration.end_turn()
         with trio.move_on_after(BLOCKED_SECONDS):
             while not answer.done and self.broker.alarms.raised:
-                await _settled_or_changed(answer)
+                with trio.move_on_after(LOOK_SECONDS):
+                    await settled(answer)
         if not answer.done and self.broker.alarms.raised:
             raise Problem(503, "blocked", f"publishers are blocked: {self.broker.alarms.reason}")
         return await administration.settled(answer)
@@ -204,16 +208,6 @@ def where_absent(problem: Callable[[str], Problem]) -> Iterator[None]:
         if error.kind != "not_found":
             raise
         raise problem(str(error)) from None
-
-
-LOOK_SECONDS = 0.1
-
-
-async def _settled_or_changed(answer: Future[Command]) -> None:
-    settled = trio.Event()
-    answer.then(lambda _: settled.set())
-    with trio.move_on_after(LOOK_SECONDS):
-        await settled.wait()
 
 
 def names_of(request: Request) -> dict[str, str]:

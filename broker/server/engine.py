@@ -13,8 +13,9 @@ from time import thread_time
 import trio
 
 from broker.entities.vhosts.broker import Broker, Pace
-from broker.server.committer import Changes, CommitLimits, Committer, NewWriter
-from broker.server.store_writer import StoreWriter
+from broker.server.commits.commit_policy import CommitLimits
+from broker.server.commits.commit_thread import CommitThread
+from broker.server.commits.committer import Changes, Committer, NewWriter
 from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.engine")
@@ -94,7 +95,7 @@ class Engine:
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
         turn_clock: Callable[[], float] = thread_time,
-        writer: NewWriter = StoreWriter,
+        writer: NewWriter = CommitThread,
     ) -> None:
         self.broker = broker
         self.turn_clock = turn_clock
@@ -134,7 +135,7 @@ class Engine:
         """Run timers, lazy flushes and turns left over, each when its time has come, until `stop`."""
         with self._running:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.committer.next_pass.run)
+                nursery.start_soon(self.committer.deferred.run)
                 await self._run_what_is_due()
 
     async def _run_what_is_due(self) -> None:

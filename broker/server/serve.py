@@ -29,9 +29,9 @@ from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, Defaults
-from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
+from broker.server.commits.commit_policy import SWITCH_SECONDS
 from broker.server.engine import Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
@@ -43,6 +43,7 @@ from broker.server.server import Listeners, Server
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
+from broker.settled_future import settled
 from storage.events.left_over import highest_boot
 from storage.storage_errors import StoreError
 
@@ -55,10 +56,6 @@ COLLECT_AFTER = 25_000, 3, 1000
 """Objects, and collections of younger ones, after which Python looks for cycles. Messages come and go by the hundred
 thousand without a cycle among them: looking as often as Python does by itself cost a twentieth of the rate. Looking at
 millions at once, when so many have stayed, cost everybody up to 0.4 s."""
-
-SWITCH_SECONDS = 0.0005
-"""How long the event loop keeps the interpreter when the committer wants it, which is some twenty times in a commit.
-With Python's 5 ms a client that keeps the loop busy made everybody's confirms wait for 0.1 to 0.4 s."""
 
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT
 
@@ -337,10 +334,4 @@ async def _work_off(server: Server) -> None:
     """Wait for what queues clear away at the disk's pace. What takes too long is there again after the next start."""
     with trio.move_on_after(server.config.shutdown.timeout_seconds * 0.2):
         for work in server.broker.background_work.unfinished:
-            await _settled(work)
-
-
-async def _settled(future: Future[None]) -> None:
-    settled = trio.Event()
-    future.then(lambda _: settled.set())
-    await settled.wait()
+            await settled(work)

@@ -9,7 +9,7 @@ import socket
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -23,7 +23,7 @@ from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.server import resource_alarms
-from broker.server.committer import CommitLimits
+from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
 from broker.server.net import listeners, local_connections
 from broker.server.net.chosen_parts import USUAL_PARTS, ChosenParts
@@ -45,13 +45,12 @@ from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import Table
 
-if TYPE_CHECKING:
-    pass
-
 log = logging.getLogger("leveret.server")
 
 DESCRIPTORS_RESERVED = 64
 """Open files that clients do not get: the stores, the operator's socket, a backup."""
+SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
+"""The text of connection.close at a stop."""
 
 
 class Listeners(NamedTuple):
@@ -71,9 +70,6 @@ class Listeners(NamedTuple):
     @property
     def all(self) -> list[socket.socket]:
         return self.plain + self.secured + self.http
-
-
-SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 
 
 class Server:

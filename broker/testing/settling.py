@@ -8,7 +8,7 @@ from time import monotonic
 import trio
 
 from broker.entities.vhosts.broker import Broker
-from broker.server.committer import Committer
+from broker.server.commits.committer import Committer
 
 STEP_SECONDS = 0.005
 """How long is gone on before others have their turn."""

@@ -18,7 +18,7 @@ import trio.testing
 
 from broker.entities.vhosts.broker import Pace
 from broker.entities.vhosts.users import Permission, User
-from broker.server.committer import CommitLimits
+from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport

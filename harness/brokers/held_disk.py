@@ -20,10 +20,10 @@ class HeldDisk:
         self._commit = store.commit
         patch.setattr(store, "commit", self._held_commit)
 
-    def _held_commit(self, batch: SealedBatch) -> None:
+    def _held_commit(self, batch: SealedBatch, *, to_journal: bool = True) -> bool:
         self.begun.append(batch)
         assert self.open.wait(30), "nobody opened the disk"
-        self._commit(batch)
+        return self._commit(batch, to_journal=to_journal)
 
     @property
     def sizes(self) -> list[int]:

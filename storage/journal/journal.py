@@ -8,7 +8,7 @@ import time
 from functools import reduce
 from pathlib import Path
 from threading import Lock
-from typing import final
+from typing import NamedTuple, final
 
 from storage.batch import SealedBatch
 from storage.high_water import HighWater
@@ -22,22 +22,26 @@ log = logging.getLogger("leveret.journal")
 NOTHING_WRITTEN = JournalWrite(0, 0.0)
 HIGH_WATER = "journal.end"
 
-BATCH_BYTES_MAX = 1 << 20
-"""A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
 
-STAYING_BYTES_MAX = 2 << 20
-"""With more that is to stay LMDB catches up. All confirms wait meanwhile, and a larger journal would only make that
-longer; what is soon taken away again has the whole journal, and never goes to LMDB."""
-STAYING_MESSAGES_MAX = 2048
-"""The same for small messages, which cost by their number."""
+class JournalFigures(NamedTuple):
+    """The journal as a policy of commits sees it, without the parcel that LMDB is being given."""
+
+    staying: int
+    """Messages that LMDB is to be given, unless they are taken away before."""
+    staying_bytes: int
+    """About how many bytes these have."""
+    parcel_under_way: bool
+    """LMDB has not got all of a parcel."""
+    first: bool
+    """The batch that was taken last was the first behind a parcel."""
 
 
 @final
 class Journal:
     """The journal of an open store. Without a file it takes nothing, and all goes to LMDB at once.
 
-    One thread at a time takes batches, and one gives LMDB what it lacks; any may look at a lane. What LMDB is given is
-    what was taken before a *turn*; what is taken after it waits for the next one.
+    One thread at a time takes batches, and one gives LMDB what it lacks; any may look at a lane. What LMDB is given at
+    once is a *parcel*: what was taken until it was made up. What is taken after that waits for the next one.
 
     Each batch has a number, ascending by one, also those that LMDB takes at once. The first of a boot is such a one:
     with it LMDB gets the journal's salt, before there is a record.
@@ -52,15 +56,15 @@ class Journal:
         self._salt, self._size = (file.salt, file.size) if file is not None else (bytes(SALT_BYTES), 0)
         self._lock = Lock()
         """Held while what LMDB lacks is changed or looked at."""
-        self._turning = Lock()
-        """Held while a batch is taken, and at a turn: a batch is on disk and noted before a turn, or after it."""
+        self._taking = Lock()
+        """Held while a batch is taken and while a parcel is made up: a batch that is on disk is in it or behind it."""
         self._writes = UnappliedWrites()
-        self._turned: UnappliedWrites | None = None
+        self._parcel: UnappliedWrites | None = None
         self.number = 0
         """Of the last batch."""
-        self._turned_position = self._position = JournalPosition(0, 0, 0) if file is None else file.position(0)
-        self.first_since_turn = True
-        """The batch that was taken last was."""
+        self._parcel_end = self._position = JournalPosition(0, 0, 0) if file is None else file.position(0)
+        self._first = True
+        """The batch that was taken last was the first behind a parcel."""
         self.last_write = NOTHING_WRITTEN
         """What the last batch that was taken has cost."""
 
@@ -94,28 +98,23 @@ class Journal:
         What only ends with the process needs no disk. A file that cannot be written is given up: LMDB is written and
         synced apart from it, and says itself what has become of the disk.
         """
-        with self._turning:
-            return self._take(batch)
+        with self._taking:
+            file, writes = self._file, self._writes
+            if file is None or not self._marked or not file.reserved or writes.bytes > file.size:
+                return False
+            payload = encode_batch(batch)
+            self.last_write = NOTHING_WRITTEN
+            if payload and not self._append(file, payload):
+                return False
+            self._first = not writes.batches
+            with self._lock:
+                writes.add(batch)
+            return True
 
-    def _take(self, batch: SealedBatch) -> bool:
-        file, writes = self._file, self._writes
-        if file is None or not self._marked or not file.reserved or batch.bytes > BATCH_BYTES_MAX:
-            return False
-        if writes.bytes > file.size or self._much_stays:
-            return False
-        payload = encode_batch(batch)
-        self.last_write = NOTHING_WRITTEN
-        if payload and not self._append(file, payload):
-            return False
-        self.first_since_turn = not writes.batches
-        with self._lock:
-            writes.add(batch)
-        return True
-
-    @property
-    def _much_stays(self) -> bool:
+    def figures(self) -> JournalFigures:
+        """Return the figures of this moment. From any thread."""
         writes = self._writes
-        return writes.staying > STAYING_MESSAGES_MAX or writes.staying_bytes > STAYING_BYTES_MAX
+        return JournalFigures(writes.staying, writes.staying_bytes, self._parcel is not None, self._first)
 
     def _append(self, file: JournalFile, payload: bytes) -> bool:
         if not file.fits(len(payload)):
@@ -142,24 +141,18 @@ class Journal:
                 self._high_water.close()
                 self._high_water = None
 
-    @property
-    def quick_writes(self) -> int:
-        """How many of the latest writes, in a row, were quick; 0 where nothing is written."""
-        file = self._file
-        return 0 if file is None else file.quick_writes
-
     def begin_boot(self, boot: int) -> None:
         """Forget everything: another boot begins, and what LMDB holds is all there is. Its mark names no journal yet.
 
         Raises OSError.
         """
         with self._lock:
-            self._writes, self._turned = UnappliedWrites(), None
+            self._writes, self._parcel = UnappliedWrites(), None
         self.number, self._boot, self._marked = 0, boot, False
         if self._file is not None:
             self._salt = secrets.token_bytes(SALT_BYTES)
             self._file.begin(self._salt, boot)
-            self._position = self._turned_position = self._file.position(0)
+            self._position = self._parcel_end = self._file.position(0)
         self._note_high_water()
 
     # The reserve
@@ -186,43 +179,38 @@ class Journal:
     @property
     def ahead(self) -> bool:
         """LMDB lacks something."""
-        return self._writes.batches > 0 or self._turned is not None
+        return self._writes.batches > 0 or self._parcel is not None
 
-    @property
-    def due(self) -> bool:
-        """So much is to stay that LMDB should be given it, and it is not being given anything."""
-        return self._turned is None and self._much_stays
+    def make_parcel(self, *, everything: bool = False) -> bool:
+        """Make up a parcel of what was taken until now, unless LMDB has not got all of the one before.
 
-    def turn(self, *, everything: bool = False) -> bool:
-        """Leave what was taken until now to LMDB, unless it has not got all yet that was left to it before.
-
-        `everything`: also then, together with that. False where LMDB lacks nothing.
+        `everything`: also then, together with that one. False where LMDB lacks nothing.
         """
         if everything:
-            self.turn_back()
-        with self._turning:
-            if self._turned is None:
+            self.take_parcel_back()
+        with self._taking:
+            if self._parcel is None:
                 if self._writes.batches:
                     with self._lock:
-                        self._turned, self._writes = self._writes, UnappliedWrites()
-                self._turned_position = self._position._replace(number=self.number)
+                        self._parcel, self._writes = self._writes, UnappliedWrites()
+                self._parcel_end = self._position._replace(number=self.number)
                 if self._file is not None:
-                    self._file.turn()
-            return self._turned is not None
+                    self._file.end_parcel()
+            return self._parcel is not None
 
-    def turned(self, batch: SealedBatch | None = None) -> tuple[SealedBatch, JournalMark | None]:
-        """What the turn has left to LMDB, as one batch with one more that was not taken; and the mark to be set then.
+    def parcel(self, batch: SealedBatch | None = None) -> tuple[SealedBatch, JournalMark | None]:
+        """The parcel as one batch, with one more that was not taken; and the mark that LMDB gets with it.
 
         None where there was no journal in this boot.
         """
-        turned = [self._turned.sealed()] if self._turned else []
-        return reduce(merged, [*turned, batch] if batch else turned), self._mark(direct=batch is not None)
+        parcel = [self._parcel.sealed()] if self._parcel else []
+        return reduce(merged, [*parcel, batch] if batch else parcel), self._mark(direct=batch is not None)
 
     def _mark(self, *, direct: bool) -> JournalMark | None:
-        """The mark of a commit that gives LMDB what the turn has left to it, and, if `direct`, one more batch."""
+        """The mark of a commit that gives LMDB the parcel, and, if `direct`, one more batch."""
         if not self._size:
             return None
-        position = self._turned_position
+        position = self._parcel_end
         if direct:
             position = position._replace(number=position.number + 1)
         # With a batch that was not taken LMDB has everything, and a file that was given up is not needed any more.
@@ -236,33 +224,33 @@ class Journal:
         position = self._position._replace(number=self.number)
         return JournalMark(CLOSED, self._salt, self._size, position, _milliseconds())
 
-    def turn_back(self) -> None:
-        """LMDB could not take what the turn has left to it: it is given all there is the next time."""
-        with self._turning, self._lock:
-            if self._turned is not None:
-                self._writes, self._turned = self._whole(), None
+    def take_parcel_back(self) -> None:
+        """LMDB could not take the parcel: it is given all there is the next time."""
+        with self._taking, self._lock:
+            if self._parcel is not None:
+                self._writes, self._parcel = self._whole(), None
 
-    def turned_applied(self, mark: JournalMark | None) -> None:
-        """LMDB has what the turn has left to it, and the mark that went with it."""
-        with self._turning:
+    def parcel_applied(self, mark: JournalMark | None) -> None:
+        """LMDB has the parcel, and the mark that went with it."""
+        with self._taking:
             with self._lock:
-                self._turned = None
+                self._parcel = None
             if mark is not None:
                 self._marked = True
                 if mark.position.number > self.number:
                     self.number = mark.position.number
                     self._note_high_water()
             if self._file is not None:
-                self._file.release_turned()
+                self._file.release_parcel()
 
     def unapplied(self) -> SealedBatch:
         """All that LMDB lacks, as one batch."""
         return self._whole().sealed()
 
     def _whole(self) -> UnappliedWrites:
-        """What the turn has left to LMDB, and what came after it, together."""
+        """The parcel, and what was taken behind it, together."""
         whole = UnappliedWrites()
-        for writes in (self._turned, self._writes):
+        for writes in (self._parcel, self._writes):
             if writes is not None and writes.batches:
                 whole.add(writes.sealed())
         return whole
@@ -274,7 +262,7 @@ class Journal:
         """
         with self._lock:
             later = self._writes.view(queue_id, lane, after, before)
-            earlier = self._turned.view(queue_id, lane, after, before) if self._turned else None
+            earlier = self._parcel.view(queue_id, lane, after, before) if self._parcel else None
         if earlier is None or later is None:
             return earlier or later
         return earlier.then(later)

@@ -56,9 +56,6 @@ _ZEROED_BYTES = 8 << 20
 RESERVE = 2
 """How many times as large as the ring the reserve is: LMDB writes more than the messages themselves."""
 
-QUICK_SECONDS = 0.001
-"""A write that takes less is quick."""
-
 
 class JournalWrite(NamedTuple):
     """How many bytes one record took, and how many seconds to be on disk."""
@@ -71,8 +68,8 @@ class JournalWrite(NamedTuple):
 class JournalFile:
     """The file of one boot, open for writing. One thread at a time.
 
-    `quick_writes` is how many of the latest writes, in a row, were quick. `at` is where the next record begins in the
-    ring, `previous` the checksum of the last one. Needed is what was written since the last `release_turned`.
+    `at` is where the next record begins in the ring, `previous` the checksum of the last one. Needed is what was
+    written since the last parcel that was released.
     """
 
     def __init__(self, directory: Path, salt: bytes, boot: int, size: int) -> None:
@@ -83,7 +80,6 @@ class JournalFile:
         self._path = directory / NAME
         self.size = max(size // PAGE_BYTES, 1) * PAGE_BYTES
         self.reserved = True
-        self.quick_writes = 0
         _make(self._path, self.size)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_DSYNC | os.O_CLOEXEC)
         self.begin(salt, boot)
@@ -91,7 +87,7 @@ class JournalFile:
     def begin(self, salt: bytes, boot: int) -> None:
         """Begin anew under another salt: what is there counts no more. Raises OSError."""
         self.salt = salt
-        self.at = self._needed = self._turned = 0
+        self.at = self._needed = self._parcel_bytes = 0
         self.previous = crc32(salt)
         ring_pages = self.size // PAGE_BYTES
         synced_files.write_all(self._descriptor, _head(FILE, salt, boot, self.previous, ring_pages, 0), 0)
@@ -120,9 +116,7 @@ class JournalFile:
         self.at = (self.at + taken) % self.size
         self._needed += taken
         (self.previous,) = CHECKSUM.unpack_from(head, HEADER.size)
-        seconds = perf_counter() - began
-        self.quick_writes = self.quick_writes + 1 if seconds < QUICK_SECONDS else 0
-        return JournalWrite(size, seconds)
+        return JournalWrite(size, perf_counter() - began)
 
     def _append_around_the_end(self, record: bytes) -> None:
         before = self.size - self.at
@@ -133,14 +127,14 @@ class JournalFile:
         """The place behind the last record, under the number of the last batch."""
         return JournalPosition(number, self.at, self.previous)
 
-    def turn(self) -> None:
-        """LMDB is given what is there now; the records that follow are needed after that."""
-        self._turned = self._needed
+    def end_parcel(self) -> None:
+        """LMDB is given what is there now, as one parcel; the records that follow are needed after that."""
+        self._parcel_bytes = self._needed
 
-    def release_turned(self) -> None:
-        """LMDB has every record from before the turn."""
-        self._needed -= self._turned
-        self._turned = 0
+    def release_parcel(self) -> None:
+        """LMDB has every record of the parcel."""
+        self._needed -= self._parcel_bytes
+        self._parcel_bytes = 0
 
     def release_reserve(self) -> bool:
         """Cut the reserve off. False when that was done already, or cannot be done."""

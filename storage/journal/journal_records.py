@@ -30,7 +30,8 @@ _Number = Annotated[int, msgspec.Meta(ge=0)]
 """What LMDB's records have room for: a batch with another number is refused when it is read, not when it is applied."""
 _Row = tuple[_Number, _Number, _Number, bytes, bytes, bytes, _Number]
 _Pair = tuple[_Number, _Number]
-_Moved = tuple[_Number, int]
+_Moved = tuple[_Number, Annotated[int, msgspec.Meta(ge=-1)]]
+"""A position, and the bytes that the lane counted for it; -1 where it did not count the message."""
 _Lane = tuple[_Number, _Number, LaneCounters, tuple[_Number, ...], tuple[_Pair, ...], tuple[_Moved, ...], list[_Row]]
 _Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedSegment, ...], int, dict[int, bytes]]
 

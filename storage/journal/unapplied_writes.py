@@ -166,6 +166,8 @@ class UnappliedWrites:
         """How many messages were put."""
         self.staying = 0
         """How many of these are still to be put."""
+        self.staying_bytes = 0
+        """About how many bytes these have, were all messages of one size."""
         self._number = 0
         self._lanes: dict[tuple[int, int], UnappliedLane] = {}
         self._closed: list[ClosedSegment] = []
@@ -193,6 +195,7 @@ class UnappliedWrites:
         self._number = batch.number
         self._last_event = batch.last_event or self._last_event
         self.bytes += batch.bytes
+        self.staying_bytes = self.bytes * self.staying // self._brought if self._brought else 0
         self.batches += 1
 
     def _delete(self, queue_ids: Iterable[int]) -> None:
@@ -201,11 +204,6 @@ class UnappliedWrites:
         for (queue_id, _lane), lane in self._lanes.items():
             if queue_id in self._deleted:
                 lane.puts.clear()
-
-    @property
-    def staying_bytes(self) -> int:
-        """About how much of what was brought is still to be put, were all messages of one size."""
-        return self.bytes * self.staying // self._brought if self._brought else 0
 
     @property
     def deleted(self) -> Iterable[int]:

@@ -197,16 +197,19 @@ class MessageStore:
 
     # Writing: one thread at a time
 
-    def commit(self, batch: SealedBatch) -> None:
-        """Write a batch, all of it or nothing, and sync it.
+    def commit(self, batch: SealedBatch, *, to_journal: bool = True) -> bool:
+        """Write a batch, all of it or nothing, and sync it. True where the journal has it, False where LMDB has.
 
+        LMDB is given it, with all that it lacks, unless it is to go `to_journal` and there is room.
         Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
         Raises StoreFailed when the outcome is unknown.
         """
-        if not self.commit_to_journal(batch):
-            began = time.perf_counter()
-            self.catch_up(batch)
-            self.io.committed(batch, began)
+        if to_journal and self.commit_to_journal(batch):
+            return True
+        began = time.perf_counter()
+        self.catch_up(batch)
+        self.io.committed(batch, began)
+        return False
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
         """Commit a batch by the journal alone: on disk, and LMDB gets it with `catch_up`. False if it has to be now."""
@@ -223,18 +226,18 @@ class MessageStore:
         none may be.
         """
         journal = self.journal
-        if not journal.turn(everything=batch is not None) and batch is None:
+        if not journal.make_parcel(everything=batch is not None) and batch is None:
             return
         self.catching_up = True
-        writes, mark = journal.turned(batch)
+        writes, mark = journal.parcel(batch)
         try:
             self._lmdb.write(writes, mark)
         except StoreError:
-            journal.turn_back()
+            journal.take_parcel_back()
             raise
         finally:
             self.catching_up = False
-        journal.turned_applied(mark)
+        journal.parcel_applied(mark)
 
     def take_away(self) -> None:
         """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.

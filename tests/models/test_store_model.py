@@ -204,19 +204,19 @@ class Pair:
         assert not self.store.corrupt
 
     def store_catches_up(self) -> None:
-        """LMDB takes over what is in the journal, or what was when it turned."""
+        """LMDB takes over what is in the journal, or a parcel of it that is made up already."""
         self.store.catch_up()
         self.check()
 
-    def journal_turns(self) -> None:
-        """What is committed after this is not for LMDB the next time."""
-        self.store.journal.turn()
+    def parcel_is_made_up(self) -> None:
+        """Batches that are committed after this are not for LMDB the next time."""
+        self.store.journal.make_parcel()
         self.check()
 
     def commits_go_on(self) -> None:
         """While LMDB catches up, again and again, so that records go around the end of the journal."""
         for _ in range(JOURNAL_PAGES_MIN):
-            self.store.journal.turn()
+            self.store.journal.make_parcel()
             self.put(QUEUES[0], LANES[0], 10, persistent=True)
             self.flush()
             self.store.catch_up()
@@ -286,7 +286,7 @@ def weighted_steps(pair: Pair, choose: random.Random) -> list[Step]:
         (25, pair.flush),
         (6, lambda: pair.store.reclaim(choose.choice((1, 3, 50)))),
         (6, pair.store_catches_up),
-        (6, pair.journal_turns),
+        (6, pair.parcel_is_made_up),
         (4, pair.commits_go_on),
         (2, pair.store_takes_away),
         (3, lambda: pair.restart(dirty=choose.random() < 0.7)),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.scheduling.alarms import Alarms
-from broker.server import store_writer
-from broker.server.committer import Committer
+from broker.server.commits import commit_thread
+from broker.server.commits.commit_thread import CommitSteps
+from broker.server.commits.committer import Committer
 from broker.server.resource_alarms import ResourceWatch, memory_used
 from broker.server.server import Server
-from broker.server.store_writer import CommitSteps
 from broker.session.channel.channel import Channel
 from storage.batch import SealedBatch
 from tests.planted.mistake import Exhaustion, Patch, Process, Simulation, mistake
@@ -59,16 +59,16 @@ def removals_wait_for_room(patch: Patch) -> None:
     patch(CommitSteps, "_take_away", lambda steps, batch: batch)
 
 
-@mistake("I12", Simulation(22))
+@mistake("I12", Simulation(34))
 def dead_message_gone_before_its_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
-    removals, additions = store_writer.removals, store_writer.additions
+    removals, additions = commit_thread.removals, commit_thread.additions
 
     def ended(batch: SealedBatch) -> SealedBatch:
         return batch._replace(lanes=tuple(lane._replace(settled=lane.finished, moved=()) for lane in batch.lanes))
 
-    patch(store_writer, "removals", lambda batch: removals(ended(batch)))
-    patch(store_writer, "additions", lambda batch: additions(ended(batch)))
+    patch(commit_thread, "removals", lambda batch: removals(ended(batch)))
+    patch(commit_thread, "additions", lambda batch: additions(ended(batch)))
 
 
 @mistake(ENDS, Exhaustion(31, "alarms to end"))

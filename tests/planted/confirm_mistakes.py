@@ -31,15 +31,17 @@ def confirm_before_commit(patch: Patch) -> None:
     """Return from each commit with the batch still in hand, and write it with the next one."""
     commit, in_hand = MessageStore.commit, list[tuple[MessageStore, SealedBatch]]()
 
-    def commit_later(store: MessageStore, batch: SealedBatch) -> None:
+    def commit_later(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
+        journaled = False
         for earlier in [earlier for owner, earlier in in_hand if owner is store]:
-            commit(store, earlier)
+            journaled = commit(store, earlier, to_journal=to_journal)
         in_hand[:] = [(store, batch)]
+        return journaled
 
     patch(MessageStore, "commit", commit_later)
 
 
-@mistake("I1", Simulation(1))
+@mistake("I1", Simulation(3))
 def confirm_before_sync(patch: Patch) -> None:
     """Tell publishers when a batch is closed, not when it is on disk."""
     seal = BatchQueue.seal
@@ -85,11 +87,12 @@ def confirm_after_failed_commit(patch: Patch) -> None:
     """Take a commit that has failed for one that has not."""
     commit = MessageStore.commit
 
-    def commit_at_any_rate(store: MessageStore, batch: SealedBatch) -> None:
+    def commit_at_any_rate(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
         try:
-            commit(store, batch)
+            return commit(store, batch, to_journal=to_journal)
         except StoreFailed:
             store._remember(batch)
+            return False
 
     patch(MessageStore, "commit", commit_at_any_rate)
 
@@ -99,16 +102,16 @@ def going_on_after_failed_sync(patch: Patch) -> None:
     """After a failed sync open the store's file anew, which makes the kernel forget it, and commit again."""
     commit = MessageStore.commit
 
-    def commit_with_another_file(store: MessageStore, batch: SealedBatch) -> None:
+    def commit_with_another_file(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
         try:
-            commit(store, batch)
+            return commit(store, batch, to_journal=to_journal)
         except StoreFailed:
             store._classifier.close()
             store._environment.close()
             store._environment = lmdb_environment.open_environment(store.directory)
             store._classifier = FailureClassifier(store.directory)
             store.streams = Streams(store._environment)
-            commit(store, batch)
+            return commit(store, batch, to_journal=to_journal)
 
     patch(MessageStore, "commit", commit_with_another_file)
 

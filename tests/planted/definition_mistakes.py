@@ -49,7 +49,7 @@ def definitions_in_normal_mode(patch: Patch) -> None:
     patch(DefinitionStore, "_connect", connect_and_relax)
 
 
-@mistake("ids: that of a deleted queue is never given again", Simulation(3))
+@mistake("ids: that of a deleted queue is never given again", Simulation(4))
 def id_of_a_deleted_queue(patch: Patch) -> None:
     """Count, at a start, from the highest id of the definitions that are there."""
 

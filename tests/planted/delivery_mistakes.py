@@ -51,7 +51,7 @@ def prefetch_exceeded(patch: Patch) -> None:
     patch(Consumer, "credit", lambda consumer: credit(consumer) + bool(consumer.prefetch))
 
 
-@mistake("single active consumer", Simulation(1))
+@mistake("single active consumer", Simulation(2))
 def several_active_consumers(patch: Patch) -> None:
     """Serve every consumer of a queue with a single active one."""
     patch(Consumers, "active", lambda consumers, consumer: True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import lmdb
 
-from broker.server.committer import Committer
+from broker.server.commits.committer import Committer
 from storage import synced_files
 from storage.batch import SealedBatch
 from storage.journal import journal, journal_file
@@ -58,9 +58,10 @@ def sync_after_commit(patch: Patch) -> None:
     _open_environment_with(patch, sync=False)
     commit = MessageStore.commit
 
-    def commit_and_sync(store: MessageStore, batch: SealedBatch) -> None:
-        commit(store, batch)
+    def commit_and_sync(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
+        journaled = commit(store, batch, to_journal=to_journal)
         store._environment.sync(True)
+        return journaled
 
     patch(MessageStore, "commit", commit_and_sync)
 
@@ -118,13 +119,13 @@ def holes_where_somebody_reads(patch: Patch) -> None:
     patch(free_pages, "_readers", lambda environment: ())
 
 
-@mistake(NOTHING_LEFT, Simulation(1))
+@mistake(NOTHING_LEFT, Simulation(3))
 def failed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave the pages of a commit that did not fit behind the last one in use."""
     patch(StoreSpace, "cut_back", lambda space: None)
 
 
-@mistake(NOTHING_LEFT, Simulation(1))
+@mistake(NOTHING_LEFT, Simulation(4))
 def killed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave there, at a start, the pages of a commit that a kill has cut short."""
     patch(lmdb_environment, "cut_back", lambda directory: None)
@@ -144,7 +145,7 @@ def cut_back_too_far(patch: Patch) -> None:
     patch(StoreSpace, "cut_back", cut_back)
 
 
-@mistake("I1", BrokerCrashes("has lost|known to have left"))
+@mistake("I1", BrokerCrashes("has lost|known to have left|is lost|are lost"))
 def journal_not_synced(patch: Patch) -> None:
     """Write the journal, and sync nothing."""
     patch(journal_file, "os", _WithoutSync())
@@ -163,10 +164,10 @@ class _WithoutSync:
 def journal_begun_anew_too_early(patch: Patch) -> None:
     """Write over what is left to LMDB before it has got that."""
 
-    def turn(file: JournalFile) -> None:
+    def end_parcel(file: JournalFile) -> None:
         file._needed = 0
 
-    patch(JournalFile, "turn", turn)
+    patch(JournalFile, "end_parcel", end_parcel)
 
 
 @mistake("I1", Model("store"))
@@ -175,7 +176,7 @@ def journal_written_over_what_is_needed(patch: Patch) -> None:
     patch(JournalFile, "fits", lambda file, payload_bytes: pages(PAYLOAD_AT + payload_bytes) <= file.size)
 
 
-@mistake("I1", Simulation(413))
+@mistake("I1", Simulation(15))
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 
@@ -210,7 +211,7 @@ def journal_of_an_earlier_boot(patch: Patch) -> None:
     patch(journal_replay, "_left_behind", of_any_boot)
 
 
-@mistake("I2", Simulation(2))
+@mistake("I2", Simulation(1))
 def journal_taken_over_twice(patch: Patch) -> None:
     """Do not note in LMDB what of the journal it has, but for the first time in a boot."""
     write, noted = LmdbWriter.write, set[bytes]()

@@ -130,7 +130,7 @@ def bytes_not_counted_back(patch: Patch) -> None:
     patch(ReadyMessages, "give_back", give_back_uncounted)
 
 
-@mistake(TIME_TO_LIVE, Simulation(1))
+@mistake(TIME_TO_LIVE, Simulation(2))
 def expiry_too_early(patch: Patch) -> None:
     """Cut a time to live by a tenth."""
     expires_at = Limits.expires_at

@@ -33,9 +33,9 @@ def settle_lost_in_flight(patch: Patch) -> None:
     """Lose an acknowledgement of a message that is in the batch before. The disk is slow, so that there is one."""
     seal, before, commit = WriteBatch.seal, set[int](), MessageStore.commit
 
-    def commit_slowly(store: MessageStore, batch: SealedBatch) -> None:
+    def commit_slowly(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
         time.sleep(SLOW_COMMIT_SECONDS)
-        commit(store, batch)
+        return commit(store, batch, to_journal=to_journal)
 
     def seal_losing(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
         sealed = seal(batch, last_event)

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.server.committer import NewWriter
+from broker.server.commits.commit_thread import CommitThread
+from broker.server.commits.committer import NewWriter
 from broker.server.net.transport import TransportSettings
-from broker.server.store_writer import StoreWriter
 from broker.session.channel.channel import NewConfirms, new_confirms
 from broker.session.peer import Peer
 
@@ -25,7 +25,7 @@ class ChosenParts(NamedTuple):
     """Made for a time in seconds that a handshake may take."""
     take_in: Callable[[socket.socket, Peer], socket.socket | None] = take_in
     new_confirms: NewConfirms = new_confirms
-    writer: NewWriter = StoreWriter
+    writer: NewWriter = CommitThread
 
 
 USUAL_PARTS = ChosenParts()

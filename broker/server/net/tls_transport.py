@@ -16,7 +16,7 @@ from typing import cast
 
 import trio
 
-from broker.server.committer import Committer
+from broker.server.commits.committer import Committer
 from broker.server.engine import Engine
 from broker.server.net.tls_context import Security
 from broker.server.net.transport import RECEIVE_BYTES, Transport, TransportSettings

@@ -25,10 +25,11 @@ from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.phase import Phase
 from broker.session.peer import Peer
 from broker.session.registry import Registry
+from broker.settled_future import settled
 from broker.wire.frames import HEARTBEAT, Piece
 
 if TYPE_CHECKING:
-    from broker.server.committer import Committer
+    from broker.server.commits.committer import Committer
 
 log = logging.getLogger("leveret.connection")
 
@@ -106,11 +107,10 @@ class Transport:
                 await self._read()
             if self._reading.cancelled_caught and not connection.parting:
                 log.warning("closing connection %s: no answer in time", connection.peer, extra=connection.log_fields())
-            released = trio.Event()
             await trio.lowlevel.checkpoint()  # what was read last may have taken a turn already
-            connection.release().then(lambda _: released.set())
+            released = connection.release()
             self._engine.end_turn()
-            await released.wait()  # connections that leave much behind end no faster than it is released
+            await settled(released)  # connections that leave much behind end no faster than it is released
             self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
             with self._ending:
                 if connection.discards:

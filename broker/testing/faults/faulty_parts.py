@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker.entities.scheduling.timers import Timers
+from broker.server.commits.commit_policy import CommitPolicy
+from broker.server.commits.commit_thread import CommitThread, Progress
 from broker.server.net.chosen_parts import ChosenParts
 from broker.server.net.transport import Transport, TransportSettings, incoming_frames
-from broker.server.store_writer import Progress, StoreWriter
 from broker.session.channel.channel_recording import ConfirmRecorder
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
@@ -81,5 +82,7 @@ class FaultyParts:
     def _later(self, milliseconds: float, callback: Callable[[], None]) -> None:
         self._timers.at(self._clock.now() + round(milliseconds), callback)
 
-    def _writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> StoreWriter:
-        return StoreWriter(FaultyStore(store, self._faults), progress, deleted)
+    def _writer(
+        self, store: MessageStore, progress: Progress, deleted: dict[int, None], policy: CommitPolicy
+    ) -> CommitThread:
+        return CommitThread(FaultyStore(store, self._faults), progress, deleted, policy)

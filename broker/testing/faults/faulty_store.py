@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-from broker.server.store_writer import CommitStore
+from broker.server.commits.commit_thread import CommitStore
 from broker.testing.faults.fault_orders import FaultOrder, Faults
 from broker.testing.faults.fault_table import OF_COMMITS
 from storage.batch import SealedBatch
@@ -45,7 +45,7 @@ class FaultyStore:
         """Have LMDB take away what the journal says is gone: see `MessageStore`."""
         self._store.take_away()
 
-    def commit(self, batch: SealedBatch) -> None:
+    def commit(self, batch: SealedBatch, *, to_journal: bool) -> bool:
         """As `MessageStore.commit`, but for what is ordered."""
         ordered = self._ordered()
         if "slow-disk" in ordered:
@@ -56,9 +56,10 @@ class FaultyStore:
             raise StoreFailed("the sync failed, by order of a test")
         if "full-disk" in ordered:
             raise StoreFull("the disk is full, by order of a test")
-        self._store.commit(batch)
+        journaled = self._store.commit(batch, to_journal=to_journal)
         if "die-after-commit" in ordered:
             _die()
+        return journaled
 
     def _ordered(self) -> dict[str, FaultOrder]:
         fired = {name: self._faults.fire({name}, {}) for name in OF_COMMITS & self._faults.names}

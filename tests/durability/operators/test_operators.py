@@ -12,9 +12,10 @@ import pytest
 from broker.cli.usage.verb_table import VERBS
 from tests.durability.crash.exploring import needs_compiler
 from tests.durability.faults.full_disks import SmallDisk
-from tests.durability.ledgers.recovering import recovered
+from tests.durability.ledgers.recovering import Recovered, recovered
 from tests.durability.operators.__main__ import run
 from tests.durability.operators.broker_lives import Clients, Live, live
+from tests.durability.operators.life_history import LifeHistory
 from tests.durability.operators.operated_store import OperatedStore
 from tests.durability.operators.operator_round import STEPS, another_store
 from tests.durability.operators.stopped_commands import ASKING, COMMANDS, ELSEWHERE, NO_DIRECTORY
@@ -33,6 +34,16 @@ def test_every_command_is_a_step_or_has_a_reason_not_to_be() -> None:
     assert {step.name for step in STEPS if step.name.startswith("leveret ")} == {f"leveret {verb}" for verb in COMMANDS}
 
 
+def _without_journal(place: Path) -> tuple[LifeHistory, Recovered]:
+    """What was promised in a life that was killed, and what there is without the journal."""
+    (place / "disk").mkdir(parents=True)
+    store = OperatedStore(place, SmallDisk(place / "disk"), os.environ, another_store, limited=False)
+    live(store, Clients(random.Random(0)), {"store": {"journal_bytes": 1 << 20}}, Live(3, stops=False))
+    (store.data / "messages" / "journal").unlink()
+    assert store.command(("recover", "--accept-loss")) is None
+    return store.history, recovered(store.root)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_operators_around_a_crash(tmp_path: Path, seed: int) -> None:
     done, problem = run(seed, tmp_path, dict(os.environ))
@@ -42,15 +53,15 @@ def test_operators_around_a_crash(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_loss_that_is_accepted_is_of_the_last_batches_alone(tmp_path: Path) -> None:
-    """LMDB alone is as everything was at a moment since it had caught up; and not as everything was in the end."""
-    disk = SmallDisk(tmp_path / "disk")
-    store = OperatedStore(tmp_path, disk, os.environ, another_store, limited=False)
-    live(store, Clients(random.Random(0)), {"store": {"journal_bytes": 1 << 20}}, Live(3, stops=False))
-    (store.data / "messages" / "journal").unlink()
-    if "recover" in VERBS:
-        assert store.command(("recover", "--accept-loss")) is None
-    history, end = store.history, store.history.copy()
-    found = recovered(store.root)
+    """LMDB alone is as everything was at a moment since it had caught up; and not as everything was in the end.
+
+    At the instant of a kill LMDB may have all there is: then another life is tried.
+    """
+    for attempt in range(20):
+        history, found = _without_journal(tmp_path / str(attempt))
+        if history.problems(found):
+            break
+    end = history.copy()
     assert history.problems(found)
     history.cut_short = True
     assert history.problems(found) == []

@@ -153,16 +153,17 @@ class SizedStore:
         self.journal = store.journal
         self.space = SizedSpace(store.space, disk)
 
-    def commit(self, batch: SealedBatch) -> None:
+    def commit(self, batch: SealedBatch, *, to_journal: bool) -> bool:
         """Write a batch. Raises as the store does."""
-        if self.commit_to_journal(batch):
-            return
+        if to_journal and self.commit_to_journal(batch):
+            return True
         pages = _pages(merged(self.journal.unapplied(), batch) if self.journal.ahead else batch)
         if not any(lane.puts for lane in batch.lanes):
             self._disk.pages_of_removals = _PAGES_OF_ANY_COMMIT + pages
         with self._whole_or_not(pages):
-            self._store.commit(batch)
+            self._store.commit(batch, to_journal=False)
         self._disk.pages_of_removals = 0
+        return False
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
         """Write a batch into the journal, which takes no further room."""
@@ -170,7 +171,7 @@ class SizedStore:
 
     def catch_up(self) -> None:
         """Have LMDB take over what the journal has. Raises as the store does."""
-        with self._whole_or_not(_pages(self.journal.turned()[0]) if self.journal.turn() else 0):
+        with self._whole_or_not(_pages(self.journal.parcel()[0]) if self.journal.make_parcel() else 0):
             self._store.catch_up()
 
     def take_away(self) -> None:

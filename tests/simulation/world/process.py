@@ -25,17 +25,18 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts import broker as entities
 from broker.entities.vhosts.broker import Pace
 from broker.server import directory_lock
-from broker.server.committer import CommitLimits, Committer
+from broker.server.commits.commit_policy import CommitLimits, CommitPolicy
+from broker.server.commits.commit_thread import Progress
+from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.server import session_settings
-from broker.server.store_writer import Progress
 from broker.session.registry import Registry
 from storage.definitions.definition_changes import Change
 from storage.definitions.definition_store import DefinitionsFull
 from storage.messages.message_store import MessageStore
 from storage.space.free_pages import listed_pages
-from storage.storage_errors import StoreFull
+from storage.storage_errors import StoreFull, StoreIncomplete
 from tests.simulation.copies import Broken
 from tests.simulation.world.disk import FREE_LIMIT_BYTES, JOURNAL_BYTES, PAGE_BYTES, Disk
 from tests.simulation.world.memory import Memory
@@ -88,7 +89,10 @@ def _check_end(store: MessageStore, disk: Disk) -> None:
 
 def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:
     with disk.held_to_its_size():
-        return open_stores(directory, lock, JOURNAL_BYTES)
+        try:
+            return open_stores(directory, lock, JOURNAL_BYTES)
+        except StoreIncomplete as error:
+            raise Broken(f"a start is refused, and nobody but the broker has touched its files: {error}") from error
 
 
 @contextmanager
@@ -158,11 +162,14 @@ class Process:
         self._later(LOOK, self.look_around)
         self.end_turn()
 
-    def _make_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> SimulatedWriter:
+    def _make_writer(
+        self, store: MessageStore, progress: Progress, deleted: dict[int, None], policy: CommitPolicy
+    ) -> SimulatedWriter:
         self.writer = SimulatedWriter(
             store,
             progress,
             deleted,
+            policy,
             disk=self.disk,
             later=self._later,
             now=self.agenda.times.monotonic,

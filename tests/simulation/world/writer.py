@@ -10,7 +10,8 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
-from broker.server.store_writer import CommitSteps, Item, Progress, Signal
+from broker.server.commits.commit_policy import CommitPolicy
+from broker.server.commits.commit_thread import CommitSteps, Item, Progress, Signal
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from tests.simulation.world.disk import Disk, SizedStore
@@ -27,6 +28,7 @@ class SimulatedWriter:
         store: MessageStore,
         progress: Progress,
         deleted: dict[int, None],
+        policy: CommitPolicy,
         *,
         disk: Disk,
         later: Later,
@@ -41,10 +43,11 @@ class SimulatedWriter:
         self._later = later
         self._on_crash = on_crash
         self._progress = progress
+        self._policy = policy
         self._handed_over: deque[Item] = deque()
         self._told: list[tuple[Callable[..., None], object]] = []
         self._store = SizedStore(store, disk)
-        self._steps = CommitSteps(self._store, progress, deleted, self._tell, self._idle, now).run()  # type: ignore[arg-type]
+        self._steps = CommitSteps(self._store, progress, deleted, self._tell, self._idle, policy, now).run()  # type: ignore[arg-type]
         self._busy = self._untaken = False
         self._item: Item | None = None
         self._turns = 0
@@ -64,17 +67,17 @@ class SimulatedWriter:
             self._begin()
 
     def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
-        """Commit a batch here and now, half of the time that it may be, and now and then have the journal turn then."""
+        """Commit a batch here and now, half of the time that it may be, and now and then have LMDB catch up at once."""
         journal, chance = self._store.journal, self._disk.chance
         if batch.deleted_queues or self._disk.failing or chance.random() < 0.5:
             return False
-        if not self._store.commit_to_journal(batch):
+        if not (self._policy.journal_takes(batch.bytes, journal.figures()) and self._store.commit_to_journal(batch)):
             return False
         self.committed = batch.number
         if chance.random() < 0.1:
-            journal.turn()
+            journal.make_parcel()
             self.hand_over(Signal.CATCH_UP)
-        elif journal.first_since_turn:
+        elif journal.figures().first:
             self.hand_over(Signal.CATCH_UP_LATER)
         return True
 

@@ -36,6 +36,9 @@ READ_FOR = {
     "turns": {"longest_ms", "long_turns", "turns"},
     "connections": {"kib_each", "alive_at_the_end", "good_beside", "mib_after", "descriptors_after"},
     "connection-churn": {"per_s", "mib_before", "mib_after", "descriptors_after"},
+    "http-bodies": {"longest_turn_ms", "confirm_p99", "mib_more"},
+    "http-queries": {"seconds", "longest_turn", "mib_more"},
+    "http-unread": {"longest_s", "confirm_p99", "mib_more"},
     "soak": {"what", "start", "end", "lost", "doubled", "disordered", "sound"},
 }
 

@@ -11,6 +11,7 @@ from broker.config import Config, load
 from broker.server.event_log import Events
 from harness.brokers.recording_broker import events_in
 from storage.batch import WriteBatch
+from storage.journal.journal_file import NAME
 from storage.messages.message_store import MessageStore
 
 Boot = tuple[str, int]
@@ -55,3 +56,23 @@ def test_a_boot_says_what_those_before_it_have_left(
         run(config, *boot)
     said = json.loads(events_in(config.events_directory)[-1].detail or "")
     assert (said["previous_boot"], said["previous_known"], said["idle_since"]) == (previous, known, idle)
+
+
+@pytest.mark.parametrize("accepted", [EVENTS, SILENT], ids=["by this boot", "by one without an event log"])
+def test_a_loss_that_was_accepted_is_recorded_once(tmp_path: Path, accepted: str) -> None:
+    """With the batches, by the first boot that logs events."""
+    (tmp_path / "config.toml").write_text("[events]\nenabled = true\n")
+    config = load(tmp_path / "config.toml", {}, data_dir=str(tmp_path))
+    directory = config.server.directory / "messages"
+    run(config, EVENTS, 1)
+    with MessageStore.open(directory, journal_bytes=1 << 16) as store:
+        for number in range(1, 4):
+            store.commit(WriteBatch(number).seal(number))
+    (directory / NAME).unlink()
+    with MessageStore.open(directory, accept_loss=True) as store:
+        if accepted == EVENTS:
+            Events(config, store).close()
+    for _ in range(2):
+        run(config, EVENTS, 0)
+    losses = [event.detail for event in events_in(config.events_directory) if event.kind == "loss"]
+    assert [json.loads(loss or "") for loss in losses] == [{"first_batch": 2, "last_batch": 3}]

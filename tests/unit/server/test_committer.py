@@ -11,16 +11,18 @@ import pytest
 import trio
 import trio.testing
 
-from broker.server import store_writer
-from broker.server.committer import CommitLimits, Committer
-from broker.server.store_writer import (
+from broker.server.commits import commit_policy
+from broker.server.commits.commit_policy import (
     AT_ONCE_BYTES_MAX,
+    HANGS_SECONDS,
     RARE_SECONDS,
     SLOW_FACTOR,
     SLOW_SECONDS,
-    Progress,
-    StoreWriter,
+    CommitLimits,
+    CommitPolicy,
 )
+from broker.server.commits.commit_thread import CommitThread, Progress
+from broker.server.commits.committer import Committer
 from harness.brokers.broker_core import Core, Reader
 from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
@@ -102,8 +104,10 @@ class Desk:
         )
         self.waiter = Waiter()
 
-    def _new_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> StoreWriter:
-        self.writer = StoreWriter(store, progress, deleted, self.clock.now)
+    def _new_writer(
+        self, store: MessageStore, progress: Progress, deleted: dict[int, None], policy: CommitPolicy
+    ) -> CommitThread:
+        self.writer = CommitThread(store, progress, deleted, policy, self.clock.now)
         return self.writer
 
     def _note_reclaimed(self, queue_ids: list[int]) -> None:
@@ -173,7 +177,7 @@ async def test_a_batch_that_the_event_loop_writes_itself_is_not_waited_for(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stop waited for one more batch than there was, for five seconds, after a lone publisher on a quick disk."""
-    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    monkeypatch.setattr(commit_policy, "QUICK_WRITES_MIN", 0)
     async with desk(directory, journal_bytes=1 << 20) as at:
         with trio.fail_after(30):
             for number in range(20):
@@ -187,7 +191,7 @@ async def test_large_batches_of_a_lone_publisher_are_written_by_the_loop(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless something is acknowledged in them: then another client has work."""
-    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    monkeypatch.setattr(commit_policy, "QUICK_WRITES_MIN", 0)
     async with desk(directory, journal_bytes=1 << 20) as at:
         with trio.fail_after(30):
             at.publish(b"1")
@@ -253,7 +257,7 @@ async def test_clients_with_much_to_do_wait_for_lmdb(directory: Path, monkeypatc
 
 async def test_a_lone_publisher_goes_on_while_lmdb_catches_up(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the journal is full of what LMDB has not got: the next batch waits for LMDB, and goes there."""
-    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    monkeypatch.setattr(commit_policy, "QUICK_WRITES_MIN", 0)
     async with desk(directory, journal_bytes=8 * PAGE_BYTES) as at, trio.open_nursery() as nursery:
         lmdb = HeldLmdb(monkeypatch)
         with trio.fail_after(30):
@@ -276,12 +280,12 @@ async def test_beside_an_lmdb_that_hangs_the_loop_writes_nothing(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk was quick before; now it would hold up everybody's heartbeats."""
-    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
-    monkeypatch.setattr(store_writer, "HANGS_SECONDS", 0.0)
+    monkeypatch.setattr(commit_policy, "QUICK_WRITES_MIN", 0)
     async with desk(directory, journal_bytes=1 << 20) as at, trio.open_nursery() as nursery:
         lmdb = HeldLmdb(monkeypatch)
         with trio.fail_after(30):
             await lmdb.begin(at, nursery)
+            at.clock.seconds += 2 * HANGS_SECONDS
             at.publish(b"2")
             assert at.waiter.told == [1]
             lmdb.open.set()
@@ -311,7 +315,7 @@ async def test_a_full_disk_is_waited_out(
     directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is confirmed, lost or put out of order; the alarm comes once and goes."""
-    monkeypatch.setattr(store_writer, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(commit_policy, "RETRY_SECONDS", 0.02)
     async with desk(directory) as at:
         at.core.deposit(at.core.queue("first"), b"before")
         at.publish(b"before")

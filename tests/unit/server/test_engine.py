@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.entities.queues.batch_queue import OnDisk
-from broker.server import committer
+from broker.server.commits import commit_policy
 from broker.wire.methods import BasicGetEmpty, QueueDeclareOk
 from harness.brokers.broker_core import SMALL, Core, flip
 from harness.brokers.broker_server import BrokerServer, eventually, serving
@@ -46,7 +46,7 @@ async def test_what_nobody_waits_for_reaches_the_disk_a_little_later(server: Bro
 async def test_clients_with_something_ready_share_a_batch(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "GATHER_SECONDS", math.inf)
+    monkeypatch.setattr(commit_policy, "GATHER_SECONDS", math.inf)
     await (await server.connect()).ask(queue_declare("q"))
     await eventually(lambda: not server.engine.committer.unfinished, "nothing to be under way")
     batches = server.core.broker.batches

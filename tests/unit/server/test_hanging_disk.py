@@ -26,10 +26,10 @@ from storage.messages.message_store import MessageStore
 def hang(store):
     commit = store.commit
 
-    def committed(self, what):
+    def committed(self, what, **how):
         if pathlib.Path({sign!r}).exists():
             threading.Event().wait()
-        commit(self, what)
+        return commit(self, what, **how)
 
     store.commit = committed
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.server.commits.commit_policy import STAYING_BYTES_MAX, STAYING_MESSAGES_MAX, CommitLimits, CommitPolicy
 from harness.brokers.broker_core import Core, Reader
-from storage.journal.journal import STAYING_BYTES_MAX, STAYING_MESSAGES_MAX
 from storage.messages.message_store import MessageStore
 from storage.offline.offline_reader import StoppedStore
 from storage.offline.verify_messages import verify
@@ -52,15 +52,23 @@ def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) ->
     assert verify(path).journaled == 2, "nothing was written"
 
 
-def portions(core: Core, settle: Callable[[], object], bodies: Sequence[bytes] = (bytes(BODY_BYTES),)) -> list[int]:
+def commit(core: Core) -> None:
+    """Bring everything gathered to disk, by the journal as long as the policy wants that."""
+    policy = CommitPolicy(CommitLimits(4, 1 << 20))
+    while (batch := core.seal()) is not None:
+        core.store.commit(batch, to_journal=policy.journal_takes(batch.bytes, core.store.journal.figures()))
+        core.broker.stored(batch)
+
+
+def parcels(core: Core, settle: Callable[[], object], bodies: Sequence[bytes] = (bytes(BODY_BYTES),)) -> list[int]:
     """How many messages LMDB was given each time that it caught up, while these came 30 times; `settle` follows
     each."""
     given, messages = [], 0
     for _ in range(30):
         core.deposit(core.vhost.queues["q"], *bodies)
-        core.commit()
+        commit(core)
         settle()
-        core.commit()
+        commit(core)
         messages += len(bodies)
         if not core.store.journal.ahead:
             given.append(messages)
@@ -83,11 +91,11 @@ def journaled(tmp_path: Path) -> Iterator[Core]:
 
 def test_what_stays_goes_to_lmdb_before_the_journal_is_full(journaled: Core) -> None:
     large = STAYING_BYTES_MAX // BODY_BYTES
-    assert portions(journaled, settle=bool) in ([large + 1], [large + 2])
+    assert parcels(journaled, settle=bool) in ([large + 1], [large + 2])
 
 
 def test_many_small_messages_that_stay_go_there_earlier(journaled: Core) -> None:
-    (many,) = portions(journaled, settle=bool, bodies=[b"x"] * 100)
+    (many,) = parcels(journaled, settle=bool, bodies=[b"x"] * 100)
     assert STAYING_MESSAGES_MAX < many <= STAYING_MESSAGES_MAX + 200
 
 
@@ -101,4 +109,4 @@ def test_what_goes_again_has_the_whole_journal(journaled: Core, how: str) -> Non
         journaled.end_turn()
         reader.ack() if how == "acknowledged" else queue.purge()
 
-    assert portions(journaled, settle) == []
+    assert parcels(journaled, settle) == []

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from storage.batch import PERSISTENT, ClosedSegment
+from storage.journal.journal import HIGH_WATER
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.offline.verify_messages import verify
@@ -72,6 +73,7 @@ class Damaged:
         self._lanes = sorted({(queue, lane) for queue, lane, _position in pristine.bodies})
         self._new = b""
         path.mkdir(exist_ok=True)  # what else an earlier input has left there, ballast and a lock, is welcome
+        (path / HIGH_WATER).unlink(missing_ok=True)  # of a later boot than the file
         shutil.copyfile(pristine.path / "data.mdb", path / "data.mdb")
         with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
             for _ in range(choices.number(1, 3)):
@@ -84,7 +86,7 @@ class Damaged:
         """A boot that reads everything, one that writes and clears away, and one more; each checked from outside."""
         for boot in (self._read, self._write, self._read):
             try:
-                store = MessageStore.open(self.path)
+                store = MessageStore.open(self.path, accept_loss=True)  # the mark of the journal may be bent
             except (StoreCorrupt, StoreIncompatible):
                 return  # the identity; nobody can say whose store it is
             with store:

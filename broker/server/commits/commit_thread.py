@@ -1,13 +1,13 @@
-"""What is written to the message store: one batch after the other, in a thread, and in between what the store needs.
+"""The thread that commits: one batch after the other is written, and in between what the store needs is done.
+
+`commit_policy` decides where a batch is written and when LMDB catches up. `CommitSteps` are the steps, with the seconds
+to wait between two of them; `CommitThread` is the thread that waits.
 
 Only a full disk is survived: nothing of the batch was written, and it waits. Batches behind it are not kept waiting for
 their turn: they are merged into it, and what they take away (acknowledged, purged, deleted) is committed on its own,
 with the ballast's room if need be. That frees pages, and what was put is tried again.
 
-A batch is on disk when it is in the journal. LMDB catches up every fifth of a second, when much of it is to stay, and
-when the journal is full. The event loop may commit to the journal meanwhile.
-
-`CommitSteps` says what is done and for how long to wait between two steps; `StoreWriter` is the thread that waits.
+A batch is on disk when it is in the journal. The event loop may commit to the journal while LMDB catches up.
 """
 
 from __future__ import annotations
@@ -23,39 +23,16 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from storage.batch import SealedBatch, Waiter
+from broker.server.commits import commit_policy
+from broker.server.commits.commit_policy import CommitPolicy
+from storage.batch import SealedBatch
 from storage.batch_removals import additions, removals
 from storage.journal.journal import Journal
 from storage.journal.unapplied_writes import merged
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFull
 
-log = logging.getLogger("leveret.store_writer")
-
-RETRY_SECONDS = 1.0
-"""How long a batch that does not fit waits for others that make room, before it is tried again."""
-
-CATCH_UP_SECONDS = 0.2
-"""How long LMDB lacks what is in the journal."""
-
-AT_ONCE_BYTES_MAX = 16 << 10
-"""A larger batch is left to the thread."""
-PUTS_AT_ONCE_BYTES_MAX = 320 << 10
-"""The same where nobody acknowledges anything: then nobody else has work meanwhile."""
-
-QUICK_WRITES_MIN = 20
-"""After so many quick writes in a row the event loop's thread may do one."""
-
-RARE_SECONDS = 0.005
-"""If nobody has waited for so long, a batch is not one of many: writing it costs others little."""
-RARE_BYTES_MAX = 128 << 10
-"""A larger one of these is left to the thread."""
-SLOW_SECONDS = 0.001
-"""If one takes longer, the thread has the next ones for a while."""
-SLOW_FACTOR = 20
-"""How many times as long that is: no more than a twentieth of the event loop's time goes to a slow disk."""
-HANGS_SECONDS = 0.1
-"""If LMDB catches up for longer, the thread has all batches until it is done: it takes some 5 ms."""
+log = logging.getLogger("leveret.commit_thread")
 
 
 class Signal(Enum):
@@ -113,8 +90,8 @@ class CommitStore(Protocol):
     def journal(self) -> Journal:
         """What is in front of LMDB."""
 
-    def commit(self, batch: SealedBatch) -> None:
-        """Write a batch, all of it or nothing, and sync it."""
+    def commit(self, batch: SealedBatch, *, to_journal: bool) -> bool:
+        """Write a batch, all of it or nothing, and sync it. True where the journal has it, False where LMDB has."""
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
         """Commit a batch by the journal alone. False if that cannot be."""
@@ -145,16 +122,16 @@ class CommitSteps:
         deleted: dict[int, None],
         tell: Tell,
         idle: Callable[[], bool],
+        policy: CommitPolicy,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._store = store
+        self._policy = policy
         self._progress = progress
         self._deleted = deleted
         self._tell = tell
         self._idle = idle
         self._now = now
-        self._catch_up_at: float | None = None
-        self._catching_up_since: float | None = None
 
     def run(self) -> Generator[float | None, Item | None]:
         """Give how many seconds to wait for what is handed over next, None: for ever; take it, or None if none came.
@@ -167,7 +144,7 @@ class CommitSteps:
 
     def _do_next(self) -> Generator[float | None, Item | None, bool]:
         """Do what is due, or else what is handed over next. False at the end."""
-        seconds = self._seconds_to_catch_up()
+        seconds = self._policy.seconds_to_catch_up(self._now(), ahead=self._store.journal.ahead)
         if seconds == 0:
             self._catch_up()
             return True
@@ -175,33 +152,17 @@ class CommitSteps:
         item = yield seconds
         return (yield from self._do(item))
 
-    def _seconds_to_catch_up(self) -> float | None:
-        """How long LMDB may still lack something; None where it lacks nothing."""
-        if not self._store.journal.ahead:
-            self._catch_up_at = None
-            return None
-        if self._catch_up_at is None:
-            self._catch_up_at = self._now() + CATCH_UP_SECONDS
-        return max(0.0, self._catch_up_at - self._now())
-
     def _catch_up(self) -> StoreFull | None:
         """Have LMDB catch up. On a full disk the journal keeps what there is, and this is tried again."""
-        self._catch_up_at = None
-        self._catching_up_since = self._now()
+        self._policy.catching_up(self._now())
         try:
             self._store.catch_up()
         except StoreFull as error:
             log.debug("what is in the journal does not fit: %s", error)
             return error
         finally:
-            self._catching_up_since = None
+            self._policy.caught_up()
         return None
-
-    @property
-    def lmdb_hangs(self) -> bool:
-        """LMDB has been catching up for so long that the disk is slow now, whatever it was before. From any thread."""
-        since = self._catching_up_since
-        return since is not None and self._now() - since > HANGS_SECONDS
 
     def _catch_up_with_all(self) -> StoreFull | None:
         """The same until LMDB has all that is in the journal by now: the first time may be for what is older."""
@@ -267,7 +228,7 @@ class CommitSteps:
                     return batch
             except StoreFull as error:
                 log.debug("still no room: %s", error)
-            later = yield RETRY_SECONDS
+            later = yield commit_policy.RETRY_SECONDS
             if isinstance(later, SealedBatch):
                 batch, left = merged(batch, later), merged(left, later)
 
@@ -301,28 +262,29 @@ class CommitSteps:
             write()
 
     def _write(self, batch: SealedBatch) -> None:
-        self._store.commit(batch)
+        journal = self._store.journal
+        if self._store.commit(batch, to_journal=self._policy.journal_takes(batch.bytes, journal.figures())):
+            self._policy.wrote(journal.last_write)
         self._deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next look at what is dead
 
 
-class StoreWriter:
-    """The thread of a committer's steps."""
+class CommitThread:
+    """The thread of a committer's steps; the event loop may take a step in its place."""
 
     def __init__(
         self,
         store: CommitStore,
         progress: Progress,
         deleted: dict[int, None],
+        policy: CommitPolicy,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._store = store
+        self._policy = policy
         self._now = now
-        self._waited_at = self._not_before = 0.0
         self._progress = progress
         self._handed_over: SimpleQueue[Item] = SimpleQueue()
-        self._waiter: Waiter | None = None
-        self._commit_steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty)
-        self._steps = self._commit_steps.run()
+        self._steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty, policy, now).run()
         self._token = trio.lowlevel.current_trio_token()
         self._committing = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
 
@@ -339,50 +301,28 @@ class StoreWriter:
         self._handed_over.put(item)
 
     def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
-        """Commit a batch here and now, which takes the event loop as long as the disk needs. False if that must not be.
+        """Commit a batch here and now, if the policy wants that and the journal has room. False: hand it over.
 
-        Only while no batch is under way. If no other has work and the disk has been quick: waking the thread and being
-        woken by it takes as long as such a write. Or if a client keeps the event loop busy, and batches are rare: the
-        thread asks for the interpreter several times, and gets it once in a turn.
+        Only while no batch is under way.
         """
-        now = self._now()
-        alone, rare = self._is_alone(batch), self._is_rare(batch, now)
-        if not (alone or (loop_busy and rare)) or batch.deleted_queues or self._commit_steps.lmdb_hangs:
+        began, journal = self._now(), self._store.journal
+        if not self._policy.loop_writes(batch, journal.figures(), began, loop_busy=loop_busy):
             return False
         if not self._store.commit_to_journal(batch):
             return False
-        if (seconds := self._now() - now) > SLOW_SECONDS:
-            self._not_before = now + SLOW_FACTOR * seconds
+        self._policy.loop_wrote(journal.last_write, began, self._now())
         self._have_lmdb_follow()
         return True
 
     def _have_lmdb_follow(self) -> None:
-        """Have LMDB catch up, now if the journal has much for it: what is committed after this is left."""
+        """Have LMDB catch up, now if the journal has much for it: batches that are committed after this are left."""
         journal = self._store.journal
-        if journal.due:
-            journal.turn()
+        figures = journal.figures()
+        if self._policy.parcel_due(figures):
+            journal.make_parcel()
             self.hand_over(Signal.CATCH_UP)
-        elif journal.first_since_turn:
+        elif figures.first:
             self.hand_over(Signal.CATCH_UP_LATER)
-
-    def _is_rare(self, batch: SealedBatch, now: float) -> bool:
-        """Somebody waits for the batch, nobody has waited for another one in a while, and the disk was quick then."""
-        if not batch.waiters:
-            return False
-        before, self._waited_at = self._waited_at, now
-        return now >= self._not_before and now - before > RARE_SECONDS and batch.bytes <= RARE_BYTES_MAX
-
-    def _is_alone(self, batch: SealedBatch) -> bool:
-        """The batch is small, the channel that waits for it waited alone for the one before, and the disk is quick."""
-        before = self._waiter
-        if len(batch.waiters) == 1:
-            self._waiter = batch.waiters[0]
-        elif batch.waiters:
-            self._waiter = None
-        if before is None or self._waiter is not before or self._store.journal.quick_writes < QUICK_WRITES_MIN:
-            return False
-        settles = any(lane.settled for lane in batch.lanes)
-        return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
 
     # In the thread
 

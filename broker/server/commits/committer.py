@@ -1,7 +1,7 @@
 """The only writer of the message store, as the event loop sees it.
 
-Batches go to a thread of their own, the `StoreWriter`, one at a time; what gathers while one is written is the next. So
-batches grow with the load and no clock decides anything. When a batch is on disk its confirms leave at once: nothing is
+`commit_policy` decides when a batch is written and by whom; most go to a thread of their own, the `CommitThread`, one
+at a time; what gathers while one is written is the next. When a batch is on disk its confirms leave at once: nothing is
 awaited in between. A commit that fails stops the broker without a confirm, because what is on disk is unknown. On a
 full disk batches are handed over as they come: what they take away makes room.
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import trio
 
 from broker.entities.vhosts.broker import Broker
-from broker.server.next_pass import NextPass
-from broker.server.store_writer import CatchUp, Item, Progress, Signal, StoreWriter
+from broker.server.commits.commit_policy import CommitLimits, CommitPolicy, Wait
+from broker.server.commits.commit_thread import CatchUp, CommitThread, Item, Progress, Signal
+from broker.server.commits.deferred_commit import DeferredCommit
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from storage.storage_errors import StoreFull
@@ -25,26 +26,12 @@ from storage.storage_errors import StoreFull
 log = logging.getLogger("leveret.committer")
 
 
-GATHER_SECONDS = 0.002
-"""How long several clients' batch waits at most for others that have sent something by then."""
 WAITS_MAX = 10_000
 """How many waits for the disk are remembered until they are asked for."""
 
 
-class CommitLimits(NamedTuple):
-    """How much may wait for the disk before publishers wait too.
-
-    Publishers that wait for confirms bound what is under way, so several full batches may wait. Publishers without
-    confirms would always fill them, and delay all confirms; so no more than `lazy_bytes_max` of theirs gathers while a
-    batch is written.
-    """
-
-    batches_max: int
-    lazy_bytes_max: int
-
-
 class Writer(Protocol):
-    """Takes the steps of commits: see `StoreWriter`."""
+    """Takes the steps of commits: see `CommitThread`."""
 
     def start(self) -> None: ...
     def join(self) -> None: ...
@@ -52,7 +39,7 @@ class Writer(Protocol):
     def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool: ...
 
 
-NewWriter = Callable[[MessageStore, Progress, dict[int, None]], Writer]
+NewWriter = Callable[[MessageStore, Progress, dict[int, None], CommitPolicy], Writer]
 """Makes what takes the steps of commits."""
 
 
@@ -91,11 +78,11 @@ class Committer:
         on_stored: Callable[[], None],
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
-        writer: NewWriter = StoreWriter,
+        writer: NewWriter = CommitThread,
     ) -> None:
         self._broker = broker
         self._store = store
-        self._limits = limits
+        self._policy = CommitPolicy(limits)
         self._on_stored = on_stored
         self._on_full = on_full
         self._on_reclaimed = on_reclaimed
@@ -109,11 +96,11 @@ class Committer:
         self._changes = Changes()
         """A batch is on disk, or there is no room, or there is again."""
         self.deleted: dict[int, None] = {}
-        self._writer = writer(store, self, self.deleted)
+        self._writer = writer(store, self, self.deleted, self._policy)
         self.line = trio.Lock()
         """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
         those with little to do wait for one long turn, not for as many as there are busy clients."""
-        self.next_pass = NextPass(lambda: self.start_commit(gathered=True))
+        self.deferred = DeferredCommit(lambda: self.start_commit(gathered=True))
 
     def start(self, deleted: Iterable[int]) -> None:
         """Begin; records of these deleted queues may be there still."""
@@ -125,12 +112,16 @@ class Committer:
 
         `lazily`: also one without a waiter. `gathered`: others that were ready have added to it what they had.
         """
-        no_room, under_way = self._broker.batches.no_room, self.busy
-        if (under_way and not no_room) or self._error is not None:
+        if self._error is not None:
             return
-        if not (lazily or gathered) and self._gathers():
+        batches, under_way = self._broker.batches, self.busy
+        no_room, current = batches.no_room, batches.current
+        wait = self._policy.wait(len(current.waiters), len(batches.sealed), under_way=under_way, no_room=no_room)
+        if wait is Wait.FOR_DISK:
             return
-        batch = self._broker.batches.next(lazily=lazily or no_room)
+        if wait is Wait.FOR_OTHERS and not (lazily or gathered) and self._gathers(current.number):
+            return
+        batch = batches.next(lazily=lazily or no_room)
         if batch is not None:
             self._last = batch.number
             if not under_way and self._writer.commit_at_once(batch, loop_busy=self.line.locked()):
@@ -138,16 +129,9 @@ class Committer:
             else:
                 self._writer.hand_over(batch)
 
-    def _gathers(self) -> bool:
-        """Several clients wait for the open batch, and the disk for nothing: others may be ready with more.
-
-        Each batch costs a write and the way to the thread and back, so few large ones are better. One client alone
-        would only wait.
-        """
-        batches, next_pass = self._broker.batches, self.next_pass
-        if len(batches.current.waiters) < 2 or batches.sealed or batches.no_room or not next_pass.running:
-            return False
-        return not next_pass.late(batches.current.number, GATHER_SECONDS)
+    def _gathers(self, number: int) -> bool:
+        """Put the open batch off until the event loop comes round again. False where it has waited for long enough."""
+        return self.deferred.running and self._policy.gathers(self.deferred.request(number))
 
     def shrink(self) -> None:
         """Between two batches, give the room that free pages take back to the disk."""
@@ -174,9 +158,11 @@ class Committer:
 
     def crowded(self, *, confirmed: bool) -> bool:
         """The disk is so far behind that such a publisher has to wait."""
+        batches = self._broker.batches
         if confirmed:
-            return self.behind > self._limits.batches_max or self._broker.batches.overfull
-        return self.busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._limits.lazy_bytes_max)
+            return self._policy.confirmed_publisher_waits(len(batches.sealed), overfull=batches.overfull)
+        behind, gathered = len(batches.sealed), batches.current.bytes
+        return self._policy.unconfirmed_publisher_waits(behind, gathered, under_way=self.busy)
 
     async def lmdb_at_rest(self) -> None:
         """Return when a client with a lot to do may go on: LMDB does not catch up, or nobody waits for a commit.

@@ -1,4 +1,4 @@
-"""When a batch is handed over for which several clients wait: when the event loop comes round again."""
+"""A commit put off until the event loop comes round again: other clients that are ready add to the batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 
-class NextPass:
+class DeferredCommit:
     """Has an action done once each task that was ready has had its turn. It is done only while `run` runs."""
 
     def __init__(self, action: Callable[[], None]) -> None:
@@ -16,13 +16,13 @@ class NextPass:
         self._number, self._since = 0, 0.0
         self.running = False
 
-    def late(self, number: int, seconds: float) -> bool:
-        """Request it for a batch, unless that was done. True when it was done longer ago than so many seconds."""
+    def request(self, number: int) -> float:
+        """Request it for a batch, unless that was done; the seconds since it was."""
         now = trio.current_time()
         if number != self._number:
             self._number, self._since = number, now
             self._requested.set()
-        return now - self._since > seconds
+        return now - self._since
 
     async def run(self) -> None:
         """Do it whenever it was requested."""
