@@ -166,8 +166,8 @@ def _refuse_half_a_backup(directory: Path, origin: Origin, backup: bytes) -> Non
     if backup == (origin.backup if origin.pending else b"") or (backup and backup == origin.backup):
         return
     raise StoreIncompatible(
-        f"{directory / MESSAGES_DIRECTORY} and {directory / DEFINITIONS_FILE} are not of the same backup: put all "
-        "files of one there, by `leveret restore`"
+        f"{directory / MESSAGES_DIRECTORY} and {directory / DEFINITIONS_FILE} are not of the same backup, or "
+        f"{DEFINITIONS_FILE}-wal is missing: put all files of one there, by `leveret restore`, or bring that back"
     )
 
 

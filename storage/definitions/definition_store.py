@@ -108,8 +108,14 @@ class DefinitionStore:
         self.close()
 
     def load(self) -> Definitions:
-        """Read everything. Raises DefinitionsError."""
-        return self._call(self._load)
+        """Read everything. Raises DefinitionsError, also for rows that nobody has written."""
+        try:
+            return self._call(self._load)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DefinitionsError(
+                f"{self.path} is damaged, or {self.path.name}-wal is missing ({error}): bring both files back as the "
+                "last broker left them, or restore a backup with `leveret restore`"
+            ) from error
 
     def metadata(self) -> dict[str, bytes]:
         """Read the metadata alone. Raises DefinitionsError."""

@@ -183,6 +183,7 @@ class _Life:
     def ready(self, how: Live) -> None:
         """The broker has started: it has taken over all that it found."""
         self._ready_at = len(self._record.events)
+        self._harms = list(self._store.harms)
         self._store.opened()
         self._store.begin_life()
         self._before = [history.copy() for history in self._store.histories]
@@ -245,7 +246,10 @@ class _Life:
             if not self._store.full:
                 raise self._store.broken(f"the stop was not clean\n{self._process.log()[-2000:]}")
         self._take_in(place)
-        if stopped:
+        self._store.see(one for _, one in self._record.said(place))
+        if place is not None and place < self._ready_at:
+            self._store.harms[:] = self._harms
+        if stopped and not self._store.full:  # else the journal may have what LMDB has no room for
             self._store.settle()
         elif place is None or place >= self._ready_at:
             self._settle(place)
@@ -253,7 +257,6 @@ class _Life:
     def _take_in(self, place: int | None = None) -> None:
         """Have the store's histories go on with what was said in this life, up to an event."""
         said, turn, at = self._record.said(place), self._turn, len(self._record.events) if place is None else place
-        self._store.see(one for _, one in said)
         histories = [history.copy() for history in self._before] if turn is None or at < turn.done else []
         for history in histories:
             history.add(one for _, one in said)
@@ -265,9 +268,12 @@ class _Life:
         self._store.histories = histories
 
     def _settle(self, place: int | None) -> None:
-        """LMDB has what had been said when the commit before its last one was made: the last one took that over."""
+        """LMDB has what had been said when the commit before its last one was made: the last one took that over.
+
+        On a full disk commits take away what is gone, and nothing over.
+        """
         commits = [number for number in self._record.commits(self._ready_at) if place is None or number <= place]
-        known = commits[-2] if len(commits) > 1 else self._ready_at
+        known = commits[-2] if len(commits) > 1 and not self._store.full else self._ready_at
         self._store.settle(sum(number > known for number, _ in self._record.said(place)))
 
 

@@ -10,8 +10,6 @@ from broker.server import recovery
 from broker.server.offline import accept_loss
 from storage.definitions.change_count import ChangeCount
 from storage.high_water import HighWater
-from storage.journal.journal import Journal
-from storage.journal.journal_mark import JournalMark
 from storage.journal.journal_reader import JournalContents
 from storage.messages.start import journal_replay, store_opening
 from storage.storage_errors import StoreIncomplete
@@ -74,20 +72,6 @@ def high_water_mark_ahead(patch: Patch) -> None:
     """Note the number of the batch that comes next, which is not on disk yet."""
     note = HighWater.note
     patch(HighWater, "note", lambda mark, owner, boot, number: note(mark, owner, boot, number + 1))
-
-
-@mistake("I1", Operators(816, ("messages/data.mdb older",), f"{LOST}|counts .* and holds"))
-def batches_for_lmdb_alone_not_numbered(patch: Patch) -> None:
-    """Count the batches in the journal only: one that LMDB took at once leaves no gap."""
-    mark = Journal._mark
-
-    def mark_without_number(journal: Journal, *, direct: bool) -> JournalMark | None:
-        found = mark(journal, direct=direct)
-        if found is None or not direct:
-            return found
-        return found._replace(position=found.position._replace(number=found.position.number - 1))
-
-    patch(Journal, "_mark", mark_without_number)
 
 
 @mistake("I1", Operators(314, ("a life", "messages/data.mdb older"), LOST))

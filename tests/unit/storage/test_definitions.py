@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,18 @@ def test_a_mark_of_what_was_there_before_a_backup_goes_before_its_first_change(
         with pytest.raises(DefinitionsError):
             restored.commit([changes.PutPermission(PERMISSION)])  # of a user and a virtual host that there are not
         assert not path.with_name(HIGH_WATER).exists()
+
+
+def test_rows_that_nobody_has_written_are_damage(store: DefinitionStore, path: Path) -> None:
+    """What a file says without its -wal may be half of a change."""
+    store.commit(EVERYTHING)
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '')")
+        connection.commit()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE bindings SET routing_key = NULL")
+        connection.commit()
+    with DefinitionStore.open(path) as opened, pytest.raises(DefinitionsError, match=r"damaged, or .*-wal is missing"):
+        opened.load()
