@@ -30,7 +30,7 @@ _CHECKSUM = struct.Struct(">I")
 
 
 class Reached(NamedTuple):
-    """How far the owner's file had been written in a boot."""
+    """The last number that was written for an owner in a boot."""
 
     owner: bytes
     boot: int

@@ -78,9 +78,9 @@ STORE_FILES = (
     HIGH_WATER,
     MESSAGES_DIRECTORY,
 )
-"""What both stores are in a data directory."""
+"""The files of both stores in a data directory."""
 REPLACED = (*STORE_FILES, "events")
-"""What a restore replaces: the event log, where it is in the data directory, tells of the old messages."""
+"""The files that a restore replaces: the event log, where it is in the data directory, tells of the old messages."""
 _COMPLETE = "message_store"
 _ORPHANS = "orphans"
 """Metadata: ids of queues whose messages no definition names, as a JSON list, that were accepted as lost."""

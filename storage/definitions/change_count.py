@@ -45,7 +45,7 @@ class ChangeCount:
         """Made with the first change."""
 
     def missing(self, metadata: Mapping[str, bytes]) -> str:
-        """What is missing of a file with this metadata, as a sentence; empty where nothing is known to be."""
+        """Return a sentence about changes that are missing of a file with this metadata; empty where none are."""
         base = _number(metadata, BASE)
         if self._in_file is not None and self._in_file < base:
             return f"{self._path} is of an earlier moment than its -wal: it has {self._in_file} changes, not {base}"
@@ -102,7 +102,7 @@ def _number(metadata: Mapping[str, bytes], key: str) -> int:
 
 
 def _changes_without_wal(path: Path) -> int | None:
-    """How many changes the file itself has; None where it has no -wal, or cannot be read without it."""
+    """Return the number of changes in the file itself; None where it has no -wal, or cannot be read without it."""
     wal = path.with_name(f"{path.name}-wal")
     if not path.exists() or not wal.exists() or not wal.stat().st_size:
         return None

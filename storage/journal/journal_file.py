@@ -50,11 +50,11 @@ HEADER = struct.Struct(">4sI16sQIII")
 CHECKSUM = struct.Struct(">I")
 PAYLOAD_AT = HEADER.size + CHECKSUM.size
 RING_AT = PAGE_BYTES
-"""Where the ring begins in the file."""
+"""Offset of the ring in the file, in bytes."""
 _ZEROED_BYTES = 8 << 20
 """So much is written when the file is made: the first writes into what is only allocated take twice as long."""
 RESERVE = 2
-"""How many times as large as the ring the reserve is: LMDB writes more than the messages themselves."""
+"""Size of the reserve as a multiple of the ring's: LMDB writes more than the messages themselves."""
 
 
 class JournalWrite(NamedTuple):
@@ -172,7 +172,7 @@ def file_bytes(size: int) -> int:
 
 
 def pages(size: int) -> int:
-    """So many bytes as whole pages."""
+    """Round a number of bytes up to whole pages."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 

@@ -1,4 +1,4 @@
-"""What a start reads of the journal: the records behind LMDB's mark, in order. `journal_file` has the layout.
+"""Reading the journal at a start: the records behind LMDB's mark, in order. `journal_file` has the layout.
 
 A record counts if it lies where the one before ends, names the mark's salt and the next number, and carries the
 checksum of the one before. The first that does not is where the journal ends: a crash has cut short what was being

@@ -27,7 +27,7 @@ from storage.batch import (
 from storage.storage_errors import StoreCorrupt
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
-"""What LMDB's records have room for: a batch with another number is refused when it is read, not when it is applied."""
+"""A number that LMDB's records have room for: a batch with another is refused when it is read, not when applied."""
 _Row = tuple[_Number, _Number, _Number, bytes, bytes, bytes, _Number]
 _Pair = tuple[_Number, _Number]
 _Moved = tuple[_Number, Annotated[int, msgspec.Meta(ge=-1)]]

@@ -15,7 +15,7 @@ from storage.events.left_over import highest_boot
 
 
 def missing(config: Config) -> list[str]:
-    """What a start finds damaged or missing: sentences for an operator. Changes nothing. Raises as `check` does."""
+    """Return sentences about what a start finds damaged or missing. Changes nothing. Raises as `check` does."""
     with directory_lock.for_command(config.server.directory):
         restored_files.finish(config.server.directory, recovery.REPLACED)
         return problems_of(config.server.directory)

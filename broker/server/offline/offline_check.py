@@ -24,7 +24,7 @@ def check(directory: Path) -> dict[str, Any]:
 
 
 def problems_of(directory: Path) -> list[str]:
-    """What is wrong with stores that the caller has for itself: sentences for an operator. Raises StoreError."""
+    """Return sentences about what is wrong with stores that the caller has locked. Raises StoreError."""
     problems: list[str] = _checked(directory)["problems"]
     return problems
 

@@ -1,4 +1,4 @@
-"""What a start does with the journal of the boot before: it gives LMDB what that lacks, in one commit."""
+"""Taking over the journal of the boot before at a start: LMDB is given what it lacks, in one commit."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from storage.storage_errors import StoreCorrupt, StoreError, StoreIncomplete
 log = logging.getLogger("leveret.journal")
 
 _UNFIT = (struct.error, OverflowError, ValueError, TypeError, LookupError)
-"""What applying a batch raises that no broker has written."""
+"""Errors raised by applying a batch that no broker has written."""
 
 
 class Left(NamedTuple):
-    """What a journal has that LMDB lacks: batches in order, and the mark that goes with them.
+    """The batches of a journal that LMDB lacks, in order, and the mark that goes with them.
 
     `lost` says what cannot be read; then batches behind that are among the others. `ring_bytes`: how much of the file
     may hold records, None where that is not known.
@@ -94,7 +94,7 @@ def _of_an_earlier_boot(directory: Path, identity: Identity) -> LostBatches | No
 
 
 def _left_behind(directory: Path, identity: Identity, mark: JournalMark) -> Left:
-    """What there is behind LMDB's mark. Without one that needs a journal that must be nothing."""
+    """Read the batches behind LMDB's mark. Behind a mark that needs no journal there must be none."""
     reached = read_high_water(directory / HIGH_WATER)
     if mark.needs_journal:
         contents = read_journal(directory, mark, reached)
@@ -125,7 +125,7 @@ def _decoded(contents: JournalContents, mark: JournalMark, ring_bytes: int | Non
 
 
 def _left_in_first_format(directory: Path, identity: Identity, applied: bytes | None) -> Left:
-    """What a release before the chain has left: found as it would have found it."""
+    """Read the batches that a release before the chain has left, as that release would."""
     after = _applied(applied, identity.boot)
     contents = read_first_format(directory, identity.uuid, identity.boot, after)
     last = contents.records[-1].number if contents.records else after or 0
@@ -139,7 +139,7 @@ def _left_in_first_format(directory: Path, identity: Identity, applied: bytes | 
 
 
 def _left_without_mark(directory: Path, identity: Identity, damage: str) -> Left:
-    """What is to be had where LMDB's mark is damaged: the last records of this boot's journal that follow each other.
+    """Read the last records of this boot's journal that follow each other, where LMDB's mark is damaged.
 
     To give LMDB again what it has changes nothing, where what came after it is given again as well.
     """

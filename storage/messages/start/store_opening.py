@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 
 
 class Opening(NamedTuple):
-    """How a store is opened: see `MessageStore.open`."""
+    """The options of `MessageStore.open`."""
 
     uuid: bytes | None
     compact: bool
@@ -66,7 +66,7 @@ class Opening(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What an open store is made of."""
+    """The parts of an open store."""
 
     environment: lmdb.Environment
     identity: Identity
