@@ -141,13 +141,14 @@ def restore(scene: Scene) -> None:
     store, keepsake = scene.store, scene.dice.choice(_backups(scene.store))
     cut = Cut.drawn(scene.dice) if chance(scene.dice, CUT_CHANCE) else None
     store.tell(f"leveret restore {keepsake.path.name} --replace{f'; {cut}' if cut else ''}")
-    before = store.histories
+    before, harms = store.histories, list(store.harms)
     refusal = store.command(("restore", str(keepsake.path), "--replace"), cut)
     if refusal is None:
         _turned(store, keepsake, "a backup was restored")
     elif refusal.cut:
         _turned(store, keepsake, "a restore was cut short")
         store.histories += before
+        store.harms += harms
     store.expect_reason(refusal)
 
 

@@ -79,7 +79,7 @@ def zeroed(place: Place) -> str:
 
 def page_zeroed(place: Place) -> str:
     """One page of the journal is zeros; of the stores a page may cost messages, each of which is logged."""
-    if place.name != JOURNAL[0] or not place.size:
+    if place.name != JOURNAL[0] or not place.size or place.store.machine_crashed:  # which may have left the same
         return ""
     page = place.dice.choice(list(_pages_in_use(place.path)) or [0])
     _overwrite(place.path, page * PAGE_BYTES, bytes(PAGE_BYTES))
@@ -88,7 +88,7 @@ def page_zeroed(place: Place) -> str:
 
 def flipped(place: Place) -> str:
     """One bit of a page of the journal is another."""
-    if place.name != JOURNAL[0] or not place.size:
+    if place.name != JOURNAL[0] or not place.size or place.store.machine_crashed:
         return ""
     page = place.dice.choice(list(_pages_in_use(place.path)) or [0])
     at = page * PAGE_BYTES + place.dice.randrange(60)
