@@ -37,12 +37,18 @@ class ChangeCount:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._mark = path.with_name(HIGH_WATER)
-        self._in_file = _changes_without_wal(path)
+        without_wal = _metadata_without_wal(path)
+        self._in_file = None if without_wal is None else _number(without_wal, CHANGES)
+        self._owner_in_file = (without_wal or {}).get("store_uuid")
         self._owner = b""
         self._number = self._base = 0
         self._is_backup = False
         self._high_water: HighWater | None = None
         """Made with the first change."""
+
+    def is_of_another(self, metadata: Mapping[str, bytes]) -> bool:
+        """The file says that it is another store's than with its -wal."""
+        return self._owner_in_file not in (None, metadata.get("store_uuid"))
 
     def missing(self, metadata: Mapping[str, bytes]) -> str:
         """Return a sentence about changes that are missing of a file with this metadata; empty where none are."""
@@ -101,14 +107,13 @@ def _number(metadata: Mapping[str, bytes], key: str) -> int:
     return int.from_bytes(metadata.get(key, b""), "big")
 
 
-def _changes_without_wal(path: Path) -> int | None:
-    """Return the number of changes in the file itself; None where it has no -wal, or cannot be read without it."""
+def _metadata_without_wal(path: Path) -> dict[str, bytes] | None:
+    """What the file itself says; None where it has no -wal, or cannot be read without it."""
     wal = path.with_name(f"{path.name}-wal")
     if not path.exists() or not wal.exists() or not wal.stat().st_size:
         return None
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?immutable=1", uri=True)) as connection:
-            found = connection.execute("SELECT value FROM metadata WHERE key = ?", (CHANGES,)).fetchall()
+            return dict(connection.execute("SELECT key, value FROM metadata"))
     except sqlite3.Error:
         return None
-    return int.from_bytes(found[0][0], "big") if found else 0

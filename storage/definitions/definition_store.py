@@ -284,6 +284,7 @@ def _look_first(path: Path, count: ChangeCount, *, accept_loss: bool) -> None:
         with copied(path) as copy, closing(sqlite3.connect(copy)) as connection:
             metadata = dict(connection.execute("SELECT key, value FROM metadata"))
             ((found,), *_more) = connection.execute("PRAGMA quick_check")
+            found = "they are of different brokers" if count.is_of_another(metadata) else found
     except sqlite3.Error as error:
         found = str(error)
     except StoreError as error:

@@ -246,3 +246,18 @@ def test_rows_that_nobody_has_written_are_damage(store: DefinitionStore, path: P
         connection.commit()
     with DefinitionStore.open(path) as opened, pytest.raises(DefinitionsError, match=r"damaged, or .*-wal is missing"):
         opened.load()
+
+
+def test_the_log_of_another_store_is_refused_and_not_applied(store: DefinitionStore, path: Path) -> None:
+    store.commit([PutVhost(VHOST)])
+    store.close()
+    other = path.with_name("other.sqlite")
+    wal = path.with_name(f"{path.name}-wal")
+    with DefinitionStore.open(other) as another:
+        another.commit([PutVhost(VHOST._replace(name="theirs"))])
+        shutil.copyfile(f"{other}-wal", wal)
+    before = path.read_bytes(), wal.read_bytes()
+    for accept_loss in (False, True):
+        with pytest.raises(DefinitionsError, match="they are of different brokers"):
+            DefinitionStore.open(path, accept_loss=accept_loss)
+    assert (path.read_bytes(), wal.read_bytes()) == before
