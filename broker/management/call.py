@@ -13,12 +13,12 @@ from starlette.requests import Request
 from broker.admin.administration import Administration
 from broker.admin.command_table import carry_out
 from broker.admin.protocol import AdministrationError
+from broker.admin.views.columns import chosen
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import NOT_IN_VHOST, Account, denied
 from broker.management.answers import Problem, not_found
 from broker.management.bodies import BODY_BYTES_MAX, Bodies, Fields, json_object, short
-from broker.management.columns import chosen
 from broker.management.insight.trace_subscriptions import TraceSubscriptions
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles

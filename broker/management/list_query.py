@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped, pause_if_due
+from broker.admin.views.columns import ABSENT, Columns
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, encoded
-from broker.management.columns import ABSENT, Columns
 
 T = TypeVar("T")
 Order = Callable[[T], tuple[Any, ...]]

@@ -31,10 +31,10 @@ from broker.admin.definitions.definitions_file import (
     convert_in_steps,
     operator_policy,
 )
-from broker.admin.json_tables import table
-from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps, let_go
+from broker.admin.views.json_tables import table
+from broker.admin.views.listing import binding_row
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future

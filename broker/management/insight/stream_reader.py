@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from broker.admin.json_tables import table
+from broker.admin.views.json_tables import table
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.answers import JsonArray, encoded
 from broker.management.call import Call

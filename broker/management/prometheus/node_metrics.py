@@ -14,7 +14,7 @@ from broker.entities.statistics.totals import Churn, Logins
 from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.management.call import Management
 from broker.management.prometheus.metric_groups import COUNTER, GAUGE, UNTYPED, Group, Labels, Measure, Values, family
-from broker.management.rows.node_row import node_row
+from broker.management.rows.node_rows import node_row
 
 Row = Mapping[str, Any]
 Login = tuple[str, Logins]

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from broker.admin.listings.client_listing import acks_uncommitted, messages_uncommitted
-from broker.admin.listings.topology_listing import channel_name
+from broker.admin.views.connection_view import acks_uncommitted, channel_name, connection_name, messages_uncommitted
 from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure, Values
-from broker.management.rows.connection_row import connection_name
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 from broker.session.registry import Registry

@@ -8,6 +8,7 @@ from functools import partial
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped
+from broker.admin.views.topology_view import BindingOf, implied, named
 from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
@@ -17,16 +18,7 @@ from broker.management.call import Call
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.routes.exchange_routes import exchange_in_path
-from broker.management.rows.binding_columns import (
-    BINDING_COLUMNS,
-    BindingOf,
-    all_bindings,
-    implied,
-    location,
-    matches,
-    properties_key,
-    shown,
-)
+from broker.management.rows.binding_rows import BINDING_ROWS, all_bindings, location, matches, properties_key
 from broker.wire import methods
 from broker.wire.field_tables import decode_table, encode_table
 from broker.wire.method import Method
@@ -53,7 +45,7 @@ async def list_from_exchange(call: Call) -> Response:
         return await _answer(call, await mapped(partial(implied, vhost.name), list(vhost.queues)))
     exchange = vhost.exchanges.get(name)
     bindings = [] if exchange is None else list(exchange.bindings)
-    return await _answer(call, await mapped(partial(shown, vhost.name), bindings))
+    return await _answer(call, await mapped(partial(named, vhost.name), bindings))
 
 
 async def list_to_exchange(call: Call) -> Response:
@@ -68,7 +60,7 @@ async def list_between(call: Call) -> Response:
 
 
 async def _answer(call: Call, bindings: list[BindingOf]) -> Response:
-    return await list_answer(bindings, BINDING_COLUMNS, call.list_query(), _key, _itself)
+    return await list_answer(bindings, BINDING_ROWS, call.list_query(), _key, _itself)
 
 
 def _key(binding: BindingOf) -> str:
@@ -80,7 +72,7 @@ def _itself(binding: BindingOf) -> BindingOf:
 
 
 async def _leading_to(vhost: VHost, destination: Destination) -> list[BindingOf]:
-    found = await mapped(partial(shown, vhost.name), vhost.bindings.leading_to(destination))
+    found = await mapped(partial(named, vhost.name), vhost.bindings.leading_to(destination))
     if isinstance(destination, Queue):
         found.append(implied(vhost.name, destination.name))
     return found
@@ -102,7 +94,7 @@ def _destination(call: Call) -> Destination | None:
 
 async def show_binding(call: Call) -> Response:
     """One binding."""
-    return in_json(call.chosen(BINDING_COLUMNS.row(await _binding(call))))
+    return in_json(call.chosen(BINDING_ROWS.row(await _binding(call))))
 
 
 async def _binding(call: Call) -> BindingOf:

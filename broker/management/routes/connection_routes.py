@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
-from broker.admin.listings.topology_listing import channel_name
+from broker.admin.views.columns import Columns
+from broker.admin.views.connection_view import channel_name, connection_name
 from broker.management.access import Tag, denied
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.columns import Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.channel_row import channel_columns, channel_order
-from broker.management.rows.connection_row import brief_columns, connection_columns, connection_name, connection_order
+from broker.management.rows.channel_rows import channel_order, channel_rows
+from broker.management.rows.connection_rows import brief_connection_rows, connection_order, connection_rows
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 
@@ -29,14 +29,14 @@ _PEER_PORT = re.compile(":([0-9]{1,5}) -> ")
 
 async def list_connections(call: Call) -> Response:
     """Open connections, of a virtual host if the path names one."""
-    columns = brief_columns(call.api.settings.node) if call.flag("disable_stats") else _columns(call, None)
+    columns = brief_connection_rows(call.api.settings.node) if call.flag("disable_stats") else _columns(call)
     return await _connections(call, _seen(call, _open(call)), columns, paged="vhost" not in call.names)
 
 
 async def list_connections_of_user(call: Call) -> Response:
     """The connections of one user: their names."""
     of_user = [connection for connection in _open(call) if connection.user == call.names["user"]]
-    return await _connections(call, _seen(call, of_user), brief_columns(call.api.settings.node), paged=False)
+    return await _connections(call, _seen(call, of_user), brief_connection_rows(call.api.settings.node), paged=False)
 
 
 async def show_connection(call: Call) -> Response:
@@ -44,7 +44,7 @@ async def show_connection(call: Call) -> Response:
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
-    return in_json(_columns(call, "").row(connection, call.list_query().columns))
+    return in_json(_columns(call, single=True).row(connection, call.list_query().columns))
 
 
 async def close_connection(call: Call) -> Response:
@@ -68,8 +68,8 @@ def _closed(call: Call, connections: Iterable[Connection]) -> Response:
     return empty(204)
 
 
-def _columns(call: Call, without_tls: str | None) -> Columns[Connection]:
-    return connection_columns(call.api.settings.node, call.past, without_tls=without_tls)
+def _columns(call: Call, *, single: bool = False) -> Columns[Connection]:
+    return connection_rows(call.api.settings.node, call.past, single=single)
 
 
 def _open(call: Call) -> list[Connection]:
@@ -149,7 +149,7 @@ async def _channels(call: Call, connections: list[Connection], *, paged: bool) -
 
 
 def _channel_columns(call: Call, *, single: bool = False) -> Columns[Channel]:
-    return channel_columns(call.api.settings.node, call.past, single=single)
+    return channel_rows(call.api.settings.node, call.past, single=single)
 
 
 def _assert_statistics(call: Call) -> None:

@@ -7,14 +7,15 @@ from functools import partial
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped
+from broker.admin.views.topology_view import ExchangeOf
 from broker.entities.exchanges.exchange import Exchange
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.consumer_columns import channel_details
-from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns, exchange_name, exchange_order
+from broker.management.rows.consumer_rows import channel_details
+from broker.management.rows.exchange_rows import exchange_name, exchange_order, exchange_rows
 from broker.management.statistics import pair_stats
 from broker.wire import methods
 
@@ -28,13 +29,14 @@ async def list_exchanges(call: Call) -> Response:
     exchanges: list[ExchangeOf] = []
     for vhost in call.vhosts():
         exchanges += await mapped(partial(ExchangeOf, vhost.name), list(vhost.exchanges.values()))
-    return await list_answer(exchanges, exchange_columns(call.past), query, exchange_name, exchange_order)
+    columns = exchange_rows(call.past)
+    return await list_answer(exchanges, columns, query, exchange_name, exchange_order)
 
 
 async def show_exchange(call: Call) -> Response:
     """One exchange."""
     vhost, exchange = call.vhost, exchange_of(call)
-    row = exchange_columns(call.past).row(ExchangeOf(vhost.name, exchange))
+    row = exchange_rows(call.past).row(ExchangeOf(vhost.name, exchange))
     details = channel_details(call.api.settings.node)
     pairs = pair_stats.of_exchange(call.past, call.api.registry, vhost, exchange, details)
     return in_json(call.chosen(row | pairs))

@@ -15,7 +15,7 @@ from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.resources import Resource, resource
 from broker.management.rows.listener_rows import contexts, listeners
-from broker.management.rows.node_row import exchange_types, node_row
+from broker.management.rows.node_rows import exchange_types, node_row
 from broker.session.connection import Connection
 
 PRODUCT = "Leveret"

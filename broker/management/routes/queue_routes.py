@@ -6,21 +6,21 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.bodies import Fields
 from broker.management.call import Call
-from broker.management.columns import Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.consumer_columns import ConsumerOf, channel_details, consumer_columns
-from broker.management.rows.queue_columns import (
+from broker.management.rows.consumer_rows import channel_details, consumer_rows
+from broker.management.rows.queue_rows import (
     owner,
-    queue_columns,
-    queue_columns_without_statistics,
     queue_name,
     queue_order,
+    queue_rows,
+    queue_rows_without_statistics,
 )
 from broker.management.statistics import pair_stats
 from broker.wire import methods
@@ -48,15 +48,15 @@ async def show_queue(call: Call) -> Response:
 
 
 def _consumers(call: Call, queue: Queue) -> list[dict[str, Any]]:
-    row = consumer_columns(call.api.settings.node).view()
-    return [row(ConsumerOf(queue.vhost_name, consumer)) for consumer in queue.consumers.members]
+    row = consumer_rows(call.api.settings.node).view()
+    return [row(consumer) for consumer in queue.consumers.members]
 
 
 def _columns(call: Call) -> Columns[Queue]:
     node = call.api.settings.node
     if call.flag("disable_stats"):
-        return queue_columns_without_statistics(node, totals=call.flag("enable_queue_totals"))
-    return queue_columns(node, call.past)
+        return queue_rows_without_statistics(node, totals=call.flag("enable_queue_totals"))
+    return queue_rows(node, call.past)
 
 
 def queue_of(call: Call) -> Queue:

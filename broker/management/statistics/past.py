@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from broker.management.columns import ABSENT
+from broker.admin.views.columns import ABSENT
 from broker.management.statistics.history import History
 from broker.management.statistics.message_stats import columns_of
 from broker.management.statistics.sample_series import SLOT_SECONDS, Kind, Series

@@ -14,7 +14,7 @@ from broker.config import Config
 from broker.management.application import application
 from broker.management.call import Management, ManagementSettings
 from broker.management.host_names import HostNames
-from broker.management.rows.node_row import node_figures
+from broker.management.rows.node_rows import node_figures
 from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import History
 from broker.server.http.asgi_exchange import Application, Message, Receive, Send

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.management.columns import ABSENT, Columns, chosen
+from broker.admin.views.columns import ABSENT, Columns, chosen
 from broker.management.places import Places
 
 

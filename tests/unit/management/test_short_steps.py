@@ -15,7 +15,7 @@ import trio
 
 from broker.admin.json_input.json_reader import read_json, read_object
 from broker.admin.short_steps import AT_ONCE, PAUSES, STEP_SECONDS, Pauses, in_steps, mapped
-from broker.management.columns import Columns
+from broker.admin.views.columns import Columns
 from broker.management.list_query import first_in_order, list_answer, read_list_query
 from broker.management.places import Places
 from broker.management.prometheus.exposition import exposition

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from broker.admin.views.columns import ABSENT
+from broker.admin.views.topology_view import ExchangeOf
 from broker.entities.queues.consumers import STALE_MILLISECONDS
 from broker.management.answers import Problem
-from broker.management.columns import ABSENT
-from broker.management.rows.channel_row import channel_columns
-from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns
-from broker.management.rows.queue_columns import queue_columns
+from broker.management.rows.channel_rows import channel_rows
+from broker.management.rows.exchange_rows import exchange_rows
+from broker.management.rows.queue_rows import queue_rows
 from broker.management.statistics import pair_stats
 from broker.management.statistics.history import History
 from broker.management.statistics.past import Past as Asked
@@ -304,9 +305,9 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
     exchange = ExchangeOf("/", past.core.vhost.exchange(""))
     compared = 0
     for columns, thing in (
-        (queue_columns("node", asked), past.queue),
-        (exchange_columns(asked), exchange),
-        (channel_columns("node", asked), channel),
+        (queue_rows("node", asked), past.queue),
+        (exchange_rows(asked), exchange),
+        (channel_rows("node", asked), channel),
     ):
         row = columns.row(thing)
         for name, value in row["message_stats"].items():
@@ -315,5 +316,5 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
             compared += bool(columns.getter(path)(thing))
     assert compared == 12, "publishes and an empty get, each with its rate"
     listed = past.queue
-    assert queue_columns("node", asked).getter("messages_details.rate")(listed) == 0.6
-    assert queue_columns("node", asked).getter("message_stats.none")(listed) is ABSENT
+    assert queue_rows("node", asked).getter("messages_details.rate")(listed) == 0.6
+    assert queue_rows("node", asked).getter("message_stats.none")(listed) is ABSENT

@@ -9,15 +9,15 @@ from starlette.responses import Response
 
 from broker.admin.node.feature_flags import FLAGS
 from broker.admin.short_steps import AT_ONCE, in_steps
+from broker.admin.views.columns import columns_of
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json
 from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 
-FLAG_COLUMNS = columns_of("name", "desc", "doc_url", "state", "stability", "provided_by")
+FLAG_COLUMNS = columns_of(*FLAGS[0])
 DEPRECATED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
 CORE, AGENT = "rabbit", "rabbitmq_management_agent"
 

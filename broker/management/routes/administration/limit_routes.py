@@ -6,11 +6,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.views.columns import columns_of
 from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
 from broker.management.access import NOT_IN_VHOST, Tag, denied
 from broker.management.answers import bad_request, empty
 from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.policy_routes import vhost_not_found

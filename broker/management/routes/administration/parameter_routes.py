@@ -7,18 +7,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.parameter_admin import parameters_of
+from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS, parameters_of
+from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
 Row = Mapping[str, Any]
-COLUMNS = columns_of("value", "vhost", "component", "name")
-GLOBAL_COLUMNS = columns_of("name", "value")
+COLUMNS, GLOBAL_COLUMNS = columns_of(*PARAMETER_COLUMNS), columns_of(*GLOBAL_PARAMETER_COLUMNS)
 
 
 async def list_parameters(call: Call) -> Response:

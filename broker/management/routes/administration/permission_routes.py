@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from starlette.responses import Response
 
 from broker.admin.short_steps import in_steps
+from broker.admin.views.access_view import (
+    PERMISSIONS_SHOWN,
+    TOPIC_PERMISSIONS_SHOWN,
+    Permitted,
+    all_permissions,
+    all_topic_permissions,
+)
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.user_routes import user_of
 
-Row = Mapping[str, Any]
 ACTIONS = ("configure", "write", "read")
 TOPIC_FIELDS = ("exchange", "write", "read")
-COLUMNS = columns_of("user", "vhost", *ACTIONS)
-TOPIC_COLUMNS = columns_of("user", "vhost", *TOPIC_FIELDS)
 
 
 async def list_permissions(call: Call) -> Response:
@@ -39,12 +39,12 @@ async def list_permissions_of_user(call: Call) -> Response:
 
 
 async def _permissions(call: Call, *, vhost: str | None = None, user: str | None = None) -> Response:
-    rows = [
-        {"user": of_user, "vhost": in_vhost, **permission._asdict()}
-        async for (in_vhost, of_user), permission in in_steps(sorted(call.broker.users.permissions.items()))
-        if vhost in (None, in_vhost) and user in (None, of_user)
+    found = [
+        given
+        async for given in in_steps(sorted(all_permissions(call.api.administration)))
+        if vhost in (None, given.vhost) and user in (None, given.user)
     ]
-    return await list_answer(rows, COLUMNS, call.list_query(), _user)
+    return await list_answer(found, PERMISSIONS_SHOWN, call.list_query(), _user)
 
 
 async def list_topic_permissions(call: Call) -> Response:
@@ -63,22 +63,20 @@ async def list_topic_permissions_of_user(call: Call) -> Response:
 
 
 async def _topic_permissions(call: Call, *, vhost: str | None = None, user: str | None = None) -> Response:
-    rows = await _topic_rows(call, vhost, user)
-    return await list_answer(rows, TOPIC_COLUMNS, call.list_query(), _user)
+    found = await _find_topic_permissions(call, vhost, user)
+    return await list_answer(found, TOPIC_PERMISSIONS_SHOWN, call.list_query(), _user)
 
 
-async def _topic_rows(call: Call, vhost: str | None, user: str | None) -> list[Row]:
+async def _find_topic_permissions(call: Call, vhost: str | None, user: str | None) -> list[Permitted]:
     return [
-        {"user": of_user, "vhost": in_vhost, "exchange": exchange, **permission._asdict()}
-        async for (in_vhost, of_user, exchange), permission in in_steps(
-            sorted(call.broker.users.topic_permissions.items())
-        )
-        if vhost in (None, in_vhost) and user in (None, of_user)
+        given
+        async for given in in_steps(sorted(all_topic_permissions(call.api.administration)))
+        if vhost in (None, given.vhost) and user in (None, given.user)
     ]
 
 
-def _user(row: Row) -> str:
-    return str(row["user"])
+def _user(given: Permitted) -> str:
+    return given.user
 
 
 # Those of one user in one virtual host
@@ -90,7 +88,7 @@ async def show_permission(call: Call) -> Response:
     permission = call.broker.users.permissions.get((vhost, user))
     if permission is None:
         raise not_found()
-    return in_json(call.chosen({"user": user, "vhost": vhost, **permission._asdict()}))
+    return in_json(call.chosen(PERMISSIONS_SHOWN.row(Permitted(vhost, user, "", permission))))
 
 
 async def put_permission(call: Call) -> Response:
@@ -111,22 +109,22 @@ async def delete_permission(call: Call) -> Response:
 
 async def show_topic_permissions(call: Call) -> Response:
     """A user's topic permissions in a virtual host: as in RabbitMQ all, even where the path names an exchange."""
-    rows = await _topic_rows(call, call.names["vhost"], call.names["user"])
-    if not rows:
+    found = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
+    if not found:
         raise not_found()
-    return await list_answer(rows, TOPIC_COLUMNS, call.list_query(), _user)
+    return await list_answer(found, TOPIC_PERMISSIONS_SHOWN, call.list_query(), _user)
 
 
 async def put_topic_permission(call: Call) -> Response:
     """Set which routing keys a user may use on an exchange."""
-    existed = await _topic_rows(call, call.names["vhost"], call.names["user"])
+    existed = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
     await _set(call, "set_topic_permissions", TOPIC_FIELDS)
     return empty(204 if existed else 201)
 
 
 async def delete_topic_permissions(call: Call) -> Response:
     """Lift a user's topic permissions in a virtual host: on the exchange that the path names, or on all."""
-    if not await _topic_rows(call, call.names["vhost"], call.names["user"]):
+    if not await _find_topic_permissions(call, call.names["vhost"], call.names["user"]):
         raise not_found()
     await call.change("clear_topic_permissions", **call.names)
     return empty(204)

@@ -7,18 +7,18 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.policy_admin import policy_value
+from broker.admin.settings.policy_admin import POLICY_COLUMNS, policy_value
 from broker.admin.short_steps import in_steps
+from broker.admin.views.columns import columns_of
 from broker.entities.arguments.policies import Policy
 from broker.management.access import Tag
 from broker.management.answers import Problem, empty, in_json, not_found
 from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 
 Handler = Callable[[Call], Awaitable[Response]]
-COLUMNS = columns_of("vhost", "name", "pattern", "apply-to", "definition", "priority")
+COLUMNS = columns_of(*POLICY_COLUMNS)
 
 
 class PolicyRoutes:

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.settings.shovel_admin import SHOVEL_COLUMNS
+from broker.admin.views.columns import columns_of
 from broker.credentials import without_credentials
 from broker.entities.vhosts.parameters import SHOVEL
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.columns import ABSENT, Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 
-NAMES = (
-    "node",
-    "timestamp",
-    "name",
-    "vhost",
-    "type",
-    "state",
-    "reason",
-    "src_uri",
-    "src_protocol",
-    "dest_protocol",
-    "dest_uri",
-    "src_queue",
-    "src_exchange",
-    "src_exchange_key",
-    "dest_exchange",
-    "dest_exchange_key",
-    "dest_queue",
-)
-
-
-def _cell(name: str, row: Mapping[str, Any]) -> Any:
-    return row.get(name, ABSENT)
-
-
-COLUMNS: Columns[Mapping[str, Any]] = Columns({name: partial(_cell, name) for name in NAMES})
+COLUMNS = columns_of("node", *SHOVEL_COLUMNS)
 
 
 async def list_shovels(call: Call) -> Response:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from starlette.responses import Response
 
 from broker.admin.short_steps import in_steps
+from broker.admin.views.access_view import user_columns
+from broker.admin.views.columns import Columns
 from broker.entities.vhosts.users import User
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.call import Call, where_absent
-from broker.management.columns import Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 
@@ -40,14 +41,11 @@ def _name(user: User) -> str:
 
 
 def _columns(call: Call) -> Columns[User]:
-    limits = call.broker.user_limits.users
     return Columns(
         {
-            "name": _name,
+            **user_columns(call.broker.user_limits),
             "password_hash": lambda user: user.password_hash,
             "hashing_algorithm": lambda user: user.hashing_algorithm,
-            "tags": lambda user: list(user.tags),
-            "limits": lambda user: limits.get(user.name, {}),
         }
     )
 

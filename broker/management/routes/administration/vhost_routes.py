@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from starlette.responses import Response
 
 from broker.admin.short_steps import AT_ONCE, in_steps
+from broker.admin.views.columns import Columns
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json
 from broker.management.call import Call
-from broker.management.list_query import list_answer
+from broker.management.list_query import ListQuery, list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.vhost_row import UNDEFINED, VHostFigures, vhost_columns
+from broker.management.rows.vhost_rows import UNDEFINED, QueueTotals, brief_vhost_rows, vhost_rows
 
 
 async def list_vhosts(call: Call) -> Response:
     """The virtual hosts that the user may know of, or a page of them."""
     listed = [vhost for name, vhost in sorted(call.broker.vhosts.items()) if call.account.lists(name)]
-    columns = vhost_columns(call.api.settings.node, call.past, statistics=_wants_statistics(call))
-    return await list_answer(await _figures(call, listed), columns, call.list_query(paged=True), _name)
+    query = call.list_query(paged=True)
+    return await list_answer(listed, await _columns(call, listed, query), query, _name)
 
 
 async def show_vhost(call: Call) -> Response:
     """One virtual host."""
-    columns = vhost_columns(call.api.settings.node, call.past, statistics=_wants_statistics(call))
-    (figures,) = await _figures(call, [call.vhost])
-    return in_json(call.chosen(columns.row(figures)))
+    vhost = call.vhost
+    columns = await _columns(call, [vhost], call.list_query())
+    return in_json(call.chosen(columns.row(vhost)))
 
 
-def _name(figures: VHostFigures) -> str:
-    return figures.vhost.name
+def _name(vhost: VHost) -> str:
+    return vhost.name
 
 
-def _wants_statistics(call: Call) -> bool:
-    return not call.flag("disable_stats")
+async def _columns(call: Call, vhosts: list[VHost], query: ListQuery) -> Columns[VHost]:
+    """The columns of these virtual hosts. Messages are counted queue by queue, if they are wanted."""
+    if call.flag("disable_stats"):
+        return brief_vhost_rows(call.api.settings.node)
+    wanted = not query.columns or any(name.startswith("messages") for name in (*query.columns, query.sort))
+    totals = {vhost: await _counted(vhost) if wanted else QueueTotals() for vhost in vhosts}
+    return vhost_rows(call.api.settings.node, call.past, totals)
 
 
-async def _figures(call: Call, vhosts: Iterable[VHost]) -> list[VHostFigures]:
-    """Virtual hosts with the messages of their queues, where those are wanted: counting looks at each queue."""
-    wanted = call.list_query().columns
-    counted = _wants_statistics(call) and (not wanted or any(name.startswith("messages") for name in wanted))
-    return [await _counted(vhost) if counted else VHostFigures(vhost) for vhost in vhosts]
-
-
-async def _counted(vhost: VHost) -> VHostFigures:
+async def _counted(vhost: VHost) -> QueueTotals:
     ready = unacked = 0
     async for queue in in_steps(list(vhost.queues.values()), at_once=AT_ONCE):
         ready += queue.ready
         unacked += queue.unacked
-    return VHostFigures(vhost, ready, unacked)
+    return QueueTotals(ready, unacked)
 
 
 async def put_vhost(call: Call) -> Response:

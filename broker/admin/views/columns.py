@@ -1,47 +1,63 @@
-"""What the API shows of one kind of thing: a table of columns, each worked out by itself.
+"""Tables of columns: each value of a thing is computed by itself, and only if it is asked for.
 
-A list of 10,000 things is sorted by one column and cut to a page before the other columns of any of them are worked
-out, and of those only the ones that were asked for.
+A list of 10,000 things is sorted by one column and cut to a page before the other columns of any of them are computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from broker.admin.views.json_tables import plain
+from broker.wire.field_tables import Table
+
 T = TypeVar("T")
+Column: TypeAlias = Callable[[T], Any]
 Joint: TypeAlias = Mapping[tuple[str, ...], Callable[[T], Sequence[Any]]]
 Inner: TypeAlias = Callable[[str], Callable[[T], Any] | None]
 PathTree: TypeAlias = "dict[str, PathTree | None]"
 
 ABSENT: Any = object()
-"""The value of a column that this one has not got: it is left out."""
+"""The value of a column that does not apply to a thing. The HTTP API leaves it out, the command line shows it empty."""
+
+FIELD_TABLES = frozenset({"arguments", "client_properties"})
+"""Columns whose values are AMQP field tables."""
 
 
 class Columns(Generic[T]):
     """Columns by name, in the order in which they are shown."""
 
     def __init__(
-        self, table: Mapping[str, Callable[[T], Any]], joint: Joint[T] | None = None, inner: Inner[T] | None = None
+        self, table: Mapping[str, Column[T]], joint: Joint[T] | None = None, inner: Inner[T] | None = None
     ) -> None:
-        """`joint` are columns that are worked out together: the values of so many names.
+        """`joint` are columns that one call computes together: values in the order of the names.
 
-        `inner` knows values within columns that need not be worked out for one of them: what gives it, or None.
+        `inner` maps a path such as `message_stats.publish` to a function that computes it without the rest of its
+        column, or to None.
         """
         self._table = dict(table)
         self._joint = dict(joint or {})
         self._inner = inner
 
+    @property
+    def names(self) -> list[str]:
+        """All columns."""
+        return [*self._table, *(name for group in self._joint for name in group)]
+
     def row(self, thing: T, wanted: Iterable[str] = ()) -> dict[str, Any]:
-        """What is shown of a thing: all of it, or the columns that are `wanted`, where a dot leads into a column."""
+        """All columns of a thing, or those that are `wanted`, where a dot leads into a column."""
         return self.view(wanted)(thing)
 
-    def view(self, wanted: Iterable[str] = ()) -> Callable[[T], dict[str, Any]]:
-        """The same as a function, for many things."""
+    def view(self, wanted: Iterable[str] = (), tables: Callable[[Table], Any] = plain) -> Callable[[T], dict[str, Any]]:
+        """A function that returns the row of a thing. `tables` converts AMQP field tables to JSON."""
         paths = path_tree(wanted)
         names = paths.keys()
-        chosen = [(name, column) for name, column in self._table.items() if not names or name in names]
+        chosen = [
+            (name, _converted(column, tables) if name in FIELD_TABLES else column)
+            for name, column in self._table.items()
+            if not names or name in names
+        ]
         joint = [(group, values) for group, values in self._joint.items() if not names.isdisjoint(group) or not names]
 
         def row(thing: T) -> dict[str, Any]:
@@ -55,8 +71,8 @@ class Columns(Generic[T]):
             return row
         return lambda thing: pruned(row(thing), paths)
 
-    def getter(self, path: str) -> Callable[[T], Any]:
-        """A function that gives one value of a thing; ABSENT if there is none."""
+    def getter(self, path: str) -> Column[T]:
+        """A function that returns one value of a thing; ABSENT if it has none."""
         if self._inner is not None and (known := self._inner(path)) is not None:
             return known
         name, *rest = path.split(".")
@@ -74,12 +90,18 @@ class Columns(Generic[T]):
 
         return value
 
-    def _column(self, name: str) -> Callable[[T], Any]:
+    def _column(self, name: str) -> Column[T]:
         for group, values in self._joint.items():
             if name in group:
                 place = group.index(name)
                 return lambda thing: values(thing)[place]
+        if name in FIELD_TABLES and name in self._table:
+            return _converted(self._table[name], plain)
         return self._table.get(name, _absent)
+
+
+def _converted(column: Column[T], tables: Callable[[Table], Any]) -> Column[T]:
+    return lambda thing: tables(column(thing))
 
 
 def _absent(_: object) -> Any:
@@ -87,18 +109,22 @@ def _absent(_: object) -> Any:
 
 
 def chosen(row: dict[str, Any], wanted: Iterable[str]) -> Any:
-    """A row that is there already, or the columns of it that are `wanted`; an empty list where none is there."""
+    """A complete row, or the columns of it that are `wanted`; an empty list if none of them exists."""
     paths = path_tree(wanted)
     return (pruned(row, paths) or []) if paths else row
 
 
 def columns_of(*names: str) -> Columns[Mapping[str, Any]]:
-    """The columns of rows that are there already."""
-    return Columns({name: itemgetter(name) for name in names})
+    """The columns of things that are rows already; a row may lack some."""
+    return Columns({name: partial(_cell, name) for name in names})
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> Any:
+    return row.get(name, ABSENT)
 
 
 def pruned(value: Any, wanted: PathTree) -> Any:
-    """What these paths lead to in a value. Paths that lead nowhere are left out."""
+    """The parts of a value that the paths lead to. Paths that lead nowhere are left out."""
     if not isinstance(value, Mapping):
         return value
     kept: dict[str, Any] = {}
@@ -112,9 +138,9 @@ def pruned(value: Any, wanted: PathTree) -> Any:
 
 
 def path_tree(paths: Iterable[str]) -> PathTree:
-    """Paths, in which dots lead into a column, by the names at their beginning; None where all of a column is wanted.
+    """Dotted paths as a tree of names; None where a whole column is wanted.
 
-    A query string has room for 4,000 of them, which would be gone through for each name of each row.
+    A query string has room for 4,000 paths: a list of them would be searched for each name of each row.
     """
     wanted: PathTree = {}
     for path in paths:

@@ -1,0 +1,40 @@
+"""What the HTTP API shows of exchanges: the shared columns, and what was counted."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from broker.admin.views.columns import ABSENT, Columns
+from broker.admin.views.topology_view import EXCHANGE_COLUMNS, ExchangeOf
+from broker.management.statistics.past import Past
+from broker.management.statistics.sampler import EXCHANGE
+
+
+def exchange_order(listed: ExchangeOf) -> tuple[str, str]:
+    """The sort key of lists of exchanges."""
+    return listed.vhost, listed.exchange.name
+
+
+def exchange_name(listed: ExchangeOf) -> str:
+    """The text that lists of exchanges are filtered by."""
+    return listed.exchange.name
+
+
+def exchange_rows(past: Past) -> Columns[ExchangeOf]:
+    """The columns of exchanges, with statistics."""
+    history, ages = past
+    delayed = EXCHANGE_COLUMNS["messages_delayed"]
+
+    def messages_delayed(listed: ExchangeOf) -> Any:
+        return ABSENT if listed.exchange.delays is None else delayed(listed)
+
+    return Columns(
+        {
+            **EXCHANGE_COLUMNS,
+            "messages_delayed": messages_delayed,
+            "message_stats": lambda listed: history.exchange_stats(listed.exchange, ages) or ABSENT,
+        },
+        inner=partial(past.statistic, EXCHANGE, attrgetter("exchange.counters")),
+    )
