@@ -54,8 +54,8 @@ def queue_columns(node: str) -> dict[str, Column[Queue]]:
         "consumer_utilisation": _capacity,
         "exclusive_consumer_tag": lambda queue: getattr(_exclusive_consumer(queue), "tag", None),
         "leader": lambda queue: node if _replicated(queue) else ABSENT,
-        "members": lambda queue: [node] if _replicated(queue) else ABSENT,
-        "online": lambda queue: [node] if _replicated(queue) else ABSENT,
+        "members": lambda queue: [node] if _replicated(queue) else [],
+        "online": lambda queue: [node] if _replicated(queue) else [],
     }
 
 

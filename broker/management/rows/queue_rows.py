@@ -37,6 +37,8 @@ def queue_rows(node: str, past: Past) -> Columns[Queue]:
         "single_active_consumer_ctag": _of_type(_single_active_consumer, QUORUM),
         "recoverable_slaves": _of_type(lambda queue: None, CLASSIC),
         "leader": _of_type(shared["leader"], QUORUM),
+        "members": partial(_if_any, shared["members"]),
+        "online": partial(_if_any, shared["online"]),
         "open_files": _of_type(lambda queue: {node: 0}, QUORUM),
         "readers": _of_type(lambda queue: {node: len(queue.consumers)}, STREAM),
     }
@@ -78,6 +80,11 @@ def queue_rows_without_statistics(node: str, *, totals: bool = False) -> Columns
 def _of_type(column: Column[Queue], type_: QueueType) -> Column[Queue]:
     """A column that only queues of a type have."""
     return lambda queue: column(queue) if queue.type is type_ else ABSENT
+
+
+def _if_any(column: Column[Queue], queue: Queue) -> Any:
+    """A list that is left out if it is empty."""
+    return column(queue) or ABSENT
 
 
 def _single_active_consumer(queue: Queue) -> str | None:
