@@ -63,9 +63,8 @@ class Columns(Generic[T]):
         def row(thing: T) -> dict[str, Any]:
             found = {name: value for name, column in chosen if (value := column(thing)) is not ABSENT}
             for group, values in joint:
-                for name, value in zip(group, values(thing), strict=True):
-                    if value is not ABSENT:
-                        found[name] = value
+                together = zip(group, values(thing), strict=True)
+                found |= {name: value for name, value in together if value is not ABSENT}
             return found
 
         if not paths or (not joint and all(below is None for below in paths.values())):

@@ -14,7 +14,7 @@ from broker.management.statistics.sampler import CONNECTION
 from broker.session.connection import Connection
 from broker.wire.field_tables import Table
 
-BRIEF = ("name", "user", "vhost")
+BRIEF = ("name", "node", "user", "vhost")
 RATES = ("recv_oct_details", "send_oct_details")
 
 
@@ -25,7 +25,8 @@ def connection_order(connection: Connection) -> tuple[str, str]:
 
 def brief_connection_rows(node: str) -> Columns[Connection]:
     """The columns of connections without statistics, and of the connections of one user."""
-    return Columns({**{name: CONNECTION_COLUMNS[name] for name in BRIEF}, "node": lambda connection: node})
+    shared = _shared(node)
+    return Columns({name: shared[name] for name in BRIEF})
 
 
 def connection_rows(node: str, past: Past, *, single: bool = False) -> Columns[Connection]:
@@ -38,9 +39,8 @@ def connection_rows(node: str, past: Past, *, single: bool = False) -> Columns[C
 
     return Columns(
         {
-            **CONNECTION_COLUMNS,
+            **_shared(node),
             **tls,
-            "node": lambda connection: node,
             "type": lambda connection: "direct" if connection.peer.within else "network",
             "user_provided_name": lambda connection: given_name(connection.client_properties),
             "user_who_performed_action": lambda connection: connection.user,
@@ -48,6 +48,10 @@ def connection_rows(node: str, past: Past, *, single: bool = False) -> Columns[C
         {RATES: rates},
         partial(past.statistic, CONNECTION, attrgetter("traffic")),
     )
+
+
+def _shared(node: str) -> dict[str, Column[Connection]]:
+    return {**CONNECTION_COLUMNS, "node": lambda connection: node}
 
 
 def _or_empty(column: Column[Connection], connection: Connection) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
 from broker.admin.views.columns import ABSENT, Columns
 from broker.admin.views.topology_view import EXCHANGE_COLUMNS, ExchangeOf
@@ -25,15 +24,12 @@ def exchange_name(listed: ExchangeOf) -> str:
 def exchange_rows(past: Past) -> Columns[ExchangeOf]:
     """The columns of exchanges, with statistics."""
     history, ages = past
-    delayed = EXCHANGE_COLUMNS["messages_delayed"]
-
-    def messages_delayed(listed: ExchangeOf) -> Any:
-        return ABSENT if listed.exchange.delays is None else delayed(listed)
-
     return Columns(
         {
             **EXCHANGE_COLUMNS,
-            "messages_delayed": messages_delayed,
+            "messages_delayed": lambda listed: (
+                ABSENT if listed.exchange.delays is None else EXCHANGE_COLUMNS["messages_delayed"](listed)
+            ),
             "message_stats": lambda listed: history.exchange_stats(listed.exchange, ages) or ABSENT,
         },
         inner=partial(past.statistic, EXCHANGE, attrgetter("exchange.counters")),

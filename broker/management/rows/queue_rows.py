@@ -22,14 +22,14 @@ queue_order: Callable[[Queue], tuple[str, str]] = attrgetter("vhost_name", "name
 queue_name: Callable[[Queue], str] = attrgetter("name")
 """The text that lists of queues are filtered by."""
 
-BRIEF = ("name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments")
+BRIEF = ("name", "vhost", "type", "node", "durable", "auto_delete", "exclusive", "arguments")
 LENGTHS = tuple(f"{name}_details" for name in TOTALS)
 
 
 def queue_rows(node: str, past: Past) -> Columns[Queue]:
     """The columns of queues, with statistics."""
     history, ages = past
-    shared = queue_columns(node)
+    shared = _shared(node)
     of_types: dict[str, Column[Queue]] = {
         "head_message_timestamp": _of_type(shared["head_message_timestamp"], CLASSIC),
         "exclusive_consumer_tag": _of_type(shared["exclusive_consumer_tag"], CLASSIC),
@@ -51,7 +51,6 @@ def queue_rows(node: str, past: Past) -> Columns[Queue]:
         {
             **shared,
             **of_types,
-            "node": lambda queue: node,
             "messages_dlx": lambda queue: len(queue.dead_letters) if isinstance(queue, QuorumQueue) else ABSENT,
             "message_bytes_dlx": lambda queue: queue.dead_letters.bytes if isinstance(queue, QuorumQueue) else ABSENT,
             "idle_since": lambda queue: moment(history.queue_idle_since(queue)),
@@ -64,17 +63,19 @@ def queue_rows(node: str, past: Past) -> Columns[Queue]:
 
 def queue_rows_without_statistics(node: str, *, totals: bool = False) -> Columns[Queue]:
     """The few columns that are left with `disable_stats`; with `totals` messages are among them."""
-    shared = queue_columns(node)
-    policy, state = shared["policy"], shared["state"]
+    shared = _shared(node)
     return Columns(
         {
             **{name: shared[name] for name in BRIEF},
-            "node": lambda queue: node,
-            "policy": lambda queue: policy(queue) or ABSENT,
-            "state": state if totals else lambda queue: "live",
+            "policy": lambda queue: shared["policy"](queue) or ABSENT,
+            "state": shared["state"] if totals else lambda queue: "live",
             **(TOTALS if totals else {}),
         }
     )
+
+
+def _shared(node: str) -> dict[str, Column[Queue]]:
+    return {**queue_columns(node), "node": lambda queue: node}
 
 
 def _of_type(column: Column[Queue], type_: QueueType) -> Column[Queue]:

@@ -51,10 +51,9 @@ def vhost_rows(node: str, past: Past, totals: Mapping[VHost, QueueTotals]) -> Co
 
 def _described(node: str) -> dict[str, Column[VHost]]:
     shared = vhost_columns(node)
-    queue_type = shared["default_queue_type"]
     return {
         **shared,
-        "default_queue_type": lambda vhost: queue_type(vhost) or UNDEFINED,
+        "default_queue_type": lambda vhost: shared["default_queue_type"](vhost) or UNDEFINED,
         "metadata": _metadata,
     }
 
