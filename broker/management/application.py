@@ -21,9 +21,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.management import access
 from broker.management.access import Account, Tag
-from broker.management.answers import Problem, bad_request, empty, not_found, problem_answer
-from broker.management.call import Call, Management, names_of, visitor_of
+from broker.management.api_call import ApiCall, names_of
+from broker.management.management_api import ManagementApi
+from broker.management.request_client import client_of
 from broker.management.resources import Operation, Resource
+from broker.management.responses import Problem, bad_request, empty, not_found, problem_response
 from broker.management.routes.route_table import RESOURCES
 from broker.management.same_site import assert_same_site
 from broker.management.web_page import WebPage
@@ -35,9 +37,9 @@ log = logging.getLogger("leveret.http")
 CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
 
-def application(api: Management) -> ASGIApp:
+def application(api: ManagementApi) -> ASGIApp:
     """The API and the web page."""
-    routes: list[Route | Mount] = [Route(each.pattern, Endpoint(api, each)) for each in RESOURCES]
+    routes: list[Route | Mount] = [Route(each.pattern, ResourceEndpoint(api, each)) for each in RESOURCES]
     routes.append(Mount("/", WebPage(unknown_route)))
     app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
     if api.settings.cors_origins:
@@ -52,10 +54,10 @@ def application(api: Management) -> ASGIApp:
     return app
 
 
-class Endpoint:
+class ResourceEndpoint:
     """A resource as an ASGI application."""
 
-    def __init__(self, api: Management, resource: Resource) -> None:
+    def __init__(self, api: ManagementApi, resource: Resource) -> None:
         self._api = api
         self._resource = resource
 
@@ -64,7 +66,7 @@ class Endpoint:
             response = await self._answer(Request(scope, receive))
         except Problem as problem:
             await trio.sleep(problem.delay)
-            response = problem_answer(problem)
+            response = problem_response(problem)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -72,11 +74,11 @@ class Endpoint:
         if operation is None:
             return empty(200, {"allow": self._resource.allow})
         account = self._admitted(request, operation.tag)
-        call = Call(self._api, request, account)
+        call = ApiCall(self._api, request, account)
         try:
             if request.method in CHANGES or self._resource.waits:
                 return await operation.handler(call)
-            async with call.visitor.working():
+            async with call.client.working():
                 return await operation.handler(call)
         except Refused as refused:
             raise problem_of(refused) from None
@@ -101,10 +103,10 @@ class Endpoint:
         """The user whose request it is, who may make it. Raises Problem 400, 401 or 429."""
         if tag is None:
             return access.ANYBODY
-        visitor = visitor_of(request)
+        client = client_of(request.scope)
         authorization = authorization_of(request, in_query=self._resource.query_credentials)
-        account = access.account(self._api.registry, visitor.peer, authorization)
-        visitor.admit()
+        account = access.account(self._api.registry, client.peer, authorization)
+        client.admit()
         account.require(tag)
         self._assert_enters(request, account, tag)
         return account
@@ -161,7 +163,7 @@ async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["method"] == "OPTIONS":
         response = empty(200, {"allow": "HEAD, GET, OPTIONS"})
     else:
-        response = problem_answer(not_found())
+        response = problem_response(not_found())
     await response(scope, receive, send)
 
 

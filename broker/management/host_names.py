@@ -17,8 +17,8 @@ import trio
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.management.answers import Problem, problem_answer
-from broker.management.call import visitor_of
+from broker.management.request_client import client_of
+from broker.management.responses import Problem, problem_response
 
 log = logging.getLogger("leveret.http")
 
@@ -62,7 +62,7 @@ class HostNames:
             name = host_of(Request(scope))
             concerned = not self._any and (self._everywhere or scope["server"] in self._loopback)
             if concerned and not await self.known(name):
-                await problem_answer(_refused(Request(scope), name))(scope, receive, send)
+                await problem_response(_refused(Request(scope), name))(scope, receive, send)
             else:
                 await app(scope, receive, send)
 
@@ -107,7 +107,7 @@ def _is_loopback(host: str) -> bool:
 
 def _refused(request: Request, name: str) -> Problem:
     shown = f"'{name}'" if _SHOWN.fullmatch(name) else "the name in the header Host"
-    peer = visitor_of(request).peer
+    peer = client_of(request.scope).peer
     reason = f"{shown} is no name of this machine (management.host_names has further names by which it may be called)"
     log.warning("HTTP request of %s: refused: %s", peer, reason, extra={"connection": str(peer)})
     return Problem(421, "misdirected_request", reason)

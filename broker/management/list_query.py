@@ -17,7 +17,7 @@ from starlette.responses import Response
 from broker.admin.short_steps import mapped, pause_if_due
 from broker.admin.views.columns import ABSENT, Columns
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
-from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, encoded
+from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, encoded
 
 T = TypeVar("T")
 Order = Callable[[T], tuple[Any, ...]]
@@ -65,7 +65,7 @@ def _page(parameters: Mapping[str, str]) -> Page:
     return Page(number, size, parameters.get("name", ""), parameters.get("use_regex") == "true")
 
 
-async def list_answer(
+async def list_response(
     things: Sequence[T],
     columns: Columns[T],
     query: ListQuery,
@@ -80,7 +80,7 @@ async def list_answer(
     page = query.page
     if page is None:
         things = await _ordered(things, columns, query, order, total)
-        return JsonAnswer(_array(things, columns, query.columns))
+        return JsonResponse(_array(things, columns, query.columns))
     if page.name:
         things = await _filtered(things, page, name)
     count, end = math.ceil(len(things) / page.size), page.number * page.size
@@ -97,7 +97,7 @@ async def list_answer(
         "total_count": total,
     }
     async with aclosing(_array(shown, columns, query.columns)) as rows:
-        return JsonAnswer([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
+        return JsonResponse([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
 
 
 async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -> list[T]:

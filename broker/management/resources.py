@@ -10,9 +10,9 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from broker.management.access import Tag
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 
-Handler = Callable[[Call], Awaitable[Response]]
+Handler = Callable[[ApiCall], Awaitable[Response]]
 ORDER = ("HEAD", "GET", "PUT", "DELETE", "POST", "OPTIONS")
 """In which methods are listed in the header Allow."""
 JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})

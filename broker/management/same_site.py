@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from starlette.datastructures import Headers
 
-from broker.management.answers import Problem
+from broker.management.responses import Problem
 
 OWN = ("same-origin", "none")
 """What Sec-Fetch-Site says of this site's own page, and of a person who types an address."""

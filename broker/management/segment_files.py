@@ -22,7 +22,7 @@ REMEMBERED_MAX = 10_000
 """Checksums; some three mebibytes of them."""
 
 
-class Segment(NamedTuple):
+class SegmentFile(NamedTuple):
     """A sealed segment: its name, its size in bytes, its SHA-256 in hexadecimal digits."""
 
     name: SegmentName
@@ -48,38 +48,38 @@ class SegmentFiles:
         self._hashing = trio.Lock()
         self._sha256: dict[SegmentName, tuple[_Identity, str]] = {}
 
-    async def behind(self, after: Mapping[str, SegmentName], limit: int) -> tuple[list[Segment], bool]:
+    async def behind(self, after: Mapping[str, SegmentName], limit: int) -> tuple[list[SegmentFile], bool]:
         """At most so many segments, the oldest first node by node, and whether there are more.
 
         `after` has the last segment of a node that is not wanted any more. Raises OSError.
         """
         names = await run_sync(_names, self._directory, after, limiter=self._readers)
-        found: list[Segment] = []
+        found: list[SegmentFile] = []
         while names and len(found) < limit:
             part = limit - len(found)
             found += await self._looked_at(names[:part])
             names = names[part:]
         return found, bool(names)
 
-    async def find(self, name: SegmentName) -> Segment | None:
+    async def find(self, name: SegmentName) -> SegmentFile | None:
         """A segment, or None if there is none of this name. Raises OSError."""
         found = await self._looked_at([name])
         return found[0] if found else None
 
-    async def open(self, segment: Segment, start: int, end: int) -> FileSlice:
+    async def open(self, segment: SegmentFile, start: int, end: int) -> FileSlice:
         """Bytes of a segment from `start` to before `end`. Raises OSError; FileNotFoundError if it has gone since."""
         path = self._directory / str(segment.name)
         descriptor = await run_sync(os.open, path, os.O_RDONLY | os.O_CLOEXEC, limiter=self._readers)
         return FileSlice(descriptor, start, end, self._readers)
 
-    async def _looked_at(self, names: list[SegmentName]) -> list[Segment]:
+    async def _looked_at(self, names: list[SegmentName]) -> list[SegmentFile]:
         """Those of these segments that are there."""
         identities = await run_sync(_identities, self._directory, names, limiter=self._readers)
         found = []
         for name, identity in identities:
             sha256 = self._remembered(name, identity) or await self._hash(name, identity)
             if sha256 is not None:
-                found.append(Segment(name, identity.size, sha256))
+                found.append(SegmentFile(name, identity.size, sha256))
         return found
 
     def _remembered(self, name: SegmentName, identity: _Identity) -> str | None:

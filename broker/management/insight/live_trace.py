@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from broker.admin.views.json_tables import plain
 from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
-from broker.management.answers import SECURITY, Problem, encoded
-from broker.management.call import Call
-from broker.management.message_form import payload_in_json
+from broker.management.api_call import ApiCall
+from broker.management.message_json import payload_in_json
+from broker.management.responses import SECURITY, Problem, encoded
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods
 from broker.wire.assembler import Command
@@ -67,7 +67,7 @@ class Records:
         return b"\n".join(lines) + b"\n"
 
 
-class TraceAnswer(Response):
+class TraceResponse(Response):
     """Records as they come, in lines of JSON, until the client goes or its time is over."""
 
     def __init__(self, vhost: VHost, records: Records, end: Callable[[], None]) -> None:
@@ -105,27 +105,27 @@ async def _end_with_client(receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def listen(call: Call, pattern: str) -> TraceAnswer:
+async def listen(call: ApiCall, pattern: str) -> TraceResponse:
     """Begin to trace the virtual host that the path names. Raises Problem, and Refused without the permissions."""
     vhost, records, administration = call.vhost, Records(), call.api.administration
-    session = DirectSession(call.api.registry, call.visitor.peer, call.account.name, vhost.name)
+    session = DirectSession(call.api.registry, call.client.peer, call.account.name, vhost.name)
     session.on_delivery = records.add
 
     def end() -> None:
         session.close()
-        call.api.listeners.leave(vhost)
+        call.api.trace_subscriptions.leave(vhost)
         administration.end_turn()
 
-    call.api.listeners.join(vhost)
+    call.api.trace_subscriptions.join(vhost)
     try:
         await _consume(call, session, pattern)
     except (Problem, Refused):
         end()
         raise
-    return TraceAnswer(vhost, records, end)
+    return TraceResponse(vhost, records, end)
 
 
-async def _consume(call: Call, session: DirectSession, pattern: str) -> None:
+async def _consume(call: ApiCall, session: DirectSession, pattern: str) -> None:
     declared = await call.answered(session.ask(methods.QueueDeclare("", False, False, True, True, False, {})))
     assert isinstance(declared.method, methods.QueueDeclareOk), "the answer to a declaration"
     queue = declared.method.queue

@@ -8,9 +8,9 @@ import trio
 
 from broker.admin.views.json_tables import table
 from broker.entities.queues.streams.stream_queue import Stream
-from broker.management.answers import JsonArray, encoded
-from broker.management.call import Call
-from broker.management.message_form import payload_in_json, properties_in_json
+from broker.management.api_call import ApiCall
+from broker.management.message_json import payload_in_json, properties_in_json
+from broker.management.responses import JsonArray, encoded
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.properties import decode_properties
@@ -22,7 +22,7 @@ READ_BYTES_MAX = 16 << 20
 """No further message is kept after so many bytes."""
 
 
-class Wanted(NamedTuple):
+class StreamRead(NamedTuple):
     """What is to be read: where from, as a consumer says it, how many messages, and how much of each payload."""
 
     offset: int | str
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
 class Reader:
     """Gathers deliveries until there are enough, or the stream has no more."""
 
-    def __init__(self, wanted: Wanted, end: int) -> None:
+    def __init__(self, wanted: StreamRead, end: int) -> None:
         """`end` is the offset behind the last message."""
         self.taken = JsonArray()
         self.done = trio.Event()
@@ -53,7 +53,7 @@ class Reader:
             self.done.set()
 
 
-async def read(call: Call, stream: Stream, wanted: Wanted) -> JsonArray:
+async def read(call: ApiCall, stream: Stream, wanted: StreamRead) -> JsonArray:
     """Messages of a stream. Raises Refused."""
     reader = Reader(wanted, stream.log.stored)
     async with call.session() as session:
@@ -72,11 +72,11 @@ def _beyond(stream: Stream, offset: int | str) -> bool:
     return log.stored <= log.first or (isinstance(offset, int) and offset >= log.stored)
 
 
-def _consume(queue: str, wanted: Wanted) -> methods.BasicConsume:
+def _consume(queue: str, wanted: StreamRead) -> methods.BasicConsume:
     return methods.BasicConsume(queue, "", False, False, False, False, table({OFFSET: wanted.offset}))
 
 
-def _row(command: Command, wanted: Wanted) -> dict[str, Any]:
+def _row(command: Command, wanted: StreamRead) -> dict[str, Any]:
     delivered, payload = command.method, command.body[: wanted.truncate]
     assert isinstance(delivered, methods.BasicDeliver), "a delivery"
     assert command.header_payload is not None, "a message has a header"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from broker.entities.vhosts.vhost import VHost
-from broker.management.answers import Problem
+from broker.management.responses import Problem
 from broker.session.channel import firehose
 
 LISTENERS_MAX = 8

@@ -7,13 +7,13 @@ from starlette.responses import Response
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.queues.consumers import Consumer
 from broker.management.access import Tag
-from broker.management.call import Call
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_rows import consumer_order, consumer_rows
 
 
-async def list_consumers(call: Call) -> Response:
+async def list_consumers(call: ApiCall) -> Response:
     """Consumers. Of a virtual host that the user may not see there are none, as in RabbitMQ."""
     query = call.list_query()
     consumers: list[Consumer] = []
@@ -22,7 +22,7 @@ async def list_consumers(call: Call) -> Response:
             async for queue in in_steps(list(vhost.queues.values()), at_once=AT_ONCE):
                 consumers += queue.consumers.members
     columns = consumer_rows(call.api.settings.node)
-    return await list_answer(consumers, columns, query, lambda consumer: consumer.tag, consumer_order)
+    return await list_response(consumers, columns, query, lambda consumer: consumer.tag, consumer_order)
 
 
 RESOURCES: list[Resource] = [

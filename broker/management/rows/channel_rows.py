@@ -10,7 +10,7 @@ from broker.admin.views.connection_view import CHANNEL_COLUMNS
 from broker.management.rows.connection_rows import connection_details
 from broker.management.rows.consumer_rows import consumer_rows
 from broker.management.statistics import pair_stats
-from broker.management.statistics.past import Past, moment
+from broker.management.statistics.history_query import HistoryQuery, moment
 from broker.management.statistics.sampler import CHANNEL
 from broker.session.channel.channel import Channel
 
@@ -20,13 +20,13 @@ def channel_order(channel: Channel) -> tuple[str, str, int]:
     return channel.vhost.name, str(channel.connection.peer), channel.number
 
 
-def channel_rows(node: str, past: Past, *, single: bool = False) -> Columns[Channel]:
+def channel_rows(node: str, query: HistoryQuery, *, single: bool = False) -> Columns[Channel]:
     """The columns of channels, with statistics. A `single` row has the consumers of the channel, too."""
-    history, ages = past
+    history, ages = query
     return Columns(
         {
             **CHANNEL_COLUMNS,
-            **(_of_single(node, past) if single else {}),
+            **(_of_single(node, query) if single else {}),
             "connection_details": lambda channel: connection_details(channel.connection),
             "idle_since": lambda channel: moment(history.channel_idle_since(channel)),
             "message_stats": lambda channel: history.channel_stats(channel, ages) or ABSENT,
@@ -34,15 +34,15 @@ def channel_rows(node: str, past: Past, *, single: bool = False) -> Columns[Chan
             "pending_raft_commands": lambda channel: 0,
             "user_who_performed_action": lambda channel: channel.connection.user,
         },
-        inner=partial(past.statistic, CHANNEL, attrgetter("counters")),
+        inner=partial(query.statistic, CHANNEL, attrgetter("counters")),
     )
 
 
-def _of_single(node: str, past: Past) -> dict[str, Column[Channel]]:
+def _of_single(node: str, query: HistoryQuery) -> dict[str, Column[Channel]]:
     """Consumers, and with rates_mode detailed publishes by exchange and deliveries by queue."""
     row = consumer_rows(node).view()
     return {
         "consumer_details": lambda channel: [row(consumer) for consumer in channel.consumers.values()],
-        "deliveries": lambda channel: pair_stats.deliveries(past, channel),
-        "publishes": lambda channel: pair_stats.publishes(past, channel),
+        "deliveries": lambda channel: pair_stats.deliveries(query, channel),
+        "publishes": lambda channel: pair_stats.publishes(query, channel),
     }

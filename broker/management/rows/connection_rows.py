@@ -9,7 +9,7 @@ from typing import Any
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.connection_view import CONNECTION_COLUMNS, TLS_COLUMNS, connection_name
 from broker.admin.views.json_tables import plain
-from broker.management.statistics.past import Past
+from broker.management.statistics.history_query import HistoryQuery
 from broker.management.statistics.sampler import CONNECTION
 from broker.session.connection import Connection
 from broker.wire.field_tables import Table
@@ -29,12 +29,12 @@ def brief_connection_rows(node: str) -> Columns[Connection]:
     return Columns({name: shared[name] for name in BRIEF})
 
 
-def connection_rows(node: str, past: Past, *, single: bool = False) -> Columns[Connection]:
+def connection_rows(node: str, query: HistoryQuery, *, single: bool = False) -> Columns[Connection]:
     """The columns of connections, with statistics. Without TLS its columns are null, in a `single` row empty."""
     tls = {name: partial(_or_empty, CONNECTION_COLUMNS[name]) for name in TLS_COLUMNS} if single else {}
 
     def rates(connection: Connection) -> list[Any]:
-        found = past.history.connection_traffic(connection, past.ages)
+        found = query.history.connection_traffic(connection, query.ages)
         return [found.get(name, ABSENT) for name in RATES]
 
     return Columns(
@@ -46,7 +46,7 @@ def connection_rows(node: str, past: Past, *, single: bool = False) -> Columns[C
             "user_who_performed_action": lambda connection: connection.user,
         },
         {RATES: rates},
-        partial(past.statistic, CONNECTION, attrgetter("traffic")),
+        partial(query.statistic, CONNECTION, attrgetter("traffic")),
     )
 
 

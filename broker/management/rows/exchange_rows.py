@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from broker.admin.views.columns import ABSENT, Columns
 from broker.admin.views.topology_view import EXCHANGE_COLUMNS, ExchangeOf
-from broker.management.statistics.past import Past
+from broker.management.statistics.history_query import HistoryQuery
 from broker.management.statistics.sampler import EXCHANGE
 
 
@@ -21,9 +21,9 @@ def exchange_name(listed: ExchangeOf) -> str:
     return listed.exchange.name
 
 
-def exchange_rows(past: Past) -> Columns[ExchangeOf]:
+def exchange_rows(query: HistoryQuery) -> Columns[ExchangeOf]:
     """The columns of exchanges, with statistics."""
-    history, ages = past
+    history, ages = query
     return Columns(
         {
             **EXCHANGE_COLUMNS,
@@ -32,5 +32,5 @@ def exchange_rows(past: Past) -> Columns[ExchangeOf]:
             ),
             "message_stats": lambda listed: history.exchange_stats(listed.exchange, ages) or ABSENT,
         },
-        inner=partial(past.statistic, EXCHANGE, attrgetter("exchange.counters")),
+        inner=partial(query.statistic, EXCHANGE, attrgetter("exchange.counters")),
     )

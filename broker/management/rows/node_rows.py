@@ -12,7 +12,7 @@ from broker.admin.administration import Administration
 from broker.admin.node import process_facts
 from broker.entities.exchanges.exchange_type_table import DELAYED_TYPE, ROUTERS
 from broker.entities.scheduling.alarms import DISK, MEMORY
-from broker.management.call import Management
+from broker.management.management_api import ManagementApi
 from broker.management.rows.listener_rows import contexts
 from broker.management.statistics.windows import NO_SAMPLES, Ages
 from broker.session.login.sasl import EXTERNAL
@@ -50,12 +50,12 @@ def exchange_types() -> list[dict[str, Any]]:
     return [{"name": name, "description": EXCHANGE_TYPES[name], "enabled": True} for name in sorted(ROUTERS)]
 
 
-def _mechanisms(api: Management) -> list[dict[str, Any]]:
+def _mechanisms(api: ManagementApi) -> list[dict[str, Any]]:
     enabled = api.registry.settings.mechanisms
     return [{"name": name, "description": text, "enabled": name in enabled} for name, text in MECHANISMS.items()]
 
 
-def node_row(api: Management, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
+def node_row(api: ManagementApi, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
     """The node, with what it has done since its start."""
     administration, alarms = api.administration, api.broker.alarms
     status = administration.status()
@@ -135,7 +135,7 @@ def _average(seconds: float, count: int) -> float:
     return 1000 * seconds / count if count else 0.0
 
 
-def applications(api: Management) -> list[dict[str, str]]:
+def applications(api: ManagementApi) -> list[dict[str, str]]:
     """What runs, and in which versions; `rabbit` has the one whose behaviour is claimed."""
     rows = [
         ("leveret", "Leveret", api.settings.product_version),

@@ -13,7 +13,7 @@ from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, Queue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumQueue
 from broker.management.rows.connection_rows import connection_details
-from broker.management.statistics.past import Past, moment
+from broker.management.statistics.history_query import HistoryQuery, moment
 from broker.management.statistics.sampler import QUEUE
 from broker.session.connection import Connection
 
@@ -26,9 +26,9 @@ BRIEF = ("name", "vhost", "type", "node", "durable", "auto_delete", "exclusive",
 LENGTHS = tuple(f"{name}_details" for name in TOTALS)
 
 
-def queue_rows(node: str, past: Past) -> Columns[Queue]:
+def queue_rows(node: str, query: HistoryQuery) -> Columns[Queue]:
     """The columns of queues, with statistics."""
-    history, ages = past
+    history, ages = query
     shared = _shared(node)
     of_types: dict[str, Column[Queue]] = {
         "head_message_timestamp": _of_type(shared["head_message_timestamp"], CLASSIC),
@@ -57,7 +57,7 @@ def queue_rows(node: str, past: Past) -> Columns[Queue]:
             "message_stats": lambda queue: history.queue_stats(queue, ages) or ABSENT,
         },
         {**DEPTH, LENGTHS: lengths},
-        partial(past.statistic, QUEUE, attrgetter("counters")),
+        partial(query.statistic, QUEUE, attrgetter("counters")),
     )
 
 

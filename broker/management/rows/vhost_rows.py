@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from broker.admin.views.access_view import vhost_columns
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.entities.vhosts.vhost import VHost
-from broker.management.statistics.past import Past
+from broker.management.statistics.history_query import HistoryQuery
 
 UNDEFINED = "undefined"
 """RabbitMQ's word for no default queue type."""
@@ -28,9 +28,9 @@ def brief_vhost_rows(node: str) -> Columns[VHost]:
     return Columns(_described(node))
 
 
-def vhost_rows(node: str, past: Past, totals: Mapping[VHost, QueueTotals]) -> Columns[VHost]:
+def vhost_rows(node: str, query: HistoryQuery, totals: Mapping[VHost, QueueTotals]) -> Columns[VHost]:
     """The columns of virtual hosts, with statistics; `totals` are those of the queues of each."""
-    history, ages = past
+    history, ages = query
     messages: dict[str, Column[VHost]] = {
         "messages": lambda vhost: sum(totals[vhost]),
         "messages_ready": lambda vhost: totals[vhost].ready,

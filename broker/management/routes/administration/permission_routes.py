@@ -13,61 +13,61 @@ from broker.admin.views.access_view import (
     all_topic_permissions,
 )
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json, not_found
-from broker.management.call import Call, where_absent
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall, where_absent
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import bad_request, empty, in_json, not_found
 from broker.management.routes.administration.user_routes import user_of
 
 ACTIONS = ("configure", "write", "read")
 TOPIC_FIELDS = ("exchange", "write", "read")
 
 
-async def list_permissions(call: Call) -> Response:
+async def list_permissions(call: ApiCall) -> Response:
     """All permissions."""
     return await _permissions(call)
 
 
-async def list_permissions_in_vhost(call: Call) -> Response:
+async def list_permissions_in_vhost(call: ApiCall) -> Response:
     """What users may do in a virtual host."""
     return await _permissions(call, vhost=call.vhost.name)
 
 
-async def list_permissions_of_user(call: Call) -> Response:
+async def list_permissions_of_user(call: ApiCall) -> Response:
     """What a user may do in each virtual host."""
     return await _permissions(call, user=user_of(call).name)
 
 
-async def _permissions(call: Call, *, vhost: str | None = None, user: str | None = None) -> Response:
+async def _permissions(call: ApiCall, *, vhost: str | None = None, user: str | None = None) -> Response:
     found = [
         given
         async for given in in_steps(sorted(all_permissions(call.api.administration)))
         if vhost in (None, given.vhost) and user in (None, given.user)
     ]
-    return await list_answer(found, PERMISSIONS_SHOWN, call.list_query(), _user)
+    return await list_response(found, PERMISSIONS_SHOWN, call.list_query(), _user)
 
 
-async def list_topic_permissions(call: Call) -> Response:
+async def list_topic_permissions(call: ApiCall) -> Response:
     """All topic permissions."""
     return await _topic_permissions(call)
 
 
-async def list_topic_permissions_in_vhost(call: Call) -> Response:
+async def list_topic_permissions_in_vhost(call: ApiCall) -> Response:
     """Topic permissions in a virtual host."""
     return await _topic_permissions(call, vhost=call.vhost.name)
 
 
-async def list_topic_permissions_of_user(call: Call) -> Response:
+async def list_topic_permissions_of_user(call: ApiCall) -> Response:
     """Topic permissions of a user."""
     return await _topic_permissions(call, user=user_of(call).name)
 
 
-async def _topic_permissions(call: Call, *, vhost: str | None = None, user: str | None = None) -> Response:
+async def _topic_permissions(call: ApiCall, *, vhost: str | None = None, user: str | None = None) -> Response:
     found = await _find_topic_permissions(call, vhost, user)
-    return await list_answer(found, TOPIC_PERMISSIONS_SHOWN, call.list_query(), _user)
+    return await list_response(found, TOPIC_PERMISSIONS_SHOWN, call.list_query(), _user)
 
 
-async def _find_topic_permissions(call: Call, vhost: str | None, user: str | None) -> list[Permitted]:
+async def _find_topic_permissions(call: ApiCall, vhost: str | None, user: str | None) -> list[Permitted]:
     return [
         given
         async for given in in_steps(sorted(all_topic_permissions(call.api.administration)))
@@ -82,7 +82,7 @@ def _user(given: Permitted) -> str:
 # Those of one user in one virtual host
 
 
-async def show_permission(call: Call) -> Response:
+async def show_permission(call: ApiCall) -> Response:
     """What a user may do in a virtual host."""
     vhost, user = call.names["vhost"], call.names["user"]
     permission = call.broker.users.permissions.get((vhost, user))
@@ -91,14 +91,14 @@ async def show_permission(call: Call) -> Response:
     return in_json(call.chosen(PERMISSIONS_SHOWN.row(Permitted(vhost, user, "", permission))))
 
 
-async def put_permission(call: Call) -> Response:
+async def put_permission(call: ApiCall) -> Response:
     """Set what a user may do in a virtual host."""
     existed = (call.names["vhost"], call.names["user"]) in call.broker.users.permissions
     await _set(call, "set_permissions", ACTIONS)
     return empty(204 if existed else 201)
 
 
-async def delete_permission(call: Call) -> Response:
+async def delete_permission(call: ApiCall) -> Response:
     """Keep a user out of a virtual host."""
     vhost, user = call.names["vhost"], call.names["user"]
     if (vhost, user) not in call.broker.users.permissions:
@@ -107,22 +107,22 @@ async def delete_permission(call: Call) -> Response:
     return empty(204)
 
 
-async def show_topic_permissions(call: Call) -> Response:
+async def show_topic_permissions(call: ApiCall) -> Response:
     """A user's topic permissions in a virtual host: as in RabbitMQ all, even where the path names an exchange."""
     found = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
     if not found:
         raise not_found()
-    return await list_answer(found, TOPIC_PERMISSIONS_SHOWN, call.list_query(), _user)
+    return await list_response(found, TOPIC_PERMISSIONS_SHOWN, call.list_query(), _user)
 
 
-async def put_topic_permission(call: Call) -> Response:
+async def put_topic_permission(call: ApiCall) -> Response:
     """Set which routing keys a user may use on an exchange."""
     existed = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
     await _set(call, "set_topic_permissions", TOPIC_FIELDS)
     return empty(204 if existed else 201)
 
 
-async def delete_topic_permissions(call: Call) -> Response:
+async def delete_topic_permissions(call: ApiCall) -> Response:
     """Lift a user's topic permissions in a virtual host: on the exchange that the path names, or on all."""
     if not await _find_topic_permissions(call, call.names["vhost"], call.names["user"]):
         raise not_found()
@@ -130,7 +130,7 @@ async def delete_topic_permissions(call: Call) -> Response:
     return empty(204)
 
 
-async def _set(call: Call, command: str, needed: tuple[str, ...]) -> None:
+async def _set(call: ApiCall, command: str, needed: tuple[str, ...]) -> None:
     fields = await call.fields()
     fields.require(*needed)
     given = {key: fields.values[key] for key in needed}

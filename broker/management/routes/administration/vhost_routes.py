@@ -8,21 +8,21 @@ from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json
-from broker.management.call import Call
-from broker.management.list_query import ListQuery, list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import ListQuery, list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import bad_request, empty, in_json
 from broker.management.rows.vhost_rows import UNDEFINED, QueueTotals, brief_vhost_rows, vhost_rows
 
 
-async def list_vhosts(call: Call) -> Response:
+async def list_vhosts(call: ApiCall) -> Response:
     """The virtual hosts that the user may know of, or a page of them."""
     listed = [vhost for name, vhost in sorted(call.broker.vhosts.items()) if call.account.lists(name)]
     query = call.list_query(paged=True)
-    return await list_answer(listed, await _columns(call, listed, query), query, _name)
+    return await list_response(listed, await _columns(call, listed, query), query, _name)
 
 
-async def show_vhost(call: Call) -> Response:
+async def show_vhost(call: ApiCall) -> Response:
     """One virtual host."""
     vhost = call.vhost
     columns = await _columns(call, [vhost], call.list_query())
@@ -33,13 +33,13 @@ def _name(vhost: VHost) -> str:
     return vhost.name
 
 
-async def _columns(call: Call, vhosts: list[VHost], query: ListQuery) -> Columns[VHost]:
+async def _columns(call: ApiCall, vhosts: list[VHost], query: ListQuery) -> Columns[VHost]:
     """The columns of these virtual hosts. Messages are counted queue by queue, if they are wanted."""
     if call.flag("disable_stats"):
         return brief_vhost_rows(call.api.settings.node)
     wanted = not query.columns or any(name.startswith("messages") for name in (*query.columns, query.sort))
     totals = {vhost: await _counted(vhost) if wanted else QueueTotals() for vhost in vhosts}
-    return vhost_rows(call.api.settings.node, call.past, totals)
+    return vhost_rows(call.api.settings.node, call.history_query, totals)
 
 
 async def _counted(vhost: VHost) -> QueueTotals:
@@ -50,7 +50,7 @@ async def _counted(vhost: VHost) -> QueueTotals:
     return QueueTotals(ready, unacked)
 
 
-async def put_vhost(call: Call) -> Response:
+async def put_vhost(call: ApiCall) -> Response:
     """Make a virtual host in which the user may do everything, or describe the one that is there."""
     fields, name = await call.fields(), call.names["vhost"]
     given = {key: fields.values.get(key) for key in ("description", "tags")}
@@ -68,13 +68,13 @@ async def put_vhost(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-async def delete_vhost(call: Call) -> Response:
+async def delete_vhost(call: ApiCall) -> Response:
     """Delete a virtual host with all that is in it; its clients are sent away."""
     await call.change("delete_vhost", name=call.names["vhost"])
     return empty(204)
 
 
-async def start_vhost(call: Call) -> Response:
+async def start_vhost(call: ApiCall) -> Response:
     """Start a virtual host on the node where it always runs."""
     node, vhost = call.names["node"], call.names["vhost"]
     if node != call.api.settings.node:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any, NamedTuple
 
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import ABSENT
 from broker.entities.queues.queue import Queue
-from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.vhosts.broker import Broker
-from broker.management.call import Management
+from broker.management.management_api import ManagementApi
 from broker.management.rows.connection_rows import given_name
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
@@ -29,7 +27,7 @@ class Open(NamedTuple):
     uncommitted: int
 
 
-async def unconfirmed(api: Management) -> dict[str, Any]:
+async def unconfirmed(api: ManagementApi) -> dict[str, Any]:
     """What a crash at this moment would undo; nothing of it is confirmed. Worked out in steps."""
     each_open = [_open(connection) async for connection in in_steps(api.registry.network_connections)]
     waiting = [each for each in each_open if _messages(each)]
@@ -74,37 +72,11 @@ def _messages(each: Open) -> int:
 
 
 def _shown(each: Open) -> dict[str, Any]:
-    return {**_named(each.connection), "unconfirmed": each.unconfirmed, "uncommitted": each.uncommitted}
+    return {**named(each.connection), "unconfirmed": each.unconfirmed, "uncommitted": each.uncommitted}
 
 
-def _named(connection: Connection) -> dict[str, Any]:
+def named(connection: Connection) -> dict[str, Any]:
+    """The columns by which the page names a connection."""
     given = given_name(connection.client_properties)
     client = "" if given is ABSENT else given
     return {"name": str(connection.peer), "client": client, "user": connection.user, "vhost": connection.vhost_name}
-
-
-def alarms(api: Management) -> dict[str, Any]:
-    """Which of memory and disk are short, and the connections that are held for it."""
-    status, raised = api.status(), api.broker.alarms
-    held = [each for each in api.registry.network_connections if each.blocked or each.held_bytes]
-    return {
-        "raised": raised.raised,
-        "reason": raised.reason if raised.raised else "",
-        "memory": {
-            "raised": raised.is_raised(MEMORY),
-            "used": status["memory"]["used_bytes"],
-            "limit": status["memory"]["limit_bytes"],
-        },
-        "disk": {
-            "raised": raised.is_raised(DISK),
-            "free": status["disk"]["free_bytes"],
-            "limit": status["disk"]["limit_bytes"],
-        },
-        "held_connections": len(held),
-        "held_bytes": sum(each.held_bytes for each in held),
-        "held": [{**_named(each), "blocked": each.blocked, "held_bytes": each.held_bytes} for each in _most_held(held)],
-    }
-
-
-def _most_held(held: Iterable[Connection]) -> list[Connection]:
-    return nlargest(LISTED_MAX, held, key=lambda each: each.held_bytes)

@@ -7,22 +7,22 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
-from broker.management.call import Management
+from broker.management.management_api import ManagementApi
 from broker.management.prometheus import cluster_metrics
 from broker.management.prometheus.global_metrics import global_families
-from broker.management.prometheus.metric_groups import GAUGE, Group, Parts, family
+from broker.management.prometheus.leveret_metrics import leveret_families
+from broker.management.prometheus.metric_groups import GAUGE, MetricGroup, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
-from broker.management.prometheus.own_metrics import own_families
 from broker.management.prometheus.queue_metrics import queue_groups
 from broker.management.prometheus.session_metrics import channel_groups, channels, connection_groups, open_connections
 
 PREFIX, DETAILED_PREFIX = "rabbitmq_", "rabbitmq_detailed_"
 
 
-class Scrapes:
+class Registries:
     """The ways to scrape. With `per_object_by_default`, /metrics has what /metrics/per-object has."""
 
-    def __init__(self, api: Management, *, per_object_by_default: bool) -> None:
+    def __init__(self, api: ManagementApi, *, per_object_by_default: bool) -> None:
         self._api = api
         self._per_object = per_object_by_default
 
@@ -57,9 +57,9 @@ class Scrapes:
         yield from self._totals()
         yield from identity_families(self._api, "per-object" if apart else "aggregated")
         yield from global_families(self._api.registry)
-        yield from own_families(self._api.broker.statistics.measurements)
+        yield from leveret_families(self._api.broker.statistics.measurements)
 
-    def _groups(self) -> Iterable[Group[Any]]:
+    def _groups(self) -> Iterable[MetricGroup[Any]]:
         registry = self._api.registry
         return (
             *node_groups(self._api),
@@ -68,7 +68,7 @@ class Scrapes:
             *connection_groups(registry),
         )
 
-    def _cluster_groups(self) -> Iterable[Group[Any]]:
+    def _cluster_groups(self) -> Iterable[MetricGroup[Any]]:
         broker = self._api.broker
         return cluster_metrics.vhost_group(broker), *cluster_metrics.exchange_groups(broker)
 

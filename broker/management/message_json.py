@@ -7,8 +7,8 @@ from typing import Any
 
 from broker.admin.short_steps import pause_if_due
 from broker.admin.views.json_tables import plain
-from broker.management.answers import Problem, bad_request
-from broker.management.bodies import ECHO_CHARACTERS, Fields, encoded_text
+from broker.management.request_bodies import ECHO_CHARACTERS, BodyFields, encoded_text
+from broker.management.responses import Problem, bad_request
 from broker.wire.properties import BasicProperties
 
 NUMBERS = {"delivery_mode": 8, "priority": 8, "timestamp": 64}
@@ -26,13 +26,13 @@ def properties_in_json(properties: BasicProperties) -> dict[str, Any] | list[Any
     return found or []
 
 
-def properties_of(fields: Fields) -> BasicProperties:
+def properties_of(fields: BodyFields) -> BasicProperties:
     """The properties in a body. Unknown ones are passed over. Raises Problem 400."""
-    given = Fields(fields.table("properties"), fields.table_bytes_max)
+    given = BodyFields(fields.table("properties"), fields.table_bytes_max)
     return BasicProperties(**{name: _property(given, name) for name in BasicProperties._fields if name in given})
 
 
-def _property(given: Fields, name: str) -> Any:
+def _property(given: BodyFields, name: str) -> Any:
     if name == "headers":
         return given.amqp_table(name)
     if name in NUMBERS:
@@ -48,7 +48,7 @@ def _number(value: Any, name: str) -> int:
     return value
 
 
-async def payload_of(fields: Fields) -> bytearray:
+async def payload_of(fields: BodyFields) -> bytearray:
     """The payload of a message to be published, which leaves the fields. Raises Problem 400."""
     payload, encoding = fields.values.pop("payload"), fields.values["payload_encoding"]
     if not isinstance(payload, str | bytearray):

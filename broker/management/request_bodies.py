@@ -10,8 +10,8 @@ from broker.admin.command_arguments import NAME_BYTES_MAX
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.views.json_tables import table
-from broker.management.answers import Problem, bad_request
-from broker.management.places import Places
+from broker.management.responses import Problem, bad_request
+from broker.management.work_slots import WorkSlots
 from broker.wire.field_tables import Table, encode_table
 
 LARGE_BYTES = 256 * 1024
@@ -27,12 +27,12 @@ ERLANG_LINE = 80
 """How long a term may be that Erlang prints on one line."""
 
 
-class Bodies:
+class RequestBodies:
     """Reads bodies of at most `bytes_max`; few large ones at a time, so that memory stays bounded."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._large = Places(LARGE_AT_ONCE, LARGE_AT_ONCE // 2)
+        self._large = WorkSlots(LARGE_AT_ONCE, LARGE_AT_ONCE // 2)
 
     async def read(self, request: Request, bytes_max: float = float("inf")) -> bytearray:
         """A request's body, of at most `bytes_max` where that is less. Raises Problem 413 or 408."""
@@ -43,7 +43,7 @@ class Bodies:
             raise _too_large(most)
         if size is not None and size <= LARGE_BYTES:
             return await _read(request, most)
-        async with self._large.place(request.scope["client"][0]):
+        async with self._large.slot(request.scope["client"][0]):
             return await _read(request, most)
 
 
@@ -87,7 +87,7 @@ async def json_object(body: bytearray, *, long_as_bytes: bool = False) -> dict[s
     return value
 
 
-class Fields:
+class BodyFields:
     """The values of a body, read and checked one by one. What cannot be used raises Problem 400.
 
     `table_bytes_max`: how large an AMQP table may be that one of them becomes.

@@ -1,4 +1,4 @@
-"""Places for work that few may do at a time, shared out by address: none of them can take every place."""
+"""Limits of concurrent work, in all and for each client address: no address can take every slot."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import trio
 
 
-class Places:
-    """So many places in all, and fewer for one address.
+class WorkSlots:
+    """At most `total` slots in all, and at most `of_one_address` for one address.
 
-    Who waits for a place of its own address stands in no line with the others, so whoever is alone at its address comes
-    up as soon as each of the other addresses has been served once.
+    A task that waits for a slot of its own address is not in the queue for the slots in all. So the only client of an
+    address gets a slot as soon as each of the other addresses has had one.
     """
 
     def __init__(self, total: int, of_one_address: int) -> None:
@@ -21,8 +21,8 @@ class Places:
         self._of_address: dict[str, trio.CapacityLimiter] = {}
 
     @asynccontextmanager
-    async def place(self, address: str) -> AsyncIterator[None]:
-        """Wait for a place, and have it as long as this is entered."""
+    async def slot(self, address: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it while the context is entered."""
         own = self._of_address.setdefault(address, trio.CapacityLimiter(self._of_one_address))
         try:
             async with own, self._total:

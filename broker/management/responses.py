@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from broker.admin.short_steps import in_steps, pause_if_due
-from broker.management.visitor import visitor_in
+from broker.management.request_client import client_of
 
 GZIP_BYTES_MIN = 300
 """From this size on an answer is compressed for clients that take gzip."""
@@ -70,7 +70,7 @@ def bad_request(reason: object) -> Problem:
     return Problem(400, "bad_request", reason)
 
 
-def problem_answer(problem: Problem) -> Response:
+def problem_response(problem: Problem) -> Response:
     """What the client is sent for a problem."""
     headers = {**SECURITY, "vary": "origin", **problem.headers}
     if not problem.error:
@@ -92,9 +92,9 @@ def empty(status: int, headers: Mapping[str, str] | None = None) -> Response:
     return Response(b"", status, {**SECURITY, "vary": VARY[1], **(headers or {})})
 
 
-def in_json(value: object, headers: Mapping[str, str] | None = None) -> JsonAnswer:
+def in_json(value: object, headers: Mapping[str, str] | None = None) -> JsonResponse:
     """The answer 200 with a value."""
-    return JsonAnswer([encoded(value)], headers)
+    return JsonResponse([encoded(value)], headers)
 
 
 class JsonArray:
@@ -129,7 +129,7 @@ async def array_in_pieces(rows: Iterable[object]) -> AsyncGenerator[bytes]:
     yield b"[]" if before == b"[" else b"]"
 
 
-class JsonAnswer(Response):
+class JsonResponse(Response):
     """The answer 200 with JSON in pieces, which are joined by nothing.
 
     Pieces that are made while they are sent are made no faster than the client takes them: a list of any length takes
@@ -146,7 +146,7 @@ class JsonAnswer(Response):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        working, parts = visitor_in(scope).working, self._parts(compressed=takes_gzip(Request(scope)))
+        working, parts = client_of(scope).working, self._parts(compressed=takes_gzip(Request(scope)))
         async with aclosing(parts):
             async with working():
                 part, more = await anext(parts)

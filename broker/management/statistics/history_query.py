@@ -8,22 +8,22 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from broker.admin.views.columns import ABSENT
-from broker.management.statistics.history import History
+from broker.management.statistics.history import StatisticsHistory
 from broker.management.statistics.message_stats import columns_of
-from broker.management.statistics.sample_series import SLOT_SECONDS, Kind, Series
+from broker.management.statistics.sample_series import SLOT_SECONDS, Series, SeriesKind
 from broker.management.statistics.sampler import Remembered, Sampler
 from broker.management.statistics.windows import Ages
 
 T = TypeVar("T")
 
 
-class Past(NamedTuple):
+class HistoryQuery(NamedTuple):
     """The history, and the windows that a request has asked for."""
 
-    history: History
+    history: StatisticsHistory
     ages: Ages
 
-    def statistic(self, kind: Kind, counters: Callable[[T], Any], path: str) -> Callable[[T], float] | None:
+    def statistic(self, kind: SeriesKind, counters: Callable[[T], Any], path: str) -> Callable[[T], float] | None:
         """What gives one counter or rate, such as `message_stats.publish_details.rate`, of things of a kind.
 
         Lists of very many are sorted by it without their other statistics. None: the path leads elsewhere.
@@ -41,7 +41,7 @@ class Past(NamedTuple):
         return lambda thing: sum(count(counters(thing)) for count in counts)
 
 
-def _latest_rate(sampler: Sampler, kind: Kind, name: str) -> Callable[[Remembered], float]:
+def _latest_rate(sampler: Sampler, kind: SeriesKind, name: str) -> Callable[[Remembered], float]:
     """What gives the rate of a column for many things of one kind. Without rates nothing is remembered: it is 0."""
     places = [kind.columns.index(column) for column in columns_of(name)]
     slot, seconds = sampler.slot, sampler.elapsed * SLOT_SECONDS
