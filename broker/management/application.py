@@ -1,9 +1,9 @@
-"""The API as one ASGI application: the tables of routes put together, and what holds for all of them.
+"""The API as one ASGI application: all routes, and the checks that all of them share.
 
-A request passes, in this order: the route is found (404), the method is one of its own (405, and OPTIONS is answered),
-the answer's form is wanted (406), a browser's request comes from no other site (403), the credentials are right (401,
-429), the user has the tag and sees the virtual host (401). Then the route's handler has it. So what RabbitMQ answers
-without credentials is answered without them here too, and nothing else is.
+A request is checked in this order: the route exists (404), it has the method (405; OPTIONS is answered), the client
+accepts the type of the answer (406), a browser's request does not come from another site (403), the credentials are
+right (401, 429), the user has the tag and may see the virtual host (401). Then the handler of the route is called. The
+order decides what is answered without credentials: the same as by RabbitMQ.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ResourceEndpoint:
             raise problem_of_administration(error) from None
 
     def _operation(self, request: Request) -> Operation | None:
-        """What is asked for; None for OPTIONS. Raises Problem."""
+        """The operation that the method asks for; None for OPTIONS. Raises Problem 403, 405 or 406."""
         method = request.method
         if method == "OPTIONS":
             return None
@@ -100,7 +100,7 @@ class ResourceEndpoint:
         return operation
 
     def _admitted(self, request: Request, tag: Tag | None) -> Account:
-        """The user whose request it is, who may make it. Raises Problem 400, 401 or 429."""
+        """Return the user, if it may make the request. Raises Problem 400, 401 or 429."""
         if tag is None:
             return access.ANYBODY
         client = client_of(request.scope)
@@ -112,7 +112,7 @@ class ResourceEndpoint:
         return account
 
     def _assert_enters(self, request: Request, account: Account, tag: Tag) -> None:
-        """A virtual host that does not exist is the handler's to refuse."""
+        """Raise Problem 401 for a virtual host that the user may not use; an unknown one is left to the handler."""
         vhost = names_of(request).get("vhost") if self._resource.in_vhost else None
         if vhost in self._api.broker.vhosts:
             changes = request.method not in ("GET", "HEAD") and not self._resource.setting
@@ -121,7 +121,7 @@ class ResourceEndpoint:
 
 
 def authorization_of(request: Request, *, in_query: bool = False) -> str:
-    """The credentials of a request; two of them are none that can be read. Raises Problem 400."""
+    """The credentials of a request. Raises Problem 400 for more than one header Authorization."""
     linked = request.query_params.get("auth") if in_query else None
     if linked is not None:
         return f"Basic {linked.replace(' ', '+')}"
@@ -132,13 +132,13 @@ def authorization_of(request: Request, *, in_query: bool = False) -> str:
 
 
 def takes(request: Request, ranges: Set[str]) -> bool:
-    """The client takes one of these types of content by its header Accept."""
+    """Return True if the header Accept has one of these media ranges."""
     given = [part.partition(";q=")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
     return not ranges.isdisjoint(given)
 
 
 def problem_of(refused: Refused) -> Problem:
-    """What was refused over AMQP, in the API's terms."""
+    """Convert a refusal over AMQP to an answer of the API."""
     if refused.code == ReplyCode.ACCESS_REFUSED:
         log.warning("HTTP request: access denied: %s", refused)
         return Problem(401, "not_authorised", "Access refused.")
@@ -148,7 +148,7 @@ def problem_of(refused: Refused) -> Problem:
 
 
 def problem_of_administration(error: AdministrationError) -> Problem:
-    """What the administration refused, in the API's terms."""
+    """Convert a refusal of the administration to an answer of the API."""
     if error.kind == "not_found":
         return not_found()
     if error.kind == "failed":
@@ -159,7 +159,7 @@ def problem_of_administration(error: AdministrationError) -> Problem:
 
 
 async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
-    """404 for anybody; OPTIONS is answered wherever it is sent, as by RabbitMQ."""
+    """Answer 404 without asking for credentials, and OPTIONS on any path, as RabbitMQ does."""
     if scope["method"] == "OPTIONS":
         response = empty(200, {"allow": "HEAD, GET, OPTIONS"})
     else:
@@ -168,7 +168,7 @@ async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
-    """An application below a path; a slash at the end of a route is passed over, and put behind the path alone."""
+    """Return the application below a path. A slash at the end is ignored; the path alone is redirected to it."""
 
     async def below(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]

@@ -1,4 +1,4 @@
-"""Messages in JSON's terms: properties by their AMQP names, and payloads as texts."""
+"""Messages in JSON: properties by their AMQP names, and payloads as texts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from broker.management.responses import Problem, bad_request
 from broker.wire.properties import BasicProperties
 
 NUMBERS = {"delivery_mode": 8, "priority": 8, "timestamp": 64}
-"""Properties that are numbers, and of how many bits."""
+"""Properties that are numbers, with their size in bits."""
 
 BASE64_AT_ONCE = 64 * 1024
-"""How much is decoded before the time is looked at: some 0.1 ms."""
+"""Bytes that are decoded between two checks of the time: this takes some 0.1 ms."""
 
 
 def properties_in_json(properties: BasicProperties) -> dict[str, Any] | list[Any]:
-    """The properties that were set; an empty list for none, as in RabbitMQ."""
+    """The properties that are set; an empty list for none, as in RabbitMQ."""
     found = {name: value for name, value in properties._asdict().items() if value is not None}
     if "headers" in found:
         found["headers"] = plain(found["headers"])
@@ -27,7 +27,7 @@ def properties_in_json(properties: BasicProperties) -> dict[str, Any] | list[Any
 
 
 def properties_of(fields: BodyFields) -> BasicProperties:
-    """The properties in a body. Unknown ones are passed over. Raises Problem 400."""
+    """The properties in a body; unknown ones are ignored. Raises Problem 400."""
     given = BodyFields(fields.table("properties"), fields.table_bytes_max)
     return BasicProperties(**{name: _property(given, name) for name in BasicProperties._fields if name in given})
 
@@ -49,7 +49,7 @@ def _number(value: Any, name: str) -> int:
 
 
 async def payload_of(fields: BodyFields) -> bytearray:
-    """The payload of a message to be published, which leaves the fields. Raises Problem 400."""
+    """Remove the payload of a message from the fields, and return its bytes. Raises Problem 400."""
     payload, encoding = fields.values.pop("payload"), fields.values["payload_encoding"]
     if not isinstance(payload, str | bytearray):
         raise bad_request("payload_not_string")
@@ -67,7 +67,7 @@ async def payload_of(fields: BodyFields) -> bytearray:
 
 
 def _from_base64(payload: bytearray, start: int) -> bytes:
-    """Of a piece that others follow the whole of it is data."""
+    """Decode one piece. All but the last one are complete: without padding. Raises Problem 400."""
     piece = payload[start : start + BASE64_AT_ONCE]
     try:
         decoded = b64decode(piece, validate=True)
@@ -83,7 +83,7 @@ def _not_base64(payload: bytearray) -> Problem:
 
 
 def payload_in_json(payload: bytes, *, as_base64: bool) -> dict[str, str]:
-    """A payload as it is where it is UTF-8, else in base64."""
+    """A payload as text if it is UTF-8, or else in base64."""
     if not as_base64:
         try:
             return {"payload": payload.decode(), "payload_encoding": "string"}

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON objects, read up to a limit in short steps, large ones few at a time."""
+"""Bodies of requests: JSON objects with a size limit, parsed in short steps, few large ones at a time."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from broker.wire.field_tables import Table, encode_table
 
 LARGE_BYTES = 256 * 1024
 LARGE_AT_ONCE = 4
-"""How many bodies larger than that are read at a time; half as many of one address."""
+"""Bodies larger than LARGE_BYTES that are read at a time; half as many of one address."""
 BODY_BYTES_MAX = 1 << 20
-"""How large a body may be that has neither a message nor definitions: far more than names, arguments and settings take,
-and little enough for each of its texts to be handled at once."""
+"""Limit of a body without a message or definitions: far more than names, arguments and settings take, and small enough
+that each of its texts can be handled in one step."""
 NOT_JSON = "not_json"
 ECHO_CHARACTERS = 1000
-"""How much is repeated of a value that cannot be used."""
+"""Characters of an invalid value that an error repeats."""
 ERLANG_LINE = 80
-"""How long a term may be that Erlang prints on one line."""
+"""Longest term that Erlang prints on one line."""
 
 
 class RequestBodies:
-    """Reads bodies of at most `bytes_max`; few large ones at a time, so that memory stays bounded."""
+    """Reads bodies of at most `bytes_max` bytes. Few large ones are read at a time, so that memory stays bounded."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._large = WorkSlots(LARGE_AT_ONCE, LARGE_AT_ONCE // 2)
 
     async def read(self, request: Request, bytes_max: float = float("inf")) -> bytearray:
-        """A request's body, of at most `bytes_max` where that is less. Raises Problem 413 or 408."""
+        """Read a body of at most `bytes_max` bytes, if that is less. Raises Problem 413 or 408."""
         most = int(min(bytes_max, self._bytes_max))
         announced = request.headers.get("content-length", "")
         size = int(announced) if announced.isdecimal() else None
@@ -64,9 +64,9 @@ def _too_large(bytes_max: int) -> Problem:
 
 
 async def json_object(body: bytearray, *, long_as_bytes: bool = False) -> dict[str, Any]:
-    """The object that a body is; nothing, and null, are an empty one. Raises Problem 400.
+    """Parse a JSON object. An empty body, and null, are an empty object. Raises Problem 400.
 
-    With `long_as_bytes` long texts come as their bytes: of a message that is what is wanted.
+    With `long_as_bytes` long texts are returned as bytes, as a message needs them.
     """
     if not body[:LARGE_BYTES].strip():
         return {}
@@ -88,9 +88,9 @@ async def json_object(body: bytearray, *, long_as_bytes: bool = False) -> dict[s
 
 
 class BodyFields:
-    """The values of a body, read and checked one by one. What cannot be used raises Problem 400.
+    """The values of a body, checked when they are read. Every method raises Problem 400 for an invalid value.
 
-    `table_bytes_max`: how large an AMQP table may be that one of them becomes.
+    `table_bytes_max` is the largest size of an AMQP table.
     """
 
     def __init__(self, values: dict[str, Any], table_bytes_max: int) -> None:
@@ -101,7 +101,7 @@ class BodyFields:
         return name in self.values
 
     def require(self, *names: str) -> None:
-        """All of these are there."""
+        """Raise Problem 400 unless all of these are given."""
         missing = [name for name in names if name not in self.values]
         if missing:
             terms = [f"{{key_missing,{name}}}" for name in missing]
@@ -123,7 +123,7 @@ class BodyFields:
         return short(self.text(name, default), name)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """True or false, which may be written as texts."""
+        """A boolean, which may be given as text."""
         value = self.values.get(name, default)
         value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         if not isinstance(value, bool):
@@ -131,7 +131,7 @@ class BodyFields:
         return value
 
     def number(self, name: str, default: int = 0) -> int:
-        """A whole number, which may be written as a text; a fraction is cut off, as by RabbitMQ."""
+        """An integer, which may be given as text; a fraction is truncated, as by RabbitMQ."""
         value = self.values.get(name, default)
         if not isinstance(value, int | float | str) or isinstance(value, bool):
             raise bad_request(["not_integer", value])
@@ -141,7 +141,7 @@ class BodyFields:
             raise bad_request(["not_integer", value]) from None
 
     def table(self, name: str) -> dict[str, Any]:
-        """Names with values; an empty list is an empty table."""
+        """An object; an empty list is an empty object."""
         value = self.values.get(name, {})
         if value == []:
             return {}
@@ -150,7 +150,7 @@ class BodyFields:
         return value
 
     def amqp_table(self, name: str) -> Table:
-        """Names with values as an AMQP table, which has to fit a frame. It may hold no null, as in RabbitMQ."""
+        """An object as an AMQP table, which has to fit a frame and may not contain null, as in RabbitMQ."""
         values = self.table(name)
         if _has_null(values):
             raise bad_request("null_not_allowed")
@@ -166,7 +166,7 @@ class BodyFields:
 
 
 def short(text: str, what: str) -> str:
-    """A text, if it fits an AMQP short string. Raises Problem 400."""
+    """Return a text, if it fits an AMQP short string. Raises Problem 400."""
     size = len(encoded_text(text, what))
     if size > NAME_BYTES_MAX:
         raise _too_long(what, size)
@@ -178,7 +178,7 @@ def _too_long(what: str, size: int) -> Problem:
 
 
 def encoded_text(text: str, what: str) -> bytes:
-    """The bytes that a text stands for. Raises Problem 400 where it stands for none."""
+    """The bytes of a text. Raises Problem 400 for half of a surrogate pair."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

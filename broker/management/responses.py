@@ -1,7 +1,7 @@
-"""Answers of the API: values as JSON, and what is wrong in the form of RabbitMQ's management plugin.
+"""Answers of the API: values as JSON, and errors in the form of RabbitMQ's management plugin.
 
-A large answer is encoded, compressed and sent in pieces, in short steps, and a long list is made no faster than the
-client takes it.
+A large answer is encoded, compressed and sent in pieces, in short steps. A long list is computed no faster than the
+client reads it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from broker.admin.short_steps import in_steps, pause_if_due
 from broker.management.request_client import client_of
 
 GZIP_BYTES_MIN = 300
-"""From this size on an answer is compressed for clients that take gzip."""
+"""Smallest answer that is compressed for clients that accept gzip."""
 _GZIP_WINDOW = 31
 _FAST = 1
 PIECE_BYTES = 64 * 1024
-"""How much is sent at once, roughly: copying it takes some ten microseconds."""
+"""Approximate size of a piece: copying it takes some ten microseconds."""
 COMPRESSED_AT_ONCE = 32 * 1024
-"""How much is compressed before the time is looked at: some 0.3 ms."""
+"""Bytes that are compressed between two checks of the time: this takes some 0.3 ms."""
 
 VARY = ("vary", "accept, accept-encoding, origin")
 SECURITY = {
@@ -34,11 +34,11 @@ SECURITY = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "SAMEORIGIN",
 }
-"""What every answer says to browsers: RabbitMQ's policy for its page, no guessing at types, no frames elsewhere."""
+"""Headers of every answer for browsers: RabbitMQ's policy for its page, no guessing of types, no frames elsewhere."""
 
 
 class Problem(Exception):
-    """A request that is refused. With neither error nor reason the answer has no body.
+    """A refusal of a request. Without an error the answer has no body.
 
     `delay`: seconds for which the answer is held back.
     """
@@ -61,17 +61,17 @@ class Problem(Exception):
 
 
 def not_found() -> Problem:
-    """There is no such object, or no such route."""
+    """404: there is no such object, or no such route."""
     return Problem(404, "Object Not Found", "Not Found")
 
 
 def bad_request(reason: object) -> Problem:
-    """A request that cannot be carried out as it is."""
+    """400: the request is invalid."""
     return Problem(400, "bad_request", reason)
 
 
 def problem_response(problem: Problem) -> Response:
-    """What the client is sent for a problem."""
+    """The answer for a problem."""
     headers = {**SECURITY, "vary": "origin", **problem.headers}
     if not problem.error:
         return Response(b"", problem.status, headers)
@@ -80,7 +80,7 @@ def problem_response(problem: Problem) -> Response:
 
 
 def encoded(value: object) -> bytes:
-    """A value as JSON. Names that are not UTF-8 become escapes of their surrogates."""
+    """Encode a value as JSON. Names that are not UTF-8 become escaped surrogates."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -93,12 +93,12 @@ def empty(status: int, headers: Mapping[str, str] | None = None) -> Response:
 
 
 def in_json(value: object, headers: Mapping[str, str] | None = None) -> JsonResponse:
-    """The answer 200 with a value."""
+    """The answer 200 with a value in JSON."""
     return JsonResponse([encoded(value)], headers)
 
 
 class JsonArray:
-    """JSON of a list, in pieces of PIECE_BYTES and what the last row has beyond them. `rows`: how many it has."""
+    """A JSON list in pieces of at least PIECE_BYTES, each ending with a row. `rows` is its length."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -106,7 +106,7 @@ class JsonArray:
         self._last = bytearray()
 
     def add(self, row: bytes) -> None:
-        """One more row, as JSON."""
+        """Add a row that is encoded already."""
         self._last += b"," if self.rows else b"["
         self._last += row
         self.rows += 1
@@ -115,12 +115,12 @@ class JsonArray:
             self._last.clear()
 
     def pieces(self) -> list[bytes]:
-        """All of it."""
+        """All pieces of the list."""
         return [*self._pieces, bytes(self._last), b"]" if self.rows else b"[]"]
 
 
 async def array_in_pieces(rows: Iterable[object]) -> AsyncGenerator[bytes]:
-    """JSON of a list, a piece for each row, which is made when it is asked for."""
+    """Encode a list, a piece for each row. A row is computed when its piece is asked for."""
     before = b"["
     async with aclosing(in_steps(rows)) as made:
         async for row in made:
@@ -130,10 +130,10 @@ async def array_in_pieces(rows: Iterable[object]) -> AsyncGenerator[bytes]:
 
 
 class JsonResponse(Response):
-    """The answer 200 with JSON in pieces, which are joined by nothing.
+    """The answer 200 with JSON in pieces.
 
-    Pieces that are made while they are sent are made no faster than the client takes them: a list of any length takes
-    little memory. Such an answer says its length if it is no longer than PIECE_BYTES, and comes in chunks otherwise.
+    A generator of pieces is run no faster than the client reads, so a list of any length takes little memory. Its
+    answer has a content-length up to PIECE_BYTES, and is chunked beyond.
     """
 
     media_type = "application/json"
@@ -142,7 +142,7 @@ class JsonResponse(Response):
         self, pieces: Sequence[bytes] | AsyncGenerator[bytes], headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(None, 200, {**SECURITY, "cache-control": "no-cache", VARY[0]: VARY[1], **(headers or {})})
-        del self.headers["content-length"]  # of no body
+        del self.headers["content-length"]  # Response has set it to that of an empty body
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,7 +160,7 @@ class JsonResponse(Response):
             await send({"type": "http.response.body", "body": part})
 
     async def _parts(self, *, compressed: bool) -> AsyncGenerator[tuple[bytes, bool]]:
-        """Parts of at least PIECE_BYTES, compressed if the client takes that, and whether another one follows."""
+        """Parts of about PIECE_BYTES, compressed if the client accepts it, each with True if another one follows."""
         whole = None if isinstance(self._pieces, AsyncGenerator) else sum(map(len, self._pieces))
         if not compressed and whole is not None:
             self.headers["content-length"] = str(whole)
@@ -174,7 +174,7 @@ class JsonResponse(Response):
 
 
 async def _at_least(size: int, pieces: Sequence[bytes] | AsyncGenerator[bytes]) -> AsyncGenerator[tuple[bytes, bool]]:
-    """Pieces put together and taken apart, so that each has about a size, and whether another one follows."""
+    """Join and split pieces to about one size; each is returned with True if another one follows."""
     together = bytearray()
     async with aclosing(pieces if isinstance(pieces, AsyncGenerator) else in_steps(pieces)) as given:
         async for piece in given:
@@ -188,7 +188,7 @@ async def _at_least(size: int, pieces: Sequence[bytes] | AsyncGenerator[bytes]) 
 
 
 def takes_gzip(request: Request) -> bool:
-    """The client takes answers that are compressed."""
+    """Return True if the client accepts gzip."""
     wanted = (part.strip().partition(";") for part in request.headers.get("accept-encoding", "").split(","))
     return any(name == "gzip" and weight.replace(" ", "") not in ("q=0", "q=0.0") for name, _, weight in wanted)
 

@@ -1,7 +1,7 @@
-"""Sealed segments of the event log as files: what there is, what it hashes to, and its bytes.
+"""Sealed segments of the event log as files: their list, their checksums, and their bytes.
 
-Everything that touches the disk is done in threads, few at a time, because messages have the disk first. A sealed
-segment never changes, so its checksum is worked out once and remembered for as long as the file is the same one.
+All disk access is done in threads, few at a time, because messages have priority on the disk. A sealed segment never
+changes, so its checksum is computed once and remembered while the file is the same one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leveret_spark.events.segment_format import SegmentName, sealed_segments
 
 CHUNK_BYTES = 256 * 1024
 REMEMBERED_MAX = 10_000
-"""Checksums; some three mebibytes of them."""
+"""Checksums that are remembered: some three mebibytes."""
 
 
 class SegmentFile(NamedTuple):
@@ -31,7 +31,7 @@ class SegmentFile(NamedTuple):
 
 
 class _Identity(NamedTuple):
-    """What distinguishes a file from another of the same name, such as one that was restored."""
+    """Properties by which a file differs from another of the same name, such as a restored one."""
 
     inode: int
     size: int
@@ -42,16 +42,16 @@ class SegmentFiles:
     """The sealed segments in a directory, which need not exist."""
 
     def __init__(self, directory: Path, reads_max: int) -> None:
-        """`reads_max`: how many threads may read at one time."""
+        """`reads_max`: threads that may read at a time."""
         self._directory = directory
         self._readers = trio.CapacityLimiter(reads_max)
         self._hashing = trio.Lock()
         self._sha256: dict[SegmentName, tuple[_Identity, str]] = {}
 
     async def behind(self, after: Mapping[str, SegmentName], limit: int) -> tuple[list[SegmentFile], bool]:
-        """At most so many segments, the oldest first node by node, and whether there are more.
+        """Return at most `limit` segments, the oldest first node by node, and True if there are more.
 
-        `after` has the last segment of a node that is not wanted any more. Raises OSError.
+        `after` has for each node the last segment that the caller knows. Raises OSError.
         """
         names = await run_sync(_names, self._directory, after, limiter=self._readers)
         found: list[SegmentFile] = []
@@ -67,13 +67,13 @@ class SegmentFiles:
         return found[0] if found else None
 
     async def open(self, segment: SegmentFile, start: int, end: int) -> FileSlice:
-        """Bytes of a segment from `start` to before `end`. Raises OSError; FileNotFoundError if it has gone since."""
+        """Open the bytes from `start` to before `end`. Raises OSError; FileNotFoundError if the file was removed."""
         path = self._directory / str(segment.name)
         descriptor = await run_sync(os.open, path, os.O_RDONLY | os.O_CLOEXEC, limiter=self._readers)
         return FileSlice(descriptor, start, end, self._readers)
 
     async def _looked_at(self, names: list[SegmentName]) -> list[SegmentFile]:
-        """Those of these segments that are there."""
+        """The segments of these names that exist."""
         identities = await run_sync(_identities, self._directory, names, limiter=self._readers)
         found = []
         for name, identity in identities:
@@ -102,7 +102,7 @@ class SegmentFiles:
 
 
 class FileSlice:
-    """Some bytes of an open file, read a chunk at a time. The file may be removed meanwhile."""
+    """A range of bytes of an open file, read in chunks. The file may be removed meanwhile; `close` has to be called."""
 
     def __init__(self, descriptor: int, start: int, end: int, readers: trio.CapacityLimiter) -> None:
         self._descriptor = descriptor
@@ -115,7 +115,7 @@ class FileSlice:
         return self._size
 
     async def read(self) -> bytes:
-        """The next chunk; empty at the end. Raises OSError, also when the file ends too soon."""
+        """Read the next chunk; empty at the end. Raises OSError, also if the file ends too soon."""
         size = min(CHUNK_BYTES, self._end - self._next)
         if not size:
             return b""

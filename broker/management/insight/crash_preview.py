@@ -1,4 +1,4 @@
-"""What is not on disk at this moment, and which publishers are held."""
+"""Messages that are not on disk at this moment, and would be lost by a crash."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from broker.session.connection import Connection
 from broker.wire.methods import BasicPublish
 
 LISTED_MAX = 100
-"""How many connections are listed: those with most."""
+"""Connections that are listed: those with most."""
 
 
 class Open(NamedTuple):
-    """What a connection has published that is not answered: messages that wait for a confirm, or for a commit."""
+    """A connection with the count of its publishes that wait for a confirm, or for a tx.commit."""
 
     connection: Connection
     unconfirmed: int
@@ -28,7 +28,7 @@ class Open(NamedTuple):
 
 
 async def unconfirmed(api: ManagementApi) -> dict[str, Any]:
-    """What a crash at this moment would undo; nothing of it is confirmed. Worked out in steps."""
+    """Count, in short steps, the messages that a crash at this moment would lose; none of them is confirmed."""
     each_open = [_open(connection) async for connection in in_steps(api.registry.network_connections)]
     waiting = [each for each in each_open if _messages(each)]
     transient = unacknowledged = 0
@@ -62,7 +62,7 @@ def _open(connection: Connection) -> Open:
 
 
 def _unanswered(channel: Channel) -> int:
-    """Publishes without an answer, those among them that an alarm holds back."""
+    """Publishes without an answer, including those that an alarm holds back."""
     assert channel.confirms is not None, "a channel in confirm mode"
     return channel.confirms.unanswered + sum(held.key == BasicPublish.KEY for held in channel.held)
 
