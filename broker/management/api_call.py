@@ -16,9 +16,9 @@ from broker.admin.views.columns import chosen
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import NOT_IN_VHOST, Account, denied
+from broker.management.json_bodies import BODY_BYTES_MAX, BodyFields, json_object, short
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.management_api import ManagementApi
-from broker.management.request_bodies import BODY_BYTES_MAX, BodyFields, json_object, short
 from broker.management.request_client import RequestClient, client_of
 from broker.management.responses import Problem, not_found
 from broker.management.statistics.history_query import HistoryQuery

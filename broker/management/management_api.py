@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.management.insight.trace_subscriptions import TraceSubscriptions
-from broker.management.request_bodies import RequestBodies
+from broker.management.json_bodies import RequestBodies
 from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import StatisticsHistory
 from broker.session.registry import Registry

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.admin.short_steps import pause_if_due
 from broker.admin.views.json_tables import plain
-from broker.management.request_bodies import ECHO_CHARACTERS, BodyFields, encoded_text
+from broker.management.json_bodies import ECHO_CHARACTERS, BodyFields, encoded_text
 from broker.management.responses import Problem, bad_request
 from broker.wire.properties import BasicProperties
 

@@ -10,13 +10,13 @@ from broker.admin.short_steps import pause_if_due
 from broker.entities.scheduling.future import Future
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
+from broker.management.json_bodies import BodyFields
 from broker.management.message_json import (
     payload_in_json,
     payload_of,
     properties_in_json,
     properties_of,
 )
-from broker.management.request_bodies import BodyFields
 from broker.management.resources import Resource, resource
 from broker.management.responses import JsonArray, JsonResponse, Problem, bad_request, encoded, in_json
 from broker.management.routes.exchange_routes import exchange_in_path

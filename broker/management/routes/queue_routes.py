@@ -10,8 +10,8 @@ from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
+from broker.management.json_bodies import BodyFields
 from broker.management.list_query import list_response
-from broker.management.request_bodies import BodyFields
 from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json, not_found
 from broker.management.rows.consumer_rows import channel_details, consumer_rows

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from broker.management import access
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
-from broker.management.request_bodies import RequestBodies
+from broker.management.json_bodies import RequestBodies
 from broker.management.resources import Resource, resource
 from broker.management.responses import in_json
 from broker.session.login.passwords import hash_password
