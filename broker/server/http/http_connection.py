@@ -13,7 +13,7 @@ import h11
 import msgspec
 import trio
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.management.places import Places
 from broker.management.visitor import Visitor
 from broker.server.http.asgi_exchange import Application, Exchange, stamp
@@ -52,7 +52,7 @@ class HttpConnection:
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, peer: Peer, settings: Http, application: Application, places: Places
+        self, stream: trio.abc.Stream, peer: Peer, settings: HttpSettings, application: Application, places: Places
     ) -> None:
         self.peer = peer
         self.admitted = False

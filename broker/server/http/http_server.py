@@ -23,7 +23,7 @@ from operator import attrgetter
 
 import trio
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.management.places import Places
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
@@ -47,7 +47,7 @@ else asks has his turn after one part of each."""
 class WebServer:
     """Connections by HTTP, and how many there may be."""
 
-    def __init__(self, settings: Http, application: Application, nursery: trio.Nursery) -> None:
+    def __init__(self, settings: HttpSettings, application: Application, nursery: trio.Nursery) -> None:
         self._settings = settings
         self._application = application
         self._nursery = nursery
