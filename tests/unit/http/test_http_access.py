@@ -87,7 +87,7 @@ async def test_who_guesses_has_to_wait(
 ) -> None:
     """Guesses over AMQP and HTTP are one sum."""
     for number in range(2):
-        assert authenticate.refusal(registry, FAR, Login("mon", b"guess%d" % number), HTTP) is not None
+        assert authenticate.check_login(registry, FAR, Login("mon", b"guess%d" % number), HTTP) is not None
         assert (await far.ask(f"mon:another guess{number}")).status == 401
     refused = await far.ask("mon:right")
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
