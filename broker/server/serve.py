@@ -36,7 +36,7 @@ from broker.server.engine import Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
 from broker.server.net import listeners
-from broker.server.net.chosen_parts import USUAL_PARTS
+from broker.server.net.replaceable_parts import USUAL_PARTS
 from broker.server.net.tls_context import Security
 from broker.server.recovery import Recovered, Stores
 from broker.server.server import Listeners, Server

@@ -46,7 +46,7 @@ class Wire(Protocol):
         """Send bytes. Raises trio.TooSlowError when the client does not take them."""
 
 
-class Exchange:
+class HttpExchange:
     """A request whose head has come, and what the application answers. `status` is 0 until it has answered."""
 
     def __init__(

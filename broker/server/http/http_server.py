@@ -99,7 +99,7 @@ class WebServer:
     async def _serve(self, connection: HttpConnection, security: Security | None) -> None:
         try:
             if security is not None:
-                async with security.turns:  # one handshake step in each turn of the event loop
+                async with security.handshake_step:  # one handshake step in each turn of the event loop
                     await trio.lowlevel.checkpoint()
             await connection.serve()
         except Exception:

@@ -26,7 +26,7 @@ _KEY = "PRIVATE KEY-----"
 class Security:
     """What TLS connections are made with. `context` is for the next one: connections keep what they began with.
 
-    `turns` is held for a step of a handshake: one handshake step in each turn of the event loop.
+    `handshake_step` is held for a step of a handshake: one handshake step in each turn of the event loop.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -35,7 +35,7 @@ class Security:
         self.context = load(settings)
         self.certificate = _own_certificate(settings)
         """What clients are shown, DER."""
-        self.turns = trio.Lock()
+        self.handshake_step = trio.Lock()
 
     @property
     def asks(self) -> bool:

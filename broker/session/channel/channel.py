@@ -192,7 +192,7 @@ class Channel(Outlet):
 
     def handle(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
         """Handle a method now, or after those before it. One that `may_pass` overtakes publishes held by an alarm."""
-        if self.free or (may_pass and not self.gates and self.waits_for_room):
+        if self.free or (may_pass and not self.gates and self.waits_for_alarm):
             action()
         else:
             self._hold(key, action, size)
@@ -223,7 +223,7 @@ class Channel(Outlet):
         future.then(settled)
 
     @property
-    def waits_for_room(self) -> bool:
+    def waits_for_alarm(self) -> bool:
         """True if the first held method is a publish and an alarm is raised."""
         return self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised
 

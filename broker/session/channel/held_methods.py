@@ -60,7 +60,7 @@ def _may_go_on(channel: Channel) -> bool:
     """Return whether the first held method can be handled: no gate, no alarm, and the client reads its answers."""
     if not channel.held or channel.gates or channel.ended:
         return False
-    if channel.waits_for_room:
+    if channel.waits_for_alarm:
         channel.connection.block()
         return False
     return channel.room() > 0

@@ -54,7 +54,7 @@ HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
     methods.ConfirmSelect: tx_methods.confirm_select,
 }
 
-MAKES_ROOM = frozenset({methods.BasicAck, methods.BasicNack, methods.BasicReject})
+OVERTAKES_PUBLISHES = frozenset({methods.BasicAck, methods.BasicNack, methods.BasicReject})
 """Methods that overtake publishes held by an alarm."""
 
 

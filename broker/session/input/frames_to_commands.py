@@ -96,7 +96,7 @@ def _handle_body(connection: Connection, number: int, payload: bytes | memoryvie
 def _handle_command(channel: Channel, command: Command, payload_bytes: int) -> None:
     key, size = command.method.KEY, len(command.body) + payload_bytes + HELD_OVERHEAD_BYTES
     action = partial(dispatch.handle, channel, command)
-    may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
+    may_pass = type(command.method) in dispatch.OVERTAKES_PUBLISHES and channel.transaction is None
     channel.connection.guard(channel, key, lambda: channel.handle(key, action, size, may_pass=may_pass))
 
 

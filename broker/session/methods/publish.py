@@ -124,7 +124,7 @@ class PublishBatch:
             queues = () if queue is None else (queue,)
         self._summary, self._found = summary, queues
         if body_bytes >= LARGE_BYTES and summary.persistent:
-            check_room(channel, body_bytes, "message")
+            check_disk_space(channel, body_bytes, "message")
         if queues is None or not summary.ordinary or channel.transaction is not None:
             return ()
         for queue in queues:
@@ -279,7 +279,7 @@ def _enqueue_at_commit(channel: Channel, message: Message, route: CachedRoute, q
     return len(there) or 1
 
 
-def check_room(channel: Channel, size_bytes: int, what: str) -> None:
+def check_disk_space(channel: Channel, size_bytes: int, what: str) -> None:
     """Raise ChannelException 311 (0-9-1: "content larger than the server could accept at the present time").
 
     It refuses contents of LARGE_BYTES or more that exceed the free disk space. Smaller ones cannot: they are held once

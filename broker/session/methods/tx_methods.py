@@ -15,7 +15,7 @@ from broker.entities.vhosts.broker import Broker
 from broker.session.channel.channel import Channel
 from broker.session.channel.requeueing import leave_queues
 from broker.session.channel.transaction_contents import Settlement, Transaction
-from broker.session.methods.publish import check_room
+from broker.session.methods.publish import check_disk_space
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
@@ -41,7 +41,7 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     """
     transaction = _transaction(channel)
     publishes, settlements = transaction.publishes, transaction.settlements
-    check_room(channel, transaction.bytes, "transaction")
+    check_disk_space(channel, transaction.bytes, "transaction")
     channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
     stored = _store(channel, publishes, settlements) if publishes or settlements else Future.resolved(None)
