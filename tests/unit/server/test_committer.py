@@ -54,7 +54,7 @@ class Waiter:
 class Clock:
     """Seconds that a test sets, and that pass by `step` with each look of the event loop.
 
-    A look of the commit thread passes none: it may come at any moment, between two looks of the event loop as well, whose
+    A look of the commit thread passes none: it may come at any moment, also between two looks of the event loop, whose
     write would then seem to have taken longer.
     """
 
