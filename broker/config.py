@@ -1,6 +1,6 @@
 """Settings: what they are, their defaults and limits, and where they come from.
 
-A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq_conf), the
+A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq/conf), the
 environment (ENVIRONMENT has the variables), the command line. Names carry their unit. A setting that does not exist or
 does not fit is refused with the file, the key and what was expected; nothing is guessed.
 """
