@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from broker.config import Identity
+from broker.config import IdentitySettings
 
 DEFAULTS = {
     "config": "~/.rabbitmqadmin.conf",
@@ -79,7 +79,7 @@ def parser() -> OptionParser:
         "rabbitmqadmin [options] subcommand",
         formatter=TitledHelpFormatter(),
         prog="rabbitmqadmin",
-        version=f"%prog {Identity().version}",
+        version=f"%prog {IdentitySettings().version}",
     )
     for name, letter, given, about in _ROWS:
         names = [*([f"-{letter}"] if letter else []), f"--{name}"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.config import Config, ConfigError, Origin, Translated
+from broker.config import Config, ConfigError, SettingOrigin, Translated
 from broker.credentials import SECRETS, without_credentials
 from broker.rabbitmq.conf.conf_keys import ROWS, Row
 from broker.rabbitmq.conf.conf_lines import Line, read_lines
@@ -66,7 +66,7 @@ def _apply(row: Row, lines: Sequence[Line], settings: Translated, root: Path) ->
     section, field = row.setting.split(".")
     values = [(line.words[-1], _value(row, line, root)) for line in lines]
     settings.tree.setdefault(section, {})[field] = row.combine(values)
-    settings.origins[section, field] = Origin(lines[-1].place, _shown(row, lines[-1]))
+    settings.origins[section, field] = SettingOrigin(lines[-1].place, _shown(row, lines[-1]))
 
 
 def _value(row: Row, line: Line, root: Path) -> Any:

@@ -1,4 +1,4 @@
-"""What connections and logins tell the event exchange; nothing where there is none.
+"""Events of connections and logins, published to the event exchange if `[event_exchange]` is on.
 
 Headers are those of RabbitMQ 3.10's plugin; `broker/entities/vhosts/event_exchange.py` publishes them.
 """
@@ -23,21 +23,21 @@ PROTOCOL = "{0,9,1}"
 
 
 def login_taken(connection: Connection, user: str, mechanism: str) -> None:
-    """A client has proved who it is."""
+    """Publish user.authentication.success."""
     events = connection.broker.event_exchange
     if events is not None:
         events.publish("user.authentication.success", _login(connection.peer, user, mechanism))
 
 
 def login_refused(connection: Connection, user: str, mechanism: str, reason: str) -> None:
-    """A client has not."""
+    """Publish user.authentication.failure."""
     events = connection.broker.event_exchange
     if events is not None:
         events.publish("user.authentication.failure", {**_login(connection.peer, user, mechanism), "error": reason})
 
 
 def connection_created(connection: Connection) -> None:
-    """A client has entered a virtual host."""
+    """Publish connection.created: a client has opened a virtual host."""
     broker, peer = connection.broker, connection.peer
     if broker.event_exchange is not None:
         headers = {
@@ -59,7 +59,7 @@ def connection_created(connection: Connection) -> None:
 
 
 def connection_closed(connection: Connection) -> None:
-    """A client that was in a virtual host is gone, and nothing of it is left."""
+    """Publish connection.closed, once channels and exclusive queues of the connection are gone."""
     events = connection.broker.event_exchange
     if events is not None and not connection.direct:
         events.publish("connection.closed", _identity(connection))
@@ -95,7 +95,7 @@ def _ends(peer: Peer) -> Headers:
 
 
 def _address(host: str) -> str:
-    """An IP address as the Erlang term that the plugin shows, such as {127,0,0,1}."""
+    """Return an IP address as the Erlang term that the plugin shows, such as {127,0,0,1}."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

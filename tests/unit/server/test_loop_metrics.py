@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from broker.entities.statistics.measurements import Histogram
-from broker.server.pulse import Pulse
+from broker.server.loop_metrics import LoopMetrics
 from broker.wire.methods import BasicAck, ConfirmSelect
 from harness.brokers.broker_core import SMALL
 from harness.brokers.broker_server import let_pass, serving
@@ -32,16 +32,16 @@ def test_values_are_counted_up_to_the_bound_that_they_reach() -> None:
 async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
     async with serving(tmp_path / "messages") as server:
         store, measurements = server.core.store, server.core.broker.statistics.measurements
-        pulse = Pulse(measurements, store.io.recent, server.committer.waits, server.engine.activity)
+        metrics = LoopMetrics(measurements, store.io.recent, server.committer.waits, server.engine.activity)
         client = await server.connect()
         queue = server.core.queue("q")
         await client.ask(ConfirmSelect(False))
-        pulse.gather()
+        metrics.gather()
         before, written = sum(measurements.commit_messages.counts), store.io.written_bytes
         await client.say(publish_frames(BODY, key="q", persistent=True) * 2 * SMALL.messages)
         assert await client.receive() == BasicAck(2 * SMALL.messages, True)
-        pulse.gather()
-        pulse.gather()
+        metrics.gather()
+        metrics.gather()
         assert sum(measurements.commit_messages.counts) == before + 1
         assert measurements.commit_messages.total == 2 * SMALL.messages
         assert sum(measurements.confirm_seconds.counts) == 1
@@ -60,7 +60,7 @@ async def test_the_lag_of_the_event_loop(tmp_path: Path, autojump_clock: trio.te
     async with serving(tmp_path / "messages") as server, trio.open_nursery() as nursery:
         measurements = server.core.broker.statistics.measurements
         activity = server.engine.activity
-        nursery.start_soon(Pulse(measurements, server.core.store.io.recent, server.committer.waits, activity).run)
+        nursery.start_soon(LoopMetrics(measurements, server.core.store.io.recent, server.committer.waits, activity).run)
         await let_pass(60)
         assert sum(measurements.lag_seconds.counts) == 1, "where nothing happens it rests"
         server.engine.end_turn()

@@ -1,7 +1,7 @@
-"""Channels that go on with the methods they held: some of these in each turn, however many there are.
+"""Handles the methods that channels held behind a gate or an alarm: one per channel and step, in background work.
 
-A client can send megabytes behind one method that waits for the disk, and the end of an alarm sets thousands of
-channels free at one moment. They go on together, as one piece of background work, with a method of each in turn.
+A client can send megabytes behind one method that waits for the disk, and the end of an alarm frees thousands of
+channels at one moment. All of them share one piece of background work, which takes the channels round robin.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from broker.session.channel.channel import Channel
 
 
-class GoingOn:
-    """The channels of a broker that have held methods and need not wait any more. Their clients are not read from."""
+class HeldMethods:
+    """The channels of a broker whose held methods can be handled now. Their sockets are not read meanwhile."""
 
     def __init__(self, background_work: BackgroundWork) -> None:
         self._background_work = background_work
@@ -25,11 +25,11 @@ class GoingOn:
         self._working = False
 
     def add(self, channel: Channel, *, later: bool) -> None:
-        """Have a channel go on: from now on, if no other does already, or from a `later` turn on."""
+        """Add a channel. The work begins in this turn, or in the next one if `later`."""
         if channel in self._channels or not _may_go_on(channel):
             return
         self._channels[channel] = None
-        channel.connection.channels_going_on += 1
+        channel.connection.busy_channels += 1
         if not self._working:
             self._working = True
             self._background_work.begin(self._steps(), later=later)
@@ -42,14 +42,14 @@ class GoingOn:
             if _may_go_on(channel):
                 self._channels[channel] = None
             else:
-                channel.connection.channels_going_on -= 1
+                channel.connection.busy_channels -= 1
                 channel.connection.output.touch()  # the transport may read on
             yield MESSAGE_BYTES
         self._working = False
 
 
 def _handle_first(channel: Channel) -> None:
-    """Handle the first method that a channel holds, if it need not wait any more."""
+    """Handle the first held method of a channel, unless it has to wait again."""
     if _may_go_on(channel):
         key, action, size = channel.held.popleft()
         channel.connection.hold(-size)
@@ -57,10 +57,10 @@ def _handle_first(channel: Channel) -> None:
 
 
 def _may_go_on(channel: Channel) -> bool:
-    """What it holds need not wait for a gate, for memory or disk, or for the client to read answers."""
+    """Return whether the first held method can be handled: no gate, no alarm, and the client reads its answers."""
     if not channel.held or channel.gates or channel.ended:
         return False
-    if channel.waits_for_room:
+    if channel.waits_for_alarm:
         channel.connection.block()
         return False
     return channel.room() > 0

@@ -1,13 +1,13 @@
-"""The delivery tags of a channel: what is out with the client, and how it comes back.
+"""The delivery tags of a channel: its unacknowledged deliveries, and how they are settled or requeued.
 
 Tags count from 1 per channel and are never used again. An ack, nack or reject names a tag that must be
-outstanding, or the channel ends with "unknown delivery tag"; `multiple` means every outstanding tag up to it,
-and tag 0 with it means all there are, even none (0-9-1 specification, basic.ack; RabbitMQ for the rest). Tags
-are kept in a dict in rising order, so "up to" is a walk from the front, or from the end to what stays.
+unacknowledged, or the channel is closed with "unknown delivery tag"; `multiple` means every such tag up to it,
+and tag 0 with it means all of them, even none (0-9-1 specification, basic.ack; RabbitMQ for the rest). Tags
+are kept in a dict in ascending order, so "up to" is a walk from the front, or from the end to the ones that stay.
 
-A delivered message that is on disk need not stay in memory while the client thinks. Deliveries are counted in
-chunks, so many messages or so many bytes each; whenever one is full, those of the chunk before it are asked
-to let their content go. When very many are out, the older ones are packed: see `old_deliveries`.
+A delivered message that is on disk need not stay in memory until it is acknowledged. Deliveries are counted in
+chunks of CHUNK_MESSAGES or CHUNK_BYTES; when one is full, the deliveries of the chunk before it release their content.
+Beyond RECENT deliveries the older ones are packed: see `packed_deliveries`.
 """
 
 from __future__ import annotations
@@ -20,54 +20,53 @@ from typing import Final
 
 from broker.entities.messages.message import Entry, Holder, Receiver
 from broker.entities.queues.queue import Queue
-from broker.session.channel.old_deliveries import OldDeliveries, Taken
+from broker.session.channel.packed_deliveries import PackedDeliveries, Taken
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
 CHUNK_MESSAGES: Final = 512
 CHUNK_BYTES: Final = 2 << 20
 RECENT: Final = 8192
-"""So many deliveries are not packed, as many as most clients ever have out."""
+"""Deliveries kept as objects, more than most clients ever have unacknowledged; older ones are packed."""
 
 
 class DeliveryLedger:
-    """Unacknowledged deliveries of one channel, by tag: the old ones, and behind them the recent ones."""
+    """Unacknowledged deliveries of one channel, by tag. `consumed` counts those to consumers, not to basic.get."""
 
     __slots__ = ("_before", "_bytes", "_chunk", "_chunked", "_old", "_recent", "consumed", "last")
 
     def __init__(self) -> None:
-        self._old = OldDeliveries()
+        self._old = PackedDeliveries()
         self._recent: dict[int, Entry] = {}
         self.last = 0
         self.consumed = 0
         self._chunk: list[range] = []
-        """The tags of this chunk, and how many messages they are."""
+        """Ranges of tags of the chunk being filled; `_chunked` is their number, `_bytes` the size of their messages."""
         self._chunked = 0
         self._before: list[Sequence[int]] = []
+        """Tags of the chunk before, and older ones whose messages were not on disk when it ended."""
         self._bytes = 0
 
     def __len__(self) -> int:
         return self._old.count + len(self._recent)
 
     def items(self) -> Iterator[tuple[int, Entry]]:
-        """What is outstanding, in the order of the tags."""
+        """Return tags and deliveries, in the order of tags."""
         return chain(self._old.items(), self._recent.items())
 
     def get(self, tag: int) -> Entry | None:
-        """The delivery with a tag, if it is outstanding."""
+        """Return the unacknowledged delivery with this tag, or None."""
         return self._recent.get(tag) or self._old.get(tag)
 
     def add(self, entry: Entry) -> int:
-        """A message goes out and wants an acknowledgement; its tag."""
+        """Add a delivery and return its tag."""
         self.add_all((entry,), entry.size)
         return self.last
 
     def add_all(self, entries: Sequence[Entry], size: int) -> None:
-        """Messages, all to one consumer or to none, go out with the next tags and want acknowledgements.
-
-        `size` is what they take in bytes, roughly.
-        """
+        """Add deliveries to one consumer, or to none, with the next tags; `size`: their approximate bytes."""
         tag, recent, chunk = self.last, self._recent, self._chunk
+        # The ranges of a chunk are joined unless deliveries without acknowledgement came between.
         first = chunk.pop().start if chunk and chunk[-1].stop == tag + 1 else tag + 1
         for entry in entries:
             tag += 1
@@ -82,12 +81,12 @@ class DeliveryLedger:
             self._end_chunk()
 
     def skip(self, count: int = 1) -> int:
-        """Messages go out with the next tags and want no acknowledgement; the last of these tags."""
+        """Use up the next tags for deliveries without acknowledgement; return the last of them."""
         self.last += count
         return self.last
 
     def take(self, tag: int, *, multiple: bool) -> Taken:
-        """Strike tags out. Raises ChannelException 406 for one that is not outstanding."""
+        """Remove and return the deliveries with this tag, or up to it. Raises ChannelException 406 if it is unknown."""
         if multiple and tag == 0:
             taken = Taken(self._recent, self._old.take_up_to(self.last))
             self._recent, self.consumed = {}, 0
@@ -108,7 +107,7 @@ class DeliveryLedger:
         tags = list(islice(takewhile(tag.__ge__, recent), half + 1))
         if len(tags) <= half:
             return {number: recent.pop(number) for number in tags}
-        # Fewer stay: these are taken out instead.
+        # Fewer stay than go: take out those that stay, and hand over the rest of the dict.
         later = list(takewhile(tag.__lt__, reversed(recent)))
         self._recent = {number: recent.pop(number) for number in reversed(later)}
         return recent
@@ -117,9 +116,9 @@ class DeliveryLedger:
         return self._old.pop(tag) if tag <= self._old.last else self._recent.pop(tag)
 
     def take_each(self, tags: Iterable[int], taken: list[Entry]) -> None:
-        """Strike tags out one by one and add their messages to `taken`.
+        """Remove the deliveries with these tags and append them to `taken`.
 
-        Raises ChannelException 406 at the first that is not outstanding; those before it are taken.
+        Raises ChannelException 406 at the first unknown tag; those before it are taken.
         """
         consumed = 0
         try:
@@ -133,7 +132,7 @@ class DeliveryLedger:
             self.consumed -= consumed
 
     def put_back(self, entries: Iterable[tuple[int, Entry]]) -> None:
-        """Undo `take`: nothing has become of these deliveries."""
+        """Undo `take`."""
         recent = self._recent
         for tag, entry in entries:
             self.consumed += entry.consumer is not None
@@ -144,11 +143,11 @@ class DeliveryLedger:
         self._recent = dict(sorted(recent.items()))
 
     def of_queue(self, queue: Queue) -> Iterable[Entry]:
-        """What is outstanding of one queue."""
+        """Return the unacknowledged deliveries of one queue."""
         return (entry for _, entry in self.items() if entry.queue is queue)
 
     def check(self) -> None:
-        """Raise AssertionError unless tags rise, none is later than the last, and consumers' deliveries are counted."""
+        """Raise AssertionError unless tags ascend up to `last` at most, and `consumed` and the chunks are right."""
         self._old.check()
         deliveries = dict(self.items())
         tags, entries = list(deliveries), deliveries.values()
@@ -164,18 +163,18 @@ class DeliveryLedger:
         assert self._chunked < CHUNK_MESSAGES, f"a chunk of {self._chunked} deliveries is not ended"
 
     def _end_chunk(self) -> None:
+        """Release the content of the chunk before, begin a new chunk, and pack what exceeds RECENT."""
         on_their_way = self._release_before()
         self._before = [on_their_way, *self._chunk] if on_their_way else [*self._chunk]
         self._chunk, self._chunked, self._bytes = [], 0, 0
         while len(self._recent) >= RECENT + CHUNK_MESSAGES:
             tags = list(islice(self._recent, CHUNK_MESSAGES))
             if on_their_way and on_their_way[0] <= tags[-1]:
-                break
+                break  # packed later: an entry whose content is in memory saves nothing
             self._old.append({tag: self._recent.pop(tag) for tag in tags})
 
     def _release_before(self) -> list[int]:
-        """Ask the deliveries of the chunk before to let their content go; those that are on their way to the disk, to
-        be asked again."""
+        """Release the content of the chunk before; return the tags of messages not on disk yet, to be tried again."""
         on_their_way: list[int] = []
         oldest = next(iter(self._recent), 0)
         for tags in self._before:
@@ -195,12 +194,12 @@ def _unknown(tag: int) -> ChannelException:
 
 
 def acknowledge(entries: Iterable[Entry]) -> None:
-    """The client has dealt with these messages."""
+    """Settle acknowledged messages in their queues, and give their consumers credit."""
     _finish(entries, lambda queue, members: queue.settle(members))
 
 
 def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
-    """These messages go back to their queues, to their places; `abandoned` where the client did not ask for it."""
+    """Put messages back into their queues, at their positions; `abandoned` unless the client asked for it."""
     of_queues: dict[Holder, list[Entry]] = {}
     for queue, group in groupby(entries, _queue):
         of_queues.setdefault(queue, []).extend(group)
@@ -213,7 +212,7 @@ def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
 
 
 def reject(entries: Iterable[Entry]) -> None:
-    """The client wants these messages neither now nor later."""
+    """Reject messages without requeueing: their queues dead-letter or drop them."""
     _finish(entries, lambda queue, members: queue.reject(members))
 
 
@@ -222,7 +221,7 @@ _consumer: Final = attrgetter("consumer")
 
 
 def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]) -> None:
-    """Tell queues and consumers, once for all messages in a row that share both."""
+    """Tell queues and consumers, once for each run of messages that share both."""
     for members in _runs(entries):
         consumer = members[0].consumer
         how(members[0].queue, members)
@@ -231,7 +230,7 @@ def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]
 
 
 def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """The messages in a row that share queue and consumer: as `groupby`, which costs twice as much."""
+    """Yield runs of messages that share queue and consumer. `groupby` takes twice as long."""
     queue: Holder | None = None
     consumer: Receiver | None = None
     run: list[Entry] = []

@@ -1,8 +1,8 @@
-"""The older deliveries of a channel, in few bytes each.
+"""The older deliveries of a channel, packed into 34 bytes each.
 
-A client may have millions of messages out. As an `Entry` with its tag each takes 220 to 290 bytes. When its content has
-been let go, all that is left are a few numbers, and deliveries of the same kind differ in four of them: those are
-packed, in 34 bytes each. An entry is made again when its delivery is settled or given back.
+A client may have millions of unacknowledged messages. An `Entry` with its tag takes 220 to 290 bytes. Once its content
+has left memory, it is a few numbers, and deliveries of the same kind (queue, consumer, flags) differ in four of them:
+those are kept in columns. The entry is made again when its delivery is settled or requeued.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.entities.messages.message import Entry, Holder
 
 
 class Pack:
-    """Some deliveries with rising tags, none later than `last`. Those whose content is in memory stay as they are."""
+    """Deliveries with ascending tags up to `last`. Those whose content is still in memory are not packed."""
 
     __slots__ = ("_columns", "_kinds", "_resident", "last", "queues")
 
@@ -26,10 +26,10 @@ class Pack:
         self._resident = {tag: entry for tag, entry in deliveries.items() if entry.message is not None}
         packed = {tag: entry for tag, entry in deliveries.items() if entry.message is None}
         self.queues = {entry.queue for entry in deliveries.values()}
-        """The queues that they are, or were, from."""
+        """The queues of these deliveries, and of those that were taken out."""
         entries = packed.values()
         self._kinds, numbers = _by_kind(entries)
-        """An entry of each kind."""
+        """One entry of each kind; the last column has an index into it."""
         self._columns = (
             array("Q", packed),
             array("Q", [entry.position for entry in entries]),
@@ -43,22 +43,22 @@ class Pack:
 
     @property
     def consumed(self) -> int:
-        """How many of them went to consumers."""
+        """Number of the deliveries that went to consumers, not to basic.get."""
         consumed = [kind.consumer is not None for kind in self._kinds]
         packed = sum(consumed[kind] for kind in self._columns[-1])
         return packed + sum(entry.consumer is not None for entry in self._resident.values())
 
     def items(self) -> Iterator[tuple[int, Entry]]:
-        """Tags and entries; those that are packed are made anew each time."""
+        """Return tags and entries in the order of tags; entries of packed deliveries are made on each call."""
         packed = self._unpacked()
         return iter(sorted(chain(packed, self._resident.items()), key=_tag)) if self._resident else packed
 
     def values(self) -> Iterator[Entry]:
-        """The entries, in the order of their tags."""
+        """Return the entries in the order of tags."""
         return (entry for _, entry in self.items())
 
     def get(self, tag: int) -> Entry | None:
-        """The delivery with a tag."""
+        """Return the delivery with this tag, or None."""
         at = self._find(tag)
         if at is None:
             return self._resident.get(tag)
@@ -66,7 +66,7 @@ class Pack:
         return self._kinds[kinds[at]].another(positions[at], sizes[at], expiries[at])
 
     def pop(self, tag: int) -> Entry | None:
-        """Take the delivery with a tag out."""
+        """Remove and return the delivery with this tag; None if there is none."""
         entry, at = self.get(tag), self._find(tag)
         if at is None:
             self._resident.pop(tag, None)
@@ -75,14 +75,14 @@ class Pack:
         return entry
 
     def take_up_to(self, tag: int) -> dict[int, Entry]:
-        """Take out the deliveries up to a tag."""
+        """Remove and return the deliveries up to this tag."""
         taken = dict(takewhile(lambda item: item[0] <= tag, self.items()))
         self._drop(0, bisect_right(self._columns[0], tag))
         self._resident = {number: entry for number, entry in self._resident.items() if number > tag}
         return taken
 
     def put_back(self, tag: int, entry: Entry) -> None:
-        """A delivery that was taken out is outstanding again."""
+        """Add a delivery again that was taken out."""
         self._resident[tag] = entry
         self.queues.add(entry.queue)
 
@@ -101,8 +101,8 @@ class Pack:
             del column[start:end]
 
 
-class OldDeliveries:
-    """Packs, the oldest first. `count` says how many deliveries they have, `last` how far their tags go."""
+class PackedDeliveries:
+    """Packs, oldest first. `count` is the number of deliveries in them, `last` the highest tag."""
 
     __slots__ = ("_lasts", "_packs", "count", "last")
 
@@ -120,15 +120,15 @@ class OldDeliveries:
         self.last = pack.last
 
     def items(self) -> Iterator[tuple[int, Entry]]:
-        """Tags and entries, in order."""
+        """Return tags and entries in the order of tags."""
         return chain.from_iterable(pack.items() for pack in self._packs)
 
     def get(self, tag: int) -> Entry | None:
-        """The delivery with a tag, if it is one of them."""
+        """Return the delivery with this tag, or None."""
         return self._packs[bisect_left(self._lasts, tag)].get(tag) if 0 < tag <= self.last else None
 
     def pop(self, tag: int) -> Entry:
-        """Take the delivery with a tag, which is not later than `last`, out. Raises KeyError when there is none."""
+        """Remove and return the delivery with this tag, which is at most `last`. Raises KeyError if there is none."""
         at = bisect_left(self._lasts, tag)
         entry = self._packs[at].pop(tag)
         if entry is None:
@@ -139,7 +139,7 @@ class OldDeliveries:
         return entry
 
     def take_up_to(self, tag: int) -> list[Pack]:
-        """Take out the deliveries up to a tag."""
+        """Remove and return the deliveries up to this tag."""
         whole = bisect_right(self._lasts, tag)
         taken = self._packs[:whole]
         self._forget(0, whole)
@@ -151,15 +151,15 @@ class OldDeliveries:
         return taken
 
     def put_back(self, tag: int, entry: Entry) -> None:
-        """A delivery that was taken out, with a tag that is not later than `last`, is outstanding again."""
+        """Add a delivery again that was taken out; its tag is at most `last`."""
         self._packs[bisect_left(self._lasts, tag)].put_back(tag, entry)
         self.count += 1
 
     def check(self) -> None:
-        """Raise AssertionError unless tags rise from pack to pack, and deliveries are counted."""
+        """Raise AssertionError unless tags ascend from pack to pack, and `count` is right."""
         tags = [tag for tag, _ in self.items()]
-        assert all(before < after for before, after in pairwise(tags)), f"old delivery tags out of order: {tags}"
-        assert self.count == len(tags), f"{self.count} old deliveries are counted, {len(tags)} are out"
+        assert all(before < after for before, after in pairwise(tags)), f"packed delivery tags out of order: {tags}"
+        assert self.count == len(tags), f"{self.count} packed deliveries are counted, there are {len(tags)}"
         for (before, last), pack in zip(pairwise([0, *self._lasts]), self._packs, strict=True):
             found = [tag for tag, _ in pack.items()]
             assert before < found[0] <= found[-1] <= last, (
@@ -172,7 +172,7 @@ class OldDeliveries:
 
 
 class Taken:
-    """Deliveries that were struck out, in the order of their tags. Packed ones stay so until they are needed."""
+    """Deliveries taken out of the ledger, in the order of tags. Packed ones are unpacked when `first` takes them."""
 
     __slots__ = ("_next", "_packs", "_recent")
 
@@ -189,27 +189,27 @@ class Taken:
 
     @property
     def consumed(self) -> int:
-        """How many of them went to consumers."""
+        """Number of the deliveries that went to consumers, not to basic.get."""
         recent = sum(entry.consumer is not None for entry in self._recent.values())
         return recent + sum(pack.consumed for pack in self._packs)
 
     @property
     def queues(self) -> Iterator[Holder]:
-        """The queues that they are from, before any were taken with `first`; one may come several times."""
+        """The queues of the deliveries, some of them several times. Only before the first call of `first`."""
         packed = chain.from_iterable(pack.queues for pack in self._packs)
         return chain(packed, (entry.queue for entry in self._recent.values()))
 
     def items(self) -> Iterator[tuple[int, Entry]]:
-        """Tags and entries, before any were taken with `first`."""
+        """Return tags and entries. Only before the first call of `first`."""
         return chain(chain.from_iterable(pack.items() for pack in self._packs), self._recent.items())
 
     def values(self) -> Iterator[Entry]:
-        """The entries that are left."""
+        """Return the entries that are left."""
         packed = chain.from_iterable(pack.values() for pack in self._packs)
         return chain(self._next, packed, self._recent.values())
 
     def first(self, messages: int) -> list[Entry]:
-        """Take so many of them away, the first that are left."""
+        """Remove and return the first of the entries that are left, at most `messages`."""
         coming = self._next
         while len(coming) < messages and self._packs:
             coming.extend(self._packs.popleft().values())
@@ -220,9 +220,9 @@ class Taken:
 
 
 def _by_kind(entries: Collection[Entry]) -> tuple[list[Entry], array[int]]:
-    """An entry of each kind, and the number of each entry's kind in this list."""
+    """Return one entry of each kind, and for each entry the index of its kind in that list."""
     kinds = [entry.kind for entry in entries]
-    if kinds and kinds.count(kinds[0]) == len(kinds):  # which is quicker than to look each of them up
+    if kinds and kinds.count(kinds[0]) == len(kinds):  # one kind, the usual case: quicker than a look-up for each
         return list(entries)[:1], array("H", bytes(2 * len(kinds)))
     examples = dict(zip(kinds, entries, strict=True))
     numbers = {kind: number for number, kind in enumerate(examples)}

@@ -13,7 +13,7 @@ from storage.messages.store_io import CommitFigures
 BEAT_SECONDS = 1.0
 
 
-class Pulse:
+class LoopMetrics:
     """Puts what the store's thread and the committer have noted into the histograms.
 
     `commits` are the store's latest, `waits` the seconds that confirms have waited. Both are taken from their left

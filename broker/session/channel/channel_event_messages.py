@@ -1,6 +1,6 @@
-"""What a channel tells the event exchange: see `broker.entities.vhosts.event_exchange`.
+"""Events of a channel, published to the event exchange (`broker/entities/vhosts/event_exchange.py`).
 
-A channel has a `ChannelEvents` where events are published, and None elsewhere.
+A channel has a `ChannelEventMessages` if `[event_exchange]` is on, else None.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from broker.entities.queues.consumers import Consumer
 from broker.entities.vhosts.event_exchange import INTERNAL, EventExchange, arguments
 
 
-class ChannelEvents:
-    """Publishes events of one channel and its consumers. `connection` is the connection's number, `peer` its name."""
+class ChannelEventMessages:
+    """Publishes events of a channel and its consumers. `connection` is the connection's number, `peer` its name."""
 
     def __init__(self, exchange: EventExchange, connection: int, peer: str, user: str, vhost: str, number: int) -> None:
         self._exchange = exchange
@@ -24,11 +24,11 @@ class ChannelEvents:
         exchange.publish("channel.created", {**headers, **where}, user)
 
     def closed(self) -> None:
-        """The channel has ended, or failed."""
+        """Publish channel.closed."""
         self._exchange.publish("channel.closed", {"pid": self._pid}, self._user)
 
     def consumer_created(self, consumer: Consumer) -> None:
-        """The client consumes from a queue."""
+        """Publish consumer.created."""
         how = {
             "exclusive": consumer.exclusive,
             "ack_required": not consumer.no_ack,
@@ -38,7 +38,7 @@ class ChannelEvents:
         self._exchange.publish("consumer.created", {**self._consumer(consumer), **how}, self._user)
 
     def consumer_deleted(self, consumer: Consumer, *, gone: bool) -> None:
-        """A consumer has ended: cancelled, with its channel or queue; `gone`: by an error or with its connection."""
+        """Publish consumer.deleted; `gone`: the consumer ended by an error or with its connection, not by its user."""
         self._exchange.publish("consumer.deleted", self._consumer(consumer), INTERNAL if gone else self._user)
 
     def _consumer(self, consumer: Consumer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A channel in tx mode: publishes and settlements kept until tx.commit."""
+"""The contents of an open transaction: publishes and settlements kept until tx.commit (`methods/tx_methods.py`)."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from broker.entities.messages.message import Entry
-from broker.session.channel.old_deliveries import Taken
+from broker.session.channel.packed_deliveries import Taken
 
 
 class Settlement(NamedTuple):
-    """Deliveries that are settled at the commit, or some in each turn, and how."""
+    """Deliveries to be settled, at a commit or some in each turn, and the function that settles or requeues them."""
 
     how: Callable[[list[Entry]], None]
     entries: Taken
 
     def settle(self, messages: int) -> int:
-        """Settle so many of them, the first that are left; how many that were."""
+        """Settle the first of those that are left, at most `messages`; return their number."""
         some = self.entries.first(messages)
         self.how(some)
         return len(some)
 
 
 class Transaction:
-    """What the channel has asked for since the last commit or rollback.
+    """The publishes and settlements of a channel since the last commit or rollback.
 
-    Publishes were checked when they came (RabbitMQ reports errors at once), so that a commit cannot fail on them, save
-    where a queue that is full refuses one: `refused` says so.
+    Publishes are checked when they arrive, as in RabbitMQ, so a commit does not fail on them, except that a full queue
+    may refuse one (overflow reject-publish): then `refused` is set.
     """
 
     __slots__ = ("bytes", "publishes", "refused", "settled", "settlements")
 
     def __init__(self) -> None:
-        self.bytes = 0  # what the publishes take, roughly
+        self.bytes = 0  # approximate memory of the publishes
         self.publishes: list[Callable[[], int]] = []
-        """Each puts one message into queues, and says into how many, 1 at least."""
+        """Each puts one message into its queues and returns their number, at least 1."""
         self.settlements: list[Settlement] = []
         self.settled: dict[int, Entry] = {}
+        """The deliveries of all settlements, by tag: they count as unacknowledged until the commit."""
         self.refused = False
 
     def clear(self) -> None:
-        """Start over."""
+        """Begin the next transaction."""
         self.bytes = 0
         self.publishes = []
         self.settlements = []
@@ -49,14 +50,14 @@ class Transaction:
 
 
 class Leaving(Protocol):
-    """Deliveries that are settled or given back, some in each turn."""
+    """Deliveries that are being settled or requeued, some in each turn."""
 
     def values(self) -> Iterator[Entry]:
-        """Those that are left."""
+        """Return the deliveries that are left."""
 
 
 def unfinished(transaction: Transaction | None, settling: Sequence[Leaving]) -> Iterator[Entry]:
-    """Deliveries that were settled in a transaction, or are being settled, and are out until then."""
+    """Yield deliveries that count as unacknowledged still: settled in an open transaction, or being settled."""
     if transaction is not None:
         yield from transaction.settled.values()
     for leaving in settling:

@@ -18,7 +18,7 @@ def take_in(sock: socket.socket, peer: Peer) -> socket.socket | None:
     return sock
 
 
-class ChosenParts(NamedTuple):
+class ReplaceableParts(NamedTuple):
     """Each with what it is unless another is chosen."""
 
     transport: Callable[[float], TransportSettings] = TransportSettings
@@ -28,4 +28,4 @@ class ChosenParts(NamedTuple):
     writer: NewWriter = CommitThread
 
 
-USUAL_PARTS = ChosenParts()
+USUAL_PARTS = ReplaceableParts()
