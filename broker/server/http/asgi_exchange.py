@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import h11
 import trio
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.management.request_client import SCOPE_KEY, RequestClient
 
 Message = MutableMapping[str, Any]
@@ -46,11 +46,11 @@ class Wire(Protocol):
         """Send bytes. Raises trio.TooSlowError when the client does not take them."""
 
 
-class Exchange:
+class HttpExchange:
     """A request whose head has come, and what the application answers. `status` is 0 until it has answered."""
 
     def __init__(
-        self, http: h11.Connection, head: h11.Request, wire: Wire, client: RequestClient, settings: Http
+        self, http: h11.Connection, head: h11.Request, wire: Wire, client: RequestClient, settings: HttpSettings
     ) -> None:
         self.status = 0
         self._http = http
