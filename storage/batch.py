@@ -35,7 +35,7 @@ DELAYED: Final = 4
 """Record flag: the message waits for its time. What is put with it is when it is due, not when it expires."""
 
 
-class Record(Protocol):
+class MessageRecord(Protocol):
     """A message as the store sees it: never changed once it has been put into a batch."""
 
     flags: int
@@ -52,7 +52,7 @@ class Record(Protocol):
         """What is stored in place of the header if BLIND is among the flags."""
 
 
-Put = tuple[Record, int]
+Put = tuple[MessageRecord, int]
 """A record and a time in wall-clock milliseconds: when it expires in this queue (0: never), or, in a stream, when it
 was published, or, with DELAYED, when it is due."""
 
@@ -164,7 +164,7 @@ class Purge(NamedTuple):
     survivors: tuple[int, ...]
 
 
-class ClosedSegment(NamedTuple):
+class ClosedStreamSegment(NamedTuple):
     """A part of a stream that nothing is added to any more, and that goes as a whole when the stream is too long.
 
     `first` and `end` are positions, `end` is the next part's first. `bytes` counts bodies; `last_time` is when its
@@ -188,7 +188,7 @@ class SealedBatch(NamedTuple):
     deleted_queues: tuple[int, ...]
     """Queues whose records are to be reclaimed, in bounded steps, from this batch on."""
     waiters: tuple[Waiter, ...]
-    closed_segments: tuple[ClosedSegment, ...] = ()
+    closed_segments: tuple[ClosedStreamSegment, ...] = ()
     last_event: int = 0
     """The number of the last event that was recorded before the batch was sealed; 0 where none are."""
     removal_waiters: tuple[Waiter, ...] = ()
@@ -234,7 +234,7 @@ class WriteBatch:
         """The waiters; False for those that wait only for what the batch takes away."""
         self.purges: list[Purge] = []
         self.deleted_queues: list[int] = []
-        self.closed_segments: list[ClosedSegment] = []
+        self.closed_segments: list[ClosedStreamSegment] = []
         self._lanes: dict[tuple[int, int], LaneWrites] = {}
 
     def lane(self, queue_id: int, lane: int, state: LaneState) -> LaneWrites:
@@ -264,10 +264,10 @@ class WriteBatch:
         )
 
 
-class History(NamedTuple):
+class StreamHistory(NamedTuple):
     """What the store holds of a stream: its closed segments, and its last message's position and time, if any."""
 
-    closed: tuple[ClosedSegment, ...]
+    closed: tuple[ClosedStreamSegment, ...]
     last: tuple[int, int] | None
 
 

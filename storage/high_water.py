@@ -29,7 +29,7 @@ _MARK = struct.Struct(">4s16sQQ")
 _CHECKSUM = struct.Struct(">I")
 
 
-class Reached(NamedTuple):
+class HighWaterMark(NamedTuple):
     """The last number that was written for an owner in a boot."""
 
     owner: bytes
@@ -38,7 +38,7 @@ class Reached(NamedTuple):
 
 
 @final
-class HighWater:
+class HighWaterFile:
     """The mark's file, open for writing. One thread at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ def forget(path: Path) -> None:
     synced_files.sync_directory(path.parent)
 
 
-def read_high_water(path: Path) -> Reached | None:
+def read_high_water(path: Path) -> HighWaterMark | None:
     """The mark in a file; None where there is none, or none that can be read."""
     try:
         with path.open("rb") as file:
@@ -84,4 +84,4 @@ def read_high_water(path: Path) -> Reached | None:
     if _CHECKSUM.unpack_from(data, _MARK.size)[0] != crc32(magic_and_mark):
         return None
     _magic, owner, boot, number = _MARK.unpack(magic_and_mark)
-    return Reached(owner, boot, number)
+    return HighWaterMark(owner, boot, number)

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import NamedTuple, final
 
 from storage.batch import SealedBatch
-from storage.high_water import HighWater
+from storage.high_water import HighWaterFile
 from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
 from storage.journal.journal_records import encode_batch
@@ -47,7 +47,7 @@ class Journal:
     with it LMDB gets the journal's salt, before there is a record.
     """
 
-    def __init__(self, file: JournalFile | None, high_water: HighWater | None = None, boot: int = 0) -> None:
+    def __init__(self, file: JournalFile | None, high_water: HighWaterFile | None = None, boot: int = 0) -> None:
         self._file = file
         self._high_water = high_water
         self._boot = boot
@@ -268,9 +268,9 @@ class Journal:
         return earlier.then(later)
 
 
-def _high_water(directory: Path) -> HighWater | None:
+def _high_water(directory: Path) -> HighWaterFile | None:
     try:
-        return HighWater(directory / HIGH_WATER)
+        return HighWaterFile(directory / HIGH_WATER)
     except OSError as error:
         log.warning("%s; how far the journal goes is not noted, until the next start", error)
         return None

@@ -10,7 +10,7 @@ import struct
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from storage.messages.records import frame, unframe
+from storage.record_frame import frame, unframe
 from storage.storage_errors import StoreCorrupt
 
 SALT_BYTES = 16

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from zlib_ng.zlib_ng import crc32
 
-from storage.high_water import Reached
+from storage.high_water import HighWaterMark
 from storage.journal.journal_file import (
     BATCH,
     CHECKSUM,
@@ -84,7 +84,7 @@ class JournalHead(NamedTuple):
     checksum: int
 
 
-def read_journal(directory: Path, mark: JournalMark, reached: Reached | None) -> JournalContents:
+def read_journal(directory: Path, mark: JournalMark, reached: HighWaterMark | None) -> JournalContents:
     """Read what the journal has behind a mark that needs it. Raises OSError, and StoreIncompatible.
 
     `reached`: the high-water mark, if there is one.

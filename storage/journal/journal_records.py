@@ -17,10 +17,10 @@ from storage.batch import (
     BLIND,
     PERSISTENT,
     TRANSIENT_QUEUE,
-    ClosedSegment,
+    ClosedStreamSegment,
     LaneCounters,
+    MessageRecord,
     Purge,
-    Record,
     SealedBatch,
     SealedLane,
 )
@@ -33,14 +33,14 @@ _Pair = tuple[_Number, _Number]
 _Moved = tuple[_Number, Annotated[int, msgspec.Meta(ge=-1)]]
 """A position, and the bytes that the lane counted for it; -1 where it did not count the message."""
 _Lane = tuple[_Number, _Number, LaneCounters, tuple[_Number, ...], tuple[_Pair, ...], tuple[_Moved, ...], list[_Row]]
-_Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedSegment, ...], int, dict[int, bytes]]
+_Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedStreamSegment, ...], int, dict[int, bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Batch).decode
 
 
 class JournaledMessage:
-    """A message as the journal has it: a `Record`. Its header is the stored one, keys of a BCC header included."""
+    """A message as the journal has it: a `MessageRecord`. Its header is the stored one, keys of a BCC header included."""
 
     __slots__ = ("body", "body_id", "flags", "header", "route")
 
@@ -89,7 +89,7 @@ def _lane(lane: SealedLane, bodies: dict[int, bytes]) -> tuple[object, ...]:
     return lane.queue_id, lane.lane, lane.counters, lane.settled, lane.deliveries, lane.moved, rows
 
 
-def _row(position: int, record: Record, time: int, bodies: dict[int, bytes]) -> _Row:
+def _row(position: int, record: MessageRecord, time: int, bodies: dict[int, bytes]) -> _Row:
     flags, body_id = record.flags & 0xFFFF, record.body_id
     header = record.stored_header if flags & BLIND else record.header
     if not body_id:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from storage.batch import (
     BLIND,
     DELAYED,
-    ClosedSegment,
+    ClosedStreamSegment,
     LaneCounters,
     Purge,
     Put,
@@ -170,7 +170,7 @@ class UnappliedWrites:
         """About how many bytes these have, were all messages of one size."""
         self._number = 0
         self._lanes: dict[tuple[int, int], UnappliedLane] = {}
-        self._closed: list[ClosedSegment] = []
+        self._closed: list[ClosedStreamSegment] = []
         self._deleted: dict[int, None] = {}
         self._last_event = 0
 

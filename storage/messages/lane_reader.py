@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from zlib_ng.zlib_ng import crc32
 
 from storage.batch import PERSISTENT, StoredMessage, WaitingMessage
-from storage.messages.batch_writer import CorruptRecord
 from storage.messages.key_lookup import records, seek_segment
 from storage.messages.keys import BODY, SEGMENT, SETTLED, SWEEP, lane_key, number_key, place_of
-from storage.messages.records import Settled, Sweep, unframe
-from storage.messages.segments import ENTRY, Entry, Segment, likely_loss
+from storage.messages.message_segments import ENTRY, MessageSegment, SegmentEntry, likely_loss
+from storage.messages.message_writer import CorruptRecord
+from storage.messages.small_records import Settled, Sweep
+from storage.record_frame import unframe
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class LaneReader:
         return found
 
     def _waiting_in(
-        self, segment: Segment, settled: Settled | None, after: int, before: int
+        self, segment: MessageSegment, settled: Settled | None, after: int, before: int
     ) -> Iterator[WaitingMessage]:
         for slot, values in enumerate(ENTRY.iter_unpack(segment.index)):
             position, _expires_at, due_at, _id, _crc, _offset, _header, size, _count, flags, _route = values
@@ -115,9 +116,9 @@ class LaneReader:
             ):
                 yield WaitingMessage(position, due_at, size)
 
-    def _segment(self, key: bytes, value: memoryview) -> Segment | None:
+    def _segment(self, key: bytes, value: memoryview) -> MessageSegment | None:
         try:
-            return Segment(value)
+            return MessageSegment(value)
         except StoreCorrupt as error:
             loss = likely_loss(value, self._txn.get(SETTLED + key[1:]))
             self.corrupt.append(
@@ -125,7 +126,7 @@ class LaneReader:
             )
             return None
 
-    def _messages(self, key: bytes, segment: Segment, slots: Sequence[int]) -> Iterator[StoredMessage]:
+    def _messages(self, key: bytes, segment: MessageSegment, slots: Sequence[int]) -> Iterator[StoredMessage]:
         """The live ones of slots, which ascend. Their payloads are copied together: the map is not read again."""
         if not slots:
             return
@@ -154,7 +155,7 @@ class LaneReader:
                 count = settled.deliveries.get(slot, count)
             yield _stored_message((position, flags, count, expires_at, route, header, body, body_id))
 
-    def _settled(self, key: bytes, segment: Segment) -> Settled | None:
+    def _settled(self, key: bytes, segment: MessageSegment) -> Settled | None:
         record = self._txn.get(SETTLED + key[1:])
         return None if record is None else segment.settled(record)
 
@@ -172,7 +173,7 @@ class LaneReader:
         except StoreCorrupt:
             return None
 
-    def _damaged(self, entry: Entry, reason: str) -> None:
+    def _damaged(self, entry: SegmentEntry, reason: str) -> None:
         loss = (1, entry.body_size) if entry.flags & PERSISTENT else (0, 0)
         self.corrupt.append(
             CorruptRecord(self._queue_id, self._lane, entry.position, reason, *loss, whole_segment=False)

@@ -22,8 +22,8 @@ from storage import synced_files
 from storage.journal.journal_mark import NO_BATCH_YET
 from storage.lock_file import flocked, lock_file
 from storage.messages.keys import IDENTITY, JOURNAL_MARK
-from storage.messages.origin import NEVER_RESTORED, Origin, read_origin
-from storage.messages.records import Identity
+from storage.messages.small_records import StoreIdentity
+from storage.messages.store_origin import NEVER_RESTORED, StoreOrigin, read_origin
 from storage.space import free_pages
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible, StoreIncomplete, StoreLocked
 
@@ -146,7 +146,7 @@ def create(directory: Path, uuid: bytes) -> None:
     fresh.mkdir(mode=0o700)
     with lmdb.Environment(str(fresh), map_size=address_space()) as environment:
         with environment.begin(write=True) as txn:
-            txn.put(IDENTITY, Identity(uuid, 0).encode())
+            txn.put(IDENTITY, StoreIdentity(uuid, 0).encode())
             txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
         environment.sync(True)
     synced_files.sync_file(fresh / "data.mdb")
@@ -155,7 +155,7 @@ def create(directory: Path, uuid: bytes) -> None:
     synced_files.sync_directory(directory.parent)
 
 
-def check_identity(directory: Path, uuid: bytes | None) -> Identity:
+def check_identity(directory: Path, uuid: bytes | None) -> StoreIdentity:
     """Read the store's owner, and write nothing. Raises StoreIncompatible, or StoreCorrupt."""
     if not directory.exists():
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
@@ -170,7 +170,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
             record = txn.get(IDENTITY)
             if record is None:
                 raise StoreIncompatible(f"{directory} is an LMDB environment of something else: choose another one")
-            identity = Identity.decode(record)
+            identity = StoreIdentity.decode(record)
     except lmdb.Error as error:
         raise StoreCorrupt(
             f"{directory / 'data.mdb'} cannot be read as LMDB ({error}): restore it from a backup"
@@ -185,7 +185,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
     return identity
 
 
-def origin_of(directory: Path) -> Origin:
+def origin_of(directory: Path) -> StoreOrigin:
     """A store's origin, read before it is opened; that of a new one where none is. Raises as `check_identity` does."""
     if not exists(directory):
         return NEVER_RESTORED
@@ -215,12 +215,6 @@ def _refuse_cut_short(data: Path) -> None:
         )
 
 
-def live_bytes(environment: lmdb.Environment) -> int:
-    """Bytes of pages that hold records."""
-    stat = environment.stat()
-    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
-
-
 def cut_back(directory: Path) -> None:
     """Cut off what a failed commit has left behind the last page in use: it may have taken the whole disk."""
     with (directory / "data.mdb").open("r+b") as file:
@@ -235,7 +229,7 @@ def compact_if_worth_it(directory: Path) -> bool:
     if file_bytes < COMPACT_FILE_BYTES:
         return False
     with open_environment(directory, readonly=True) as environment:
-        live = live_bytes(environment)
+        live = free_pages.live_bytes(environment)
         if live > COMPACT_LIVE_BYTES or live * COMPACT_RATIO > file_bytes:
             return False
         fresh.mkdir(mode=0o700)

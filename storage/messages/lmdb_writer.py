@@ -16,13 +16,13 @@ import lmdb
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, SealedBatch, SealedLane
 from storage.commit_failures import FailureClassifier, retry_once
 from storage.journal.journal_mark import JournalMark
-from storage.messages import reclaim, stream_index
-from storage.messages.batch_writer import Changes, CorruptRecord
+from storage.messages import stepwise_deletion, stream_index
 from storage.messages.keys import IDENTITY, JOURNAL_MARK, LANE, LAST_EVENT, ORIGIN, lane_key
-from storage.messages.origin import Origin
-from storage.messages.records import Identity, NumberInBoot, encode_counters
-from storage.messages.segments import TRANSIENT
+from storage.messages.message_segments import TRANSIENT
+from storage.messages.message_writer import CorruptRecord, MessageWriter
+from storage.messages.small_records import NumberInBoot, StoreIdentity, encode_counters
 from storage.messages.store_io import StoreIo
+from storage.messages.store_origin import StoreOrigin
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull
 
@@ -57,7 +57,7 @@ class LmdbWriter:
         self._highest: dict[int, dict[int, int]] = {}
         self._marked: set[tuple[int, int]] = set()
         with environment.begin(buffers=True) as txn:
-            self._reclaiming = reclaim.pending(txn)
+            self._reclaiming = stepwise_deletion.pending(txn)
 
     def begin_boot(self, boot: int) -> None:
         """Forget what was remembered of the environment: another boot begins, with other contents."""
@@ -65,7 +65,7 @@ class LmdbWriter:
         for remembered in (self._highest, self._marked, self.set_aside, self.corrupt):
             remembered.clear()
         with self._environment.begin(buffers=True) as txn:
-            self._reclaiming = reclaim.pending(txn)
+            self._reclaiming = stepwise_deletion.pending(txn)
 
     def close(self) -> None:
         """Let go of what the system is asked by."""
@@ -86,9 +86,9 @@ class LmdbWriter:
     def delete_queues(self, queue_ids: list[int]) -> None:
         """Everything of these queues is dead from now on. Raises as `write` does."""
 
-        def delete(changes: Changes) -> None:
+        def delete(writer: MessageWriter) -> None:
             for queue_id in queue_ids:
-                reclaim.delete_queue(changes, queue_id)
+                stepwise_deletion.delete_queue(writer, queue_id)
 
         self._step(delete)
         self._reclaiming = True
@@ -97,47 +97,47 @@ class LmdbWriter:
         """Clear away some of what is dead. True while more remains; raises as `write` does."""
         if not self._reclaiming and not self.set_aside:
             return False
-        self._reclaiming = self._step(lambda changes: reclaim.step(changes, budget_records))
+        self._reclaiming = self._step(lambda writer: stepwise_deletion.step(writer, budget_records))
         return self._reclaiming
 
     def write_mark(self, mark: JournalMark) -> None:
         """Set the journal's mark alone. Raises as `write` does."""
-        self._step(lambda changes: changes.txn.put(JOURNAL_MARK, mark.encode()))
+        self._step(lambda writer: writer.txn.put(JOURNAL_MARK, mark.encode()))
 
-    def write_origin(self, origin: Origin) -> None:
+    def write_origin(self, origin: StoreOrigin) -> None:
         """Write where the store comes from. Raises as `write` does."""
-        self._step(lambda changes: changes.txn.put(ORIGIN, origin.encode()))
+        self._step(lambda writer: writer.txn.put(ORIGIN, origin.encode()))
 
-    def write_identity(self, identity: Identity) -> None:
+    def write_identity(self, identity: StoreIdentity) -> None:
         """Write next to nothing: what the commit before has freed is free for others only after one more."""
-        self._step(lambda changes: changes.txn.put(IDENTITY, identity.encode()))
+        self._step(lambda writer: writer.txn.put(IDENTITY, identity.encode()))
 
-    def _step(self, work: Callable[[Changes], Result]) -> Result:
+    def _step(self, work: Callable[[MessageWriter], Result]) -> Result:
         def attempt() -> Result:
-            with self._writing() as changes:
-                return work(changes)
+            with self._writing() as writer:
+                return work(writer)
 
         return retry_once(attempt)
 
     @contextmanager
-    def _writing(self) -> Iterator[Changes]:
+    def _writing(self) -> Iterator[MessageWriter]:
         """One write transaction, committed and synced at the end. What could not be read is set aside first."""
         taken = tuple(self.set_aside.values())
         try:
             with self.io.writing() as transaction, self._environment.begin(write=True, buffers=True) as txn:
-                changes = Changes(txn, self._boot)
+                writer = MessageWriter(txn, self._boot)
                 for record in taken:
-                    changes.set_aside(record)
-                yield changes
-                changes.finish()
+                    writer.set_aside(record)
+                yield writer
+                writer.finish()
                 transaction.fill()
         except lmdb.Error as error:
             raise self._failed(error) from error
         self.set_aside_done += len(taken)
         for record in taken:
             del self.set_aside[(record.queue_id, record.lane, record.position)]
-        self.set_aside_done += len(changes.corrupt)
-        self.corrupt.extend(changes.corrupt)
+        self.set_aside_done += len(writer.corrupt)
+        self.corrupt.extend(writer.corrupt)
 
     def _failed(self, error: lmdb.Error) -> StoreError:
         """What a failed transaction means. After a full disk the file is as large as before.
@@ -151,38 +151,38 @@ class LmdbWriter:
         return failure
 
     def _write(self, batch: SealedBatch, mark: JournalMark | None) -> tuple[list[tuple[int, int]], bool]:
-        """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""
-        with self._writing() as changes:
-            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
+        """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to stepwise_deletion."""
+        with self._writing() as writer:
+            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(writer, lane)]
             for place in marked:
-                reclaim.mark_transient(changes, *place)
+                stepwise_deletion.mark_transient(writer, *place)
             for segment in batch.closed_segments:
-                stream_index.close_segment(changes, segment)
+                stream_index.close_segment(writer, segment)
             for purge in batch.purges:
-                reclaim.purge(changes, purge)
+                stepwise_deletion.purge(writer, purge)
             for queue_id in batch.deleted_queues:
-                reclaim.delete_queue(changes, queue_id)
+                stepwise_deletion.delete_queue(writer, queue_id)
             if batch.last_event:
-                changes.txn.put(LAST_EVENT, NumberInBoot(self._boot, batch.last_event).encode())
+                writer.txn.put(LAST_EVENT, NumberInBoot(self._boot, batch.last_event).encode())
             if mark is not None:
-                changes.txn.put(JOURNAL_MARK, mark.encode())
+                writer.txn.put(JOURNAL_MARK, mark.encode())
             reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
             if reclaiming:
-                reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
+                reclaiming = stepwise_deletion.step(writer, RECLAIM_WITH_COMMIT)
         return marked, reclaiming
 
-    def _write_lane(self, changes: Changes, lane: SealedLane) -> bool:
+    def _write_lane(self, writer: MessageWriter, lane: SealedLane) -> bool:
         """Write one lane's share of a batch. True when the lane must be marked as holding transient messages."""
         place, kinds = (lane.queue_id, lane.lane), 0
         if lane.puts:
             highest = self._highest.get(lane.queue_id, {}).get(lane.lane, self._above)
             # In order they should be already; out of order they could not be found again.
-            kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
+            kinds = writer.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
         if finished := lane.finished:
-            changes.settle(*place, finished)
+            writer.settle(*place, finished)
         if lane.deliveries:
-            changes.count_deliveries(*place, lane.deliveries)
-        changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
+            writer.count_deliveries(*place, lane.deliveries)
+        writer.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
         return bool(kinds & TRANSIENT) and lane.queue_id < TRANSIENT_QUEUE and place not in self._marked
 
     def _remember(self, batch: SealedBatch) -> None:

@@ -26,7 +26,7 @@ from storage.batch import (
 )
 from storage.batch_removals import removals
 from storage.journal.journal_mark import NO_BATCH_YET
-from storage.messages import lmdb_environment, reclaim, stream_index
+from storage.messages import lmdb_environment, stepwise_deletion, stream_index
 from storage.messages.key_lookup import records
 from storage.messages.keys import (
     DELETION,
@@ -41,11 +41,12 @@ from storage.messages.keys import (
 )
 from storage.messages.lane_reader import LaneReader
 from storage.messages.lmdb_writer import LmdbWriter
-from storage.messages.origin import NEVER_RESTORED
-from storage.messages.records import Identity, NumberInBoot, decode_counters
-from storage.messages.start.journal_replay import left_in_journal
+from storage.messages.small_records import NumberInBoot, StoreIdentity, decode_counters
+from storage.messages.start.journal_replay import unapplied_in_journal
 from storage.messages.start.start_repair import repair
 from storage.messages.start.store_opening import Opened, Opening, highest_queue_id, open_directory
+from storage.messages.store_origin import NEVER_RESTORED
+from storage.space.free_pages import live_bytes
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 
 
@@ -254,7 +255,7 @@ class MessageStore:
 
     def make_freed_pages_free(self) -> None:
         """Write next to nothing: what the commit before has freed is free for others only after one more."""
-        self._lmdb.write_identity(Identity(self.uuid, self.boot))
+        self._lmdb.write_identity(StoreIdentity(self.uuid, self.boot))
 
     def take_over(self, directory: Path) -> None:
         """Hold what a copy of a store holds in place of everything here, in a boot later than all of both; synced.
@@ -271,8 +272,8 @@ class MessageStore:
                 copied.begin(buffers=True) as found,
                 self._environment.begin(write=True, buffers=True) as txn,
             ):
-                left = left_in_journal(directory, copied, copy)
-                if left.batches or left.lost is not None:
+                unapplied = unapplied_in_journal(directory, copied, copy)
+                if unapplied.batches or unapplied.lost is not None:
                     raise StoreIncompatible(
                         f"{directory} is of a broker that was killed: start and stop one there first"
                     )
@@ -281,9 +282,9 @@ class MessageStore:
                 txn.delete(LAST_EVENT)
                 txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
                 txn.put(ORIGIN, self.origin.encode())
-                txn.put(IDENTITY, Identity(self.uuid, boot).encode())
+                txn.put(IDENTITY, StoreIdentity(self.uuid, boot).encode())
                 repair(txn, boot, recount=False)
-                reclaim.begin_boot(txn, boot)
+                stepwise_deletion.begin_boot(txn, boot)
         except lmdb.Error as error:
             raise self._classifier.classify(error) from error
         self.boot, self.last_event = boot, None
@@ -342,7 +343,7 @@ class MessageStore:
         return StoreStatistics(
             self._environment.stat()["entries"],
             (self.directory / "data.mdb").stat().st_size,
-            lmdb_environment.live_bytes(self._environment),
+            live_bytes(self._environment),
             self.io.commits,
             self.io.last_commit_seconds,
             self._lmdb.set_aside_done,

@@ -9,7 +9,7 @@ from storage.batch import PERSISTENT
 from storage.messages.key_lookup import records
 from storage.messages.keys import SEGMENT, SETTLED, lane_key
 from storage.messages.lane_reader import read_sweep
-from storage.messages.segments import Segment
+from storage.messages.message_segments import MessageSegment
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def count_lane(
     messages = size_bytes = 0
     for key, value in records(txn, lane_key(SEGMENT, queue_id, lane)):
         try:
-            segment = Segment(value)
+            segment = MessageSegment(value)
         except StoreCorrupt:
             continue
         for entry in segment.live(segment.settled(txn.get(SETTLED + key[1:]))):

@@ -127,6 +127,12 @@ class FreePages:
         return not failed
 
 
+def live_bytes(environment: lmdb.Environment) -> int:
+    """Bytes of the pages that hold records."""
+    stat = environment.stat()
+    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
 def cut_back(file: int) -> None:
     """Cut an LMDB file without a writer behind the last page in use. Raises OSError."""
     root = read_root(file)

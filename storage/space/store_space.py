@@ -10,9 +10,8 @@ from typing import final
 import lmdb
 
 from storage.journal.journal import Journal
-from storage.messages import lmdb_environment
 from storage.space import ballast
-from storage.space.free_pages import FreePages
+from storage.space.free_pages import FreePages, live_bytes
 
 
 @final
@@ -47,7 +46,7 @@ class StoreSpace:
 
     def reusable_bytes(self) -> int:
         """How much of what the file takes on the disk holds nothing."""
-        return max(0, self._free_pages.allocated_bytes - lmdb_environment.live_bytes(self._environment))
+        return max(0, self._free_pages.allocated_bytes - live_bytes(self._environment))
 
     # Between two commits
 

@@ -28,8 +28,9 @@ from storage.messages.keys import (
     place_key,
     place_of,
 )
-from storage.messages.records import Settled, decode_number, encode_number, frame
-from storage.messages.segments import ENTRY, SHARED, Segment, kinds_of, likely_loss, pack, repack
+from storage.messages.message_segments import ENTRY, SHARED, MessageSegment, kinds_of, likely_loss, pack, repack
+from storage.messages.small_records import Settled, decode_number, encode_number
+from storage.record_frame import frame
 from storage.storage_errors import StoreCorrupt, StoreFailed
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class CorruptRecord(NamedTuple):
     whole_segment: bool
 
 
-class Changes:
+class MessageWriter:
     """The segment, bitmap and body work of one write transaction. Call `finish` last."""
 
     __slots__ = ("_bodies", "_cursor", "_references", "boot", "corrupt", "txn")
@@ -122,7 +123,7 @@ class Changes:
         settled = self.settled(key, segment)
         merged = {entry.position: (entry, segment.payload(entry)) for entry in segment.live(settled)}
         for _first, value in pack(run):
-            new = Segment(value)
+            new = MessageSegment(value)
             for entry in new.live(new.settled(None)):
                 replaced = merged.get(entry.position)
                 if replaced and replaced[0].body_id:
@@ -152,7 +153,7 @@ class Changes:
 
     def _segments(
         self, queue_id: int, lane: int, ordered: Sequence[int]
-    ) -> Iterator[tuple[bytes, Segment, Sequence[int]]]:
+    ) -> Iterator[tuple[bytes, MessageSegment, Sequence[int]]]:
         """Where positions, ascending, may be: the key of each segment, the segment, and those that fall into it."""
         at = 0
         while at < len(ordered):
@@ -166,7 +167,7 @@ class Changes:
                 yield key, segment, ordered[at:end]
             at = max(end, at + 1)
 
-    def settle_slots(self, key: bytes, segment: Segment, slots: Collection[int]) -> None:
+    def settle_slots(self, key: bytes, segment: MessageSegment, slots: Collection[int]) -> None:
         """Settle messages of one segment, and do what is due when few or none are left."""
         if len(slots) == segment.count:
             self.drop_segment(key, segment)
@@ -191,7 +192,7 @@ class Changes:
         else:
             self.txn.put(_bitmap_key(key), settled.encode())
 
-    def drop_segment(self, key: bytes, segment: Segment) -> None:
+    def drop_segment(self, key: bytes, segment: MessageSegment) -> None:
         """Take every message of a segment out."""
         if segment.kinds & SHARED:
             for entry in segment.live(self.settled(key, segment)):
@@ -199,7 +200,7 @@ class Changes:
                     self._references[entry.body_id] -= 1
         self._delete(key)
 
-    def _rewrite(self, key: bytes, segment: Segment, settled: Settled) -> None:
+    def _rewrite(self, key: bytes, segment: MessageSegment, settled: Settled) -> None:
         kept = [(entry, segment.payload(entry)) for entry in segment.live(settled)]
         self._delete(key)
         # Fewer messages and bytes than one segment held: one segment again. Its key may lie below its first position.
@@ -212,19 +213,19 @@ class Changes:
 
     # Reading, for the sake of writing
 
-    def segment(self, key: bytes) -> Segment | None:
+    def segment(self, key: bytes) -> MessageSegment | None:
         """The segment under a key, None after it had to be set aside. Valid until the next write."""
         value = self.txn.get(key)
         return None if value is None else self._read(key, value)
 
-    def _read(self, key: bytes, value: memoryview) -> Segment | None:
+    def _read(self, key: bytes, value: memoryview) -> MessageSegment | None:
         try:
-            return Segment(value)
+            return MessageSegment(value)
         except StoreCorrupt as error:
             self._set_aside_segment(key, str(error))
             return None
 
-    def settled(self, key: bytes, segment: Segment) -> Settled:
+    def settled(self, key: bytes, segment: MessageSegment) -> Settled:
         """The bitmap of a segment."""
         return segment.settled(self.txn.get(_bitmap_key(key)))
 

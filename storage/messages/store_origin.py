@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage.batch import OFFSET_STRIDE
 from storage.messages.keys import ORIGIN
-from storage.messages.records import frame, unframe
+from storage.record_frame import frame, unframe
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ their timelines are 32 apart."""
 _ORIGIN = struct.Struct(">B16sQQQ")
 
 
-class Origin(NamedTuple):
+class StoreOrigin(NamedTuple):
     """A store's last restore. `pending`: this is a backup that was not opened yet. `backup`: random, drawn for each.
 
     Streams with ids up to `queue_ids` were in it, and go on at `offset` at least. A timeline of 0: nothing was ever
@@ -50,7 +50,7 @@ class Origin(NamedTuple):
         return frame(_ORIGIN.pack(*self))
 
     @classmethod
-    def decode(cls, data: bytes | memoryview) -> Origin:
+    def decode(cls, data: bytes | memoryview) -> StoreOrigin:
         """Read the record. Raises StoreCorrupt."""
         payload = unframe(data, "the origin of the store")
         if len(payload) != _ORIGIN.size:
@@ -63,7 +63,7 @@ class Origin(NamedTuple):
         return self.offset if queue_id <= self.queue_ids else 0
 
 
-NEVER_RESTORED = Origin(False, bytes(BACKUP_BYTES), 0, 0, 0)
+NEVER_RESTORED = StoreOrigin(False, bytes(BACKUP_BYTES), 0, 0, 0)
 
 
 def first_boot(*known: int) -> int:
@@ -76,10 +76,10 @@ def next_offset(highest: int, timeline: int) -> int:
     return (-(-highest // OFFSET_STRIDE) + 1 + timeline % _STRIDES) * OFFSET_STRIDE
 
 
-def read_origin(txn: lmdb.Transaction[Any]) -> Origin:
+def read_origin(txn: lmdb.Transaction[Any]) -> StoreOrigin:
     """A store's origin. One that is damaged counts as none: streams and boots go on where their records say."""
     record = txn.get(ORIGIN)
     try:
-        return NEVER_RESTORED if record is None else Origin.decode(record)
+        return NEVER_RESTORED if record is None else StoreOrigin.decode(record)
     except StoreCorrupt:
         return NEVER_RESTORED
