@@ -151,7 +151,10 @@ class RemoteBroker:
         ]
 
     def _answered(self, method: str, path: str, body: object = None) -> Any:
-        """The value of an answer. Raises DefinitionsRejected for a refusal of what was sent, AdministrationError for others."""
+        """The value of an answer.
+
+        Raises DefinitionsRejected for a refusal of what was sent, AdministrationError for others.
+        """
         sent = None if body is None else json.dumps(body).encode()
         shown = f"{self._url.scheme}://{self._url.hostname}:{self._port}"
         connection = _connection(self._url.scheme, self._url.hostname or "", self._port)

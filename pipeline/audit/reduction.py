@@ -1,8 +1,8 @@
 """Events reduced to what an audit keeps of them: a row for each copy and for each message of a batch.
 
-A copy is a message in a queue. Rows are minima, maxima and sums within one boot, so rows of further batches are combined
-by the same operations (`copy_verdicts`), and a batch can be reduced wherever it is read. A *moment* is
-`boot << 40 | seq` and orders the events of a node.
+A copy is a message in a queue. Rows are minima, maxima and sums within one boot, so rows of further batches are
+combined by the same operations (`copy_verdicts`), and a batch can be reduced wherever it is read. A *moment* is `boot
+<< 40 | seq` and orders the events of a node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a lane's live messages back, from what has been committed."""
+"""Reading a lane's live messages: committed segments, seen through the unapplied writes of the journal."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _stored_message = StoredMessage._make  # two thirds of the time of a call with e
 
 
 class LaneReader:
-    """One lane as one read transaction sees it. What cannot be read is skipped and noted in `corrupt`.
+    """Reads one lane in one read transaction. Unreadable messages and segments are skipped and noted in `corrupt`.
 
-    `unapplied` is what LMDB has not been given yet, between the positions that are asked for.
+    `unapplied`: the journal's writes that LMDB lacks, between the positions that will be read.
     """
 
     __slots__ = ("_bodies", "_lane", "_queue_id", "_sweep", "_txn", "_unapplied", "corrupt")
@@ -45,7 +45,7 @@ class LaneReader:
         self.corrupt: list[CorruptRecord] = []
 
     def between(self, after: int, before: int) -> Iterator[StoredMessage]:
-        """Live messages between two positions, both exclusive, ascending."""
+        """Yield live messages between two positions, both exclusive, ascending."""
         stored = self._stored_between(after, before)
         return stored if self._unapplied is None else self._unapplied.over(stored)
 
@@ -61,7 +61,7 @@ class LaneReader:
                 yield from self._messages(key, segment, slots)
 
     def at(self, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Live messages at these positions, which ascend."""
+        """Yield live messages at these positions, which ascend."""
         stored = self._stored_at(positions)
         return stored if self._unapplied is None else self._unapplied.at(positions).over(stored)
 
@@ -82,7 +82,7 @@ class LaneReader:
             yield from self._messages(key, segment, slots)
 
     def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
-        """When live messages between two positions are due, in whole segments until there are so many.
+        """Return delayed messages between two positions, segment by segment until there are at least `max_messages`.
 
         Only indexes are read, no payload.
         """
@@ -127,7 +127,10 @@ class LaneReader:
             return None
 
     def _messages(self, key: bytes, segment: MessageSegment, slots: Sequence[int]) -> Iterator[StoredMessage]:
-        """The live ones of slots, which ascend. Their payloads are copied together: the map is not read again."""
+        """Yield the live messages in slots, which ascend.
+
+        Their payloads are copied at once, before the first is yielded.
+        """
         if not slots:
             return
         settled, sweep = self._settled(key, segment), self._sweep
@@ -141,6 +144,7 @@ class LaneReader:
                 continue
             start, before_body = at - base, route_size + header_size
             body_at = start + before_body
+            # Messages of one publisher have the same route and header: one object and one checksum for a run of them.
             if len(alike) != before_body or len(route) != route_size or not payloads.startswith(alike, start):
                 alike = payloads[start:body_at]
                 route, header, alike_checksum = alike[:route_size], alike[route_size:], crc32(alike)
@@ -181,7 +185,7 @@ class LaneReader:
 
 
 def read_sweep(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> Sweep:
-    """The lane's sweep in progress; without one that can be read, a sweep of nothing."""
+    """Read the lane's sweep in progress; an empty sweep if there is none, or none that can be read."""
     record = txn.get(lane_key(SWEEP, queue_id, lane))
     if record is None:
         return _NO_SWEEP

@@ -1,4 +1,4 @@
-"""Counting what segments really hold, without the counters."""
+"""Counting the messages of a lane in its segments, without its counters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def count_lane(
     txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, references: Counter[int] | None = None
 ) -> tuple[int, int]:
-    """How many live persistent messages a lane's readable segments hold, and how many bytes of bodies.
+    """Count live persistent messages in a lane's readable segments, and the bytes of their bodies.
 
-    `references` gathers how often each shared body is referred to.
+    `references` is increased by the references to each shared body.
     """
     sweep = read_sweep(txn, queue_id, lane)
     messages = size_bytes = 0

@@ -1,10 +1,10 @@
 """The origin of a store that was restored from a backup, and the number of its timeline.
 
-The backup and what came after it in the old store are two histories. Nothing that the old one has given out may be
-given out again for something else: numbers of boots, and with them positions of messages and numbers of events;
-offsets of streams. So the first boot after a restore has a number above all that are known of the old history, and
-above the number of 4-minute periods since 2020, for those that are not known. That is the timeline's number, too.
-Streams that were in the backup go on at an offset far above its highest.
+A restored backup, and the old store after the backup was made, are two histories. Numbers that the old one has given
+out may not be given out again: numbers of boots, and with them positions of messages and numbers of events; offsets of
+streams. So the first boot after a restore has a number above all known numbers of the old history and, for unknown
+ones, above the number of 4-minute periods since 2020. That is also the number of the timeline. Streams of the backup
+continue at an offset far above their highest.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ PERIOD_SECONDS = 240
 YEAR_2020 = 1_577_836_800
 
 _STRIDES = 32
-"""A restored stream goes on at one of so many multiples of the stride: two restores of one backup differ in it, unless
-their timelines are 32 apart."""
+"""A restored stream continues at one of 32 multiples of the stride: two restores of one backup differ, unless their
+timelines are a multiple of 32 apart."""
 
 _ORIGIN = struct.Struct(">B16sQQQ")
 
 
 class StoreOrigin(NamedTuple):
-    """A store's last restore. `pending`: this is a backup that was not opened yet. `backup`: random, drawn for each.
+    """A store's last restore. `pending`: a backup that was not opened yet. `backup`: a random id for each backup.
 
-    Streams with ids up to `queue_ids` were in it, and go on at `offset` at least. A timeline of 0: nothing was ever
-    restored.
+    Streams with ids up to `queue_ids` were in it, and continue at `offset` or above. Timeline 0: never restored.
     """
 
     pending: bool
@@ -46,7 +45,8 @@ class StoreOrigin(NamedTuple):
     offset: int
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
+        assert len(self.backup) == BACKUP_BYTES, f"an id of {len(self.backup)} bytes would be cut or padded"
         return frame(_ORIGIN.pack(*self))
 
     @classmethod
@@ -59,7 +59,7 @@ class StoreOrigin(NamedTuple):
         return cls(bool(pending), backup, timeline, queue_ids, offset)
 
     def first_offset(self, queue_id: int) -> int:
-        """The lowest offset that a stream may give out next."""
+        """Lowest offset that a stream may give out next."""
         return self.offset if queue_id <= self.queue_ids else 0
 
 
@@ -67,17 +67,20 @@ NEVER_RESTORED = StoreOrigin(False, bytes(BACKUP_BYTES), 0, 0, 0)
 
 
 def first_boot(*known: int) -> int:
-    """The number of a timeline's first boot, above all that are known of others."""
+    """Number of a timeline's first boot, above all `known` numbers."""
     return max(*known, int(time.time() - YEAR_2020) // PERIOD_SECONDS) + 1
 
 
 def next_offset(highest: int, timeline: int) -> int:
-    """The offset at which a timeline's streams go on, of which none has reached `highest`."""
+    """Offset at which a timeline's streams continue; none of them has reached `highest`."""
     return (-(-highest // OFFSET_STRIDE) + 1 + timeline % _STRIDES) * OFFSET_STRIDE
 
 
 def read_origin(txn: lmdb.Transaction[Any]) -> StoreOrigin:
-    """A store's origin. One that is damaged counts as none: streams and boots go on where their records say."""
+    """Read a store's origin.
+
+    A damaged one counts as NEVER_RESTORED: streams and boots continue after their own records.
+    """
     record = txn.get(ORIGIN)
     try:
         return NEVER_RESTORED if record is None else StoreOrigin.decode(record)

@@ -29,7 +29,10 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
-PACKAGES = "leveret|broker|storage|migrations|pipeline|leveret_spark|leveret_events|harness|bench|tests|tools|spec|docs|deploy|examples"
+PACKAGES = (
+    "leveret|broker|storage|migrations|pipeline|leveret_spark|leveret_events|harness|bench|tests|tools|spec|docs|deploy"
+    "|examples"
+)
 FILE = re.compile(rf"`((?:{PACKAGES})/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 RELATIVE_CLAUSE = re.compile(
