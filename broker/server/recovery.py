@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.admin.apply_changes import take_effect
-from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
+from broker.admin.definitions import unfinished_import
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.policy_check import checked
 from broker.config import Config, DefaultsSettings
@@ -218,7 +218,7 @@ def recover(
     _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
     bring_back(broker, found, lanes)
     stores.messages.delete_queues(found.tombstones)
-    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
+    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(unfinished_import.NAME, b""))
 
 
 def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]]) -> None:
