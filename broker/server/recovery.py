@@ -63,7 +63,7 @@ from storage.definitions.definition_changes import (
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
-from storage.messages.origin import Origin
+from storage.messages.store_origin import StoreOrigin
 from storage.space import ballast
 from storage.storage_errors import StoreIncompatible, StoreIncomplete
 
@@ -158,7 +158,7 @@ def _with_ballast(directory: Path, open_definitions: Callable[[], DefinitionStor
         return open_definitions()
 
 
-def _refuse_half_a_backup(directory: Path, origin: Origin, backup: bytes) -> None:
+def _refuse_half_a_backup(directory: Path, origin: StoreOrigin, backup: bytes) -> None:
     """Raise StoreIncompatible where one file is of a backup that was not opened yet, and the other is not.
 
     A first start on a backup that ended half-way has opened the messages: they know which backup they are of.
@@ -234,7 +234,7 @@ def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[i
 
 
 def _with_offsets(
-    lanes: dict[int, dict[int, LaneState]], found: Definitions, origin: Origin
+    lanes: dict[int, dict[int, LaneState]], found: Definitions, origin: StoreOrigin
 ) -> dict[int, dict[int, LaneState]]:
     """The lanes, of which streams from a restored backup go on above all offsets that were given out since."""
     if origin.timeline:
