@@ -23,9 +23,9 @@ group of message_stats is shown as soon as one of its members is not 0.
 
 Every five seconds, at multiples of five seconds since the epoch, a round takes a sample of everything, in short steps.
 A counter that has not changed stores nothing. Samples of five seconds are kept for ten minutes and those of a minute
-for an hour; of virtual hosts, the broker and the node also samples of ten minutes for eight hours and of half an hour for a
-day. The samples of a busy queue or channel take 10 KiB. All samples together are limited to BYTES_MAX: beyond it those
-that have not changed for longest are dropped. Each thing that was ever in use takes another KiB while it exists.
+for an hour; of virtual hosts, the broker and the node also samples of ten minutes for eight hours and of half an hour
+for a day. The samples of a busy queue or channel take 10 KiB. All samples together are limited to BYTES_MAX: beyond it
+those that have not changed for longest are dropped. Each thing that was ever in use takes another KiB while it exists.
 """
 
 from __future__ import annotations
