@@ -1,4 +1,4 @@
-"""What others notice, and what memory it takes, while masses of messages end: expired, rejected, given back."""
+"""Confirms of others, and memory, while large numbers of messages end: expired, rejected, given back."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _settle(broker: BrokerProcess, wanted: Wanted, name: str, messages: int, met
 
 
 def _await(broker: BrokerProcess, queue: str, ready: int) -> None:
-    """Return when so many messages are ready."""
+    """Return when `ready` messages are ready."""
     client, until = generator.connect(target_of(broker)), time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         if client.ask(queue_declare(queue, passive=True)).message_count == ready:

@@ -1,4 +1,4 @@
-"""How long a newcomer waits: README's own commands, from a clone to a broker, a first message and a Celery result.
+"""Waits of a newcomer: README's own commands, from a clone to a broker, a first message and a Celery result.
 
     python -m bench.newcomer [--minutes 1]
 

@@ -20,7 +20,7 @@ from bench.load.measured_broker import (
 MESSAGES = 1_000_000
 BODY_BYTES = 1024
 HEADER_BYTES = 15
-"""What a message has beside its body: class, weight, size, flags and delivery mode."""
+"""Bytes of a message beside its body: class, weight, size, flags and delivery mode."""
 
 
 def fill(target: Target, queue: str, messages: int, size: int = BODY_BYTES) -> generator.Figures:

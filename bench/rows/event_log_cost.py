@@ -1,4 +1,4 @@
-"""What the event log costs: the same load with `[events]` on and off, in turn, each round beginning with the other.
+"""Cost of the event log: the same load with `[events]` on and off, in turn, each round beginning with the other.
 
 What an event costs is the difference of the CPU time per message, divided by the events of a message. The whole
 process counts, the thread that writes the log included. How many events there were says the log itself.
@@ -113,7 +113,7 @@ def _logged(directory: Path) -> int:
 
 
 def _last_event(directory: Path) -> int:
-    """Of the tail, the segment that is being written, or else the newest one."""
+    """Return the last event of the tail, the segment that is being written, or else of the newest one."""
     found = 0
     for path in directory.iterdir():
         if name := parse_name(path.name):

@@ -1,4 +1,4 @@
-"""Who got what: each published number must come once to each account that expects it."""
+"""Receipts: each published number must come once to each account that expects it."""
 
 from __future__ import annotations
 

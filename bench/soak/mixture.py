@@ -219,7 +219,7 @@ class Mixture:
 
     @property
     def connections(self) -> int:
-        """How many it holds."""
+        """Number of connections that it holds."""
         return len(self._connections)
 
     @property

@@ -96,7 +96,7 @@ def _bytes_on_disk(directory: Path, pattern: str) -> int:
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     samples: list[Sample]
     accounts: list[Account]

@@ -28,7 +28,7 @@ from harness.clients.amqp_peer import FrameReader, Login, method_frames
 Address = tuple[str, int]
 
 PATIENCE_SECONDS = 0.1
-"""How long one round goes on pushing at a socket that takes nothing."""
+"""Seconds of one round of pushing at a socket that takes nothing."""
 ANSWER_SECONDS = 10.0
 
 NOTHING: Table = {}

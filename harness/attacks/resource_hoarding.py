@@ -55,7 +55,7 @@ class Hoarding(Attack):
         """Set the scene."""
 
     def methods(self, number: int) -> Iterable[Method]:
-        """What asks for the thing of this number, without an answer."""
+        """Yield the methods that ask for the thing of this number, without an answer."""
         raise NotImplementedError
 
     def frames(self, number: int) -> bytes:

@@ -47,7 +47,7 @@ LETTERS = b"\x00\x04dead"
 
 BOOTS = 4
 EVENT_MICROSECONDS = 360
-"""So ten million events are an hour, and of a queue fifty messages come in a second."""
+"""Microseconds from event to event: ten million are an hour, and fifty messages of a queue come in a second."""
 SEGMENT_EVENTS = 60_000_000 // EVENT_MICROSECONDS
 """Sealed after a minute."""
 RUN_MAX = 20
@@ -124,7 +124,7 @@ class Segments:
 
 
 class Broker:
-    """What the broker of the log lives through."""
+    """The broker whose life the log tells."""
 
     def __init__(self, log: Segments, seed: int) -> None:
         self.log = log

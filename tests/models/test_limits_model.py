@@ -34,7 +34,7 @@ class Item(NamedTuple):
     """A message as the list knows it. Items sort in the order of the queue."""
 
     below: int
-    """How far its priority is below nothing: lower comes first."""
+    """Distance of its priority from the highest: lower comes first."""
     serial: int
     size: int
     expires_at: int
@@ -42,7 +42,7 @@ class Item(NamedTuple):
 
 
 class Rules:
-    """What the arguments mean, in the words of RabbitMQ's documentation, over one sorted list."""
+    """Meaning of the arguments in RabbitMQ's documentation, over one sorted list."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.highest: int = arguments.get("max_priority", 0)
@@ -306,7 +306,7 @@ class LimitedQueue:
 
 
 def steps_on(queue: LimitedQueue, chance: random.Random) -> list[Step]:
-    """What happens to a queue. Messages come oftener than they go, so that limits are felt, and restarts are rare."""
+    """Return steps on a queue. Messages come oftener than they go, so that limits are felt, and restarts are rare."""
 
     def some() -> list[int]:
         return [chance.randrange(20) for _ in range(chance.randint(1, 5))]

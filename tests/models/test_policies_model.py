@@ -33,7 +33,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
 
 
 def definition_of(chance: random.Random, values: dict[str, tuple[Any, ...]]) -> dict[str, Any] | None:
-    """What a policy says, by chance; None: there is no policy."""
+    """Return the definition of a policy, by chance; None: there is no policy."""
     if chance.random() < 0.3:
         return None
     return {key: chance.choice(options) for key, options in values.items() if chance.random() < 0.5}

@@ -33,7 +33,8 @@ LEVELS = 4
 
 
 class Lists:
-    """What the two queues must hold, by serial number. Serials ascend with the publishes; `levels` are priorities."""
+    """Contents that the two queues must have, by serial number. Serials ascend with the publishes; `levels` are
+    priorities."""
 
     def __init__(self, levels: dict[int, int]) -> None:
         self.levels = levels
@@ -42,7 +43,7 @@ class Lists:
         self.delivered: set[int] = set()
 
     def place(self, serial: int) -> tuple[int, int]:
-        """Where a message stands in the order of the main queue."""
+        """Return a message's place in the order of the main queue."""
         return -self.levels[serial], serial
 
     def add(self, serial: int) -> None:
@@ -62,7 +63,7 @@ class Lists:
         return copied
 
     def survivors(self, transient: set[int]) -> Lists:
-        """What of it is left when the process dies with all of it on disk."""
+        """Return the rest after the process dies with all of it on disk."""
         left = Lists(self.levels)
         for name in (MAIN, GRAVE):
             held = self.held if name == MAIN else []

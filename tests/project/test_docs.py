@@ -63,7 +63,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a heading is called in a link, as GitHub makes it."""
+    """Return the anchors of headings in links, as GitHub makes them."""
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(prose(page)))
     return {heading.replace(" ", "-") for heading in plain}
 
@@ -78,7 +78,7 @@ def test_the_example_of_the_readme_is_short_and_runs(fresh_broker: BrokerProcess
 
 
 def on_every_page(wrong: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
-    """What is wrong, by page."""
+    """Return problems by page."""
     found = {shown(page): list(wrong(page)) for page in PAGES}
     return {page: names for page, names in found.items() if names}
 

@@ -16,7 +16,7 @@ from tests.simulation.seeds import replay, shrink
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="the seed of one run")
     parser.add_argument("--seeds", type=int, default=20, help="how many runs, when no seed is given; 0: for ever")

@@ -1,4 +1,4 @@
-"""What must be there after a process has ended, and what everything has to add up to at any time."""
+"""Contents that must be there after a process has ended, and sums that hold at any time."""
 
 from __future__ import annotations
 

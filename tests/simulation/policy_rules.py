@@ -53,7 +53,7 @@ def _strongest(policies: list[Policy]) -> Policy | None:
 
 
 def holds(declared: Recipe, forces: Iterable[Policy | None]) -> Recipe:
-    """What a queue is held to account by."""
+    """Return the rules to which a queue is held."""
     said = [policy.definition for policy in forces if policy is not None]
 
     def smallest(key: str, argument: int) -> int:

@@ -30,7 +30,7 @@ RELEASE_AFTER_FULL = 1000 + RELEASE
 
 
 class Promises:
-    """What the broker owes its clients."""
+    """Promises of the broker to its clients."""
 
     def __init__(self, times: Times, recipes: dict[str, Recipe], policies: dict[str, Policy]) -> None:
         self.times = times
@@ -38,7 +38,7 @@ class Promises:
         self._policies = policies
         self._there: frozenset[str] = frozenset()
         self.told: dict[str, bool] = dict.fromkeys(policies, False)
-        """Whether a policy is set, if that is certain: somebody was told so."""
+        """True or False for a policy that is certainly set or not: somebody was told so."""
         self.places: dict[int, Place] = {}
         self.named: dict[str, Place] = {}
         self.dead_ids: set[int] = set()
@@ -46,7 +46,7 @@ class Promises:
         self.publications: dict[int, Publication] = {}
         self.event = 0
         self.alarm = 0
-        """Which alarm is raised, by its number; 0: none."""
+        """Number of the alarm that is raised; 0: none."""
         self.batch: Callable[[], int] = int
         self.targets: Callable[[str, str], list[Place]] = lambda exchange, key: []
         """The queues that a publish reaches now."""
@@ -84,7 +84,7 @@ class Promises:
 
     @property
     def undisturbed_since(self) -> int:
-        """When it began to run, or could go on, on its own clock."""
+        """Start of its run, or of its last undisturbed stretch, on its own clock."""
         return max(self._start_wall, self._full_at)
 
     def go_on(self) -> None:
@@ -116,7 +116,8 @@ class Promises:
         return self._waiting
 
     def _wait_for_the_disk(self, copy: Copy) -> None:
-        """What puts a copy into its queue writes, and waits while the disk is full or far behind, or others wait."""
+        """A copy that comes into its queue is written, and waits while the disk is full or far behind, or others
+        wait."""
         full = self.behind() or (self._full_at and self.now <= self._full_at + TOLERANCE)
         if full or any(other.line is copy.line and self.now <= other.ready_by for other in self._still_waiting()):
             self._waiting.append(copy)
@@ -363,7 +364,7 @@ class Promises:
         return copy
 
     def was_taken_back(self, place: Place, body: bytes, origin: str, channel: Holder) -> bool:
-        """What a channel that sees things late has just seen is gone, or with another one: it has been closed since."""
+        """True if a message seen late by a channel is gone, or with another one: the channel has been closed since."""
         key: Key = (self._publication(body).number, origin)
         copy = place.copies.get(key)
         return key in place.buried if copy is None else copy.out not in (None, channel)

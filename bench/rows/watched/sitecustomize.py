@@ -55,7 +55,7 @@ class Watch(trio.abc.Instrument):
         self.longest: list[tuple[float, str, dict[str, float]]] = []
         self.lengths: Counter[int] = Counter()
         self.tasks: dict[str, tuple[float, int]] = {}
-        """Of each task: milliseconds of its longest turn, and how many turns took one or more."""
+        """Milliseconds of each task's longest turn, and the number of its turns of one or more."""
         self._parts: Counter[str] = Counter()
         self._within: list[float] = []
         self._began = 0.0

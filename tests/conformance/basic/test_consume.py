@@ -225,7 +225,7 @@ def test_who_waits_comes_before_what_follows_the_publish(connect: Connect, name:
 @DRAWN
 @pytest.mark.parametrize("publishing", [False, True])
 def test_a_limit_of_the_channel_is_shared_by_its_queues(client: Client, name: Made, publishing: bool) -> None:
-    """Who was served longest ago is next, whatever comes with the ack."""
+    """The queue served longest ago is next, whatever comes with the ack."""
     queues = [str(client.ask(queue_declare(name(), exclusive=True)).queue) for _ in range(3)]
     for queue in queues:
         deposit(client, *[b"x"] * 5, key=queue)

@@ -174,7 +174,7 @@ def test_rejected_one_by_one_in_a_row(client: Client, graveyard: Graveyard) -> N
 def test_what_a_publisher_wrote_into_x_death(
     client: Client, graveyard: Graveyard, written: object, entries: int, first: bool
 ) -> None:
-    """What is no array is replaced. Whoever has an x-death has died before, whatever is in it."""
+    """An x-death that is no array is replaced. A message with an x-death counts as dead before, whatever is in it."""
     queue = graveyard.dying(max_length=0)
     deposit(client, b"x", key=queue, properties=with_headers({} if written is None else {"x-death": written}))
     letter = graveyard.letter()

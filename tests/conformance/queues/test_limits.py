@@ -49,7 +49,7 @@ def test_the_shorter_time_to_live_counts(
 
 
 def test_messages_expire_at_the_head_only(client: Client, declare: Made, buried: Buried) -> None:
-    """What has expired behind one that has not is counted until it gets to the head; then it is gone at once."""
+    """A message expired behind one that is not counts as ready until it gets to the head; then it is gone at once."""
     (queue, dead), marker = buried(), declare(message_ttl=30)
     deposit(client, b"first", key=queue, properties=LONG)
     deposit(client, b"second", b"third", key=queue, properties=SHORT)

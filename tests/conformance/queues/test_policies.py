@@ -43,7 +43,7 @@ def vhost(request: pytest.FixtureRequest) -> Iterator[RabbitMQ | Leveret]:
 
 @pytest.fixture
 def operator(vhost: RabbitMQ | Leveret) -> Iterator[Operator]:
-    """Whoever sets policies; what a test has set is cleared."""
+    """The one who sets policies; policies set by a test are cleared."""
     yield vhost
     for of_operators in (False, True):
         for row in vhost.policies(operator=of_operators):
@@ -62,7 +62,7 @@ def queue(declare: Made) -> str:
 
 
 def letters(client: Client, queue: str, count: int) -> list[tuple[bytes, str]]:
-    """What has died and why, once so many have: RabbitMQ's dead letters take their time."""
+    """Return body and reason of `count` dead letters once they have come: RabbitMQ's take their time."""
     found: list[Message] = []
     eventually(lambda: found.extend(drain_messages(client, queue)) or len(found) >= count, f"{count} dead letters")
     headers: list[dict[str, Any]] = [to_python(message.properties.headers or {}) for message in found]
@@ -176,7 +176,7 @@ def test_exclusive_queues_with_names_of_the_brokers_have_policies(client: Client
 
 
 def test_of_several_limits_the_smallest_counts(client: Client, operator: Operator, declare: Made) -> None:
-    """Of an argument, a policy and that of operators, which makes smaller and never larger."""
+    """The smallest of argument, policy and operator policy counts; none can make a limit larger."""
     declared, plain = declare(max_length=2), declare()
 
     def kept(queue: str) -> list[bytes]:

@@ -78,7 +78,7 @@ def delivered(client: Client, count: int) -> list[str]:
 def test_higher_priorities_come_first_and_equal_ones_in_order(
     client: Client, declare: Made, highest: Any, published: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    """What lies beyond the highest counts as the highest, and the property goes out as it came."""
+    """A priority beyond the highest counts as the highest, and the property goes out as it came."""
     queue = declare(max_priority=highest)
     publish(client, queue, *published)
     found = [(message.body.decode(), message.properties.priority) for message in drain_messages(client, queue)]

@@ -70,7 +70,7 @@ def take(client: Client, queue: str, *, no_ack: bool = False) -> Message:
 
 
 def take_all(client: Client, queue: str, count: int) -> list[Message]:
-    """So many messages out of a queue, acknowledged."""
+    """Take `count` messages out of a queue and acknowledge them."""
     taken = []
     for _ in range(count):
         taken.append(take(client, queue))
@@ -79,7 +79,7 @@ def take_all(client: Client, queue: str, count: int) -> list[Message]:
 
 
 def count_of(message: Message) -> int | None:
-    """What a message says of its deliveries."""
+    """Return the delivery count that a message carries."""
     field = (message.properties.headers or {}).get("x-delivery-count")
     assert field is None or field.kind == "l", field
     return None if field is None else field.value
@@ -95,7 +95,7 @@ def reason_of(message: Message) -> bytes:
 
 
 def test_deletion_on_condition_is_not_implemented(connect: Connect, quorum: Made) -> None:
-    """Whether or not the condition holds."""
+    """The refusal does not depend on the condition."""
     queue = quorum()
     for flag in ("if-unused", "if-empty"):
         assert connect().refusal(queue_delete(queue, **{flag.replace("-", "_"): True})) == (

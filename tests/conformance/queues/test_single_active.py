@@ -1,4 +1,4 @@
-"""Who is served: single active consumers and their heirs, priorities, exclusive consumers.
+"""Choice of the consumer: single active consumers and their successors, priorities, exclusive consumers.
 
 Everything was recorded from RabbitMQ 3.10.8 on the wire.
 """

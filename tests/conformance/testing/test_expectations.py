@@ -1,4 +1,4 @@
-"""What has happened, to assert on; and waiting for it in place of sleeping."""
+"""Events to assert on; and waiting for them in place of sleeping."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def run(plan: Plan, within: Path | None) -> Counter[str]:
 
 
 def summary(done: Counter[str], begun: float) -> str:
-    """What was tried."""
+    """Return a line on what was tried."""
     seconds = time.monotonic() - begun
     return (
         f"{done['rounds']:,} rounds in {seconds:.0f} s: {done['troubles']:,} troubles, {done['kills']:,} ends of the "

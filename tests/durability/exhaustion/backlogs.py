@@ -18,11 +18,11 @@ from tests.durability.ledgers.client_ledger import Chain
 BODY_BYTES_MAX = 120_000
 AT_ONCE = 50
 SILENCE_SECONDS_MAX = 60.0
-"""After so long without an answer, or a word on why there is none, the broker counts as silent."""
+"""Seconds without an answer, or a word on why there is none, after which the broker counts as silent."""
 STEP_SECONDS = 0.02
 WINDOW = 5
 NUDGE_SECONDS = 1.0
-"""Who publishes is told that it is blocked; so who waits so long for an answer publishes again."""
+"""Seconds without an answer after which a client publishes: only publishers are told that they are blocked."""
 
 BACKLOG = Plan(
     chains=(

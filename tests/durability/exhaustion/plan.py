@@ -1,4 +1,4 @@
-"""What one round of the campaign does, drawn from its seed."""
+"""One round of the campaign, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 MEBIBYTE = 1 << 20
 MEMORY_BYTES = 192 * MEBIBYTE
-"""What the broker may take: by a control group where one can be made, and measured in any case. It takes 30 idle."""
+"""The broker's memory: limited by a control group if one can be made, and measured in any case. It takes 30 idle."""
 DESCRIPTORS = 160
 """Open files that it may have; the broker keeps 64 of them to itself."""
 WATERMARK = 1 / 3
@@ -21,28 +21,28 @@ TTL_SECONDS = 2.0
 OUTAGES_SECONDS = (0.0, 0.5, 2 * TTL_SECONDS)
 SLOW_MILLISECONDS = (50, 200, 1000, 3000, 10_000)
 LEFT_BYTES = (0, 1 * MEBIBYTE, 6 * MEBIBYTE)
-"""How much room the one who fills the disk leaves."""
+"""Bytes left on the disk by whoever fills it."""
 FREE_LIMITS_BYTES = (0, 8 * MEBIBYTE)
 """Limits of the disk alarm: none, so that commits find the disk full, and one above what is left."""
 
 TROUBLES = {"fill": 4, "pause": 2, "slow": 2, "flood": 2, "hog": 2, "crowd": 2, "nothing": 2}
-"""What may happen, and how often in comparison. `Troubles` has a method for each."""
+"""Troubles, and the relative frequency of each. `Troubles` has a method for each."""
 ENDS = {"fill": "free", "pause": "go on", "slow": "quick"}
-"""What ends some of them. It happens sooner or later, or all are ended together."""
+"""The end of a trouble that has one. It happens sooner or later, or all are ended together."""
 END_WEIGHT = 5
 ONCE = frozenset(("hog", "crowd"))
-"""What happens at most once in a life: so that both together fit into the memory, however late the alarm is."""
+"""Troubles that happen at most once in a life, so that both together fit into the memory, however late the alarm is."""
 
 
 class Size(NamedTuple):
-    """How large a round is."""
+    """The size of a round."""
 
     disk_bytes: int
     backlog_messages: int
     """A message has 60,000 bytes on average."""
     troubles: tuple[int, int]
     seconds_max: float
-    """How long one trouble lasts before the next thing happens."""
+    """Longest time from a trouble to the next thing."""
     slow_milliseconds_max: int
     clients: int
 

@@ -1,4 +1,4 @@
-"""What is done to a broker and its surroundings, and taken back."""
+"""Troubles for a broker and its surroundings, and their ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.durability.faults.full_disks import SmallDisk
 from tests.durability.faults.injector import Disk
 
 ANSWER_SECONDS = 1.0
-"""How long a flood and a hog wait for the broker before they let it be."""
+"""Seconds that a flood and a hog wait for the broker before they let it be."""
 HOG_BODY, HOG_MESSAGES = bytes(64 << 10), 80
 CROWD_SECONDS, CROWD_MESSAGES = 0.05, 30
 SAMPLE_SECONDS = 0.02

@@ -104,7 +104,7 @@ class Renewer:
 
 
 class Ending(NamedTuple):
-    """What became of a broker. `line` says why it ended, if it did; `problems` is what must not be."""
+    """The end of a broker. `line` says why it ended, if it did; `problems` is what must not be."""
 
     fault: Fault
     met: bool

@@ -35,7 +35,7 @@ from tests.durability.faults.injector import (
 from tests.durability.faults.life import Ending, live
 
 PROGRESS = Path("build/disk-faults-next")
-"""Where a run with `--minutes` keeps the number of the first column that it has not begun."""
+"""Number of the first column that a run with `--minutes` has not begun."""
 NTH_MAX = 50
 WHEN = ("creation", "start", "work")
 

@@ -1,4 +1,4 @@
-"""What one client knows of its messages, and what may be demanded of the queues after the broker was killed.
+"""One client's knowledge of its messages, and its demands on the queues after the broker was killed.
 
 A client does everything over one channel, so all of it reaches the broker in one order. Its events are counted; a
 confirm of a message in a queue that nobody consumes (a proof) says that every event before that publish is on disk.
@@ -22,12 +22,12 @@ BODY_BYTES_MAX = 2000
 PREFETCH = 40
 NEVER = 1 << 60
 SOMETIME = NEVER - 1
-"""Of what happens at the disk's pace: later than anything that a confirm proves."""
+"""Moment of things that happen at the disk's pace: later than anything that a confirm proves."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a copy begins, where its dead letter goes, and how the home treats it."""
+    """A copy's first place, the place of its dead letter, and the treatment by its home."""
 
     home: str
     letters: str = ""
@@ -37,7 +37,7 @@ class Chain:
     """Transient messages last, too."""
     priorities: int = 0
     returns_last: bool = False
-    """What is given back goes to the end."""
+    """Messages given back go to the end."""
     looked_at: bool = True
     """Messages can be seen in the home; not so where they are delayed."""
 
@@ -69,7 +69,7 @@ class Copy:
     """Queues from which its delivery is on disk."""
 
     def places(self) -> set[str]:
-        """Where it may be now."""
+        """Places of the copy that are possible now."""
         home, letters = self.chain.home, self.chain.letters
         if self.moved:
             return {letters}
@@ -92,7 +92,7 @@ class Transaction:
 
 @dataclass
 class Tally:
-    """How much a ledger has seen."""
+    """Counts of a ledger."""
 
     published: int = 0
     confirmed: int = 0
@@ -138,7 +138,7 @@ class ClientLedger:
         return b"%s %d %s" % (self.name.encode(), number, b"%d" % (number % 10) * size)
 
     def number_of(self, body: bytes) -> int:
-        """Whose body this is."""
+        """Return the number of the message with this body."""
         number = int(body.split(b" ")[1])
         assert body == self.body(number), f"the body of {number} is not what was published"
         return number
@@ -298,11 +298,11 @@ class ClientLedger:
         return [verdict.number for verdict in self._verdicts(held) if verdict.kind is Kind.LOST]
 
     def returned(self, held: Mapping[str, list[Found]]) -> list[Place]:
-        """What is in a queue that it had left, or was never to be in after a restart."""
+        """Return messages found in a queue that they had left, or must not be in after a restart."""
         return [(verdict.queue, verdict.number) for verdict in self._verdicts(held) if verdict.kind is Kind.NOT_OWED]
 
     def problems(self, held: Mapping[str, list[Found]]) -> list[str]:
-        """What is wrong with what the queues hold."""
+        """Return problems of the queues' contents."""
         self.tally.checked += len(self._copies)
         return [f"{self.name}: {verdict.text}" for verdict in self._verdicts(held)]
 
@@ -327,7 +327,8 @@ class ClientLedger:
         return f"should be in {sorted(copy.places())}: {copy}" if copy else "was gone, or never to be kept"
 
     def seen(self, held: Mapping[str, list[Found]]) -> None:
-        """What was found is certain, in the place where it was found; what was not found is gone, if it can be."""
+        """Take the contents found as certain: each message is where it was found; one not found is gone, if it can
+        be."""
         places = {
             (one.number, self._chain_of[queue].home): queue for queue, messages in held.items() for one in messages
         }

@@ -78,7 +78,7 @@ class Contents:
                 self.held[exchange.name] = waiting(self._store, exchange.delays)
 
     def _bodies(self, queue: Queue) -> Iterator[bytes]:
-        """What a queue holds; of a stream, as it is read."""
+        """Yield the bodies of a queue; those of a stream as they are read."""
         if isinstance(queue, Stream):
             yield from self._bodies_of_stream(queue)
             return
@@ -181,7 +181,7 @@ def use(stores: Stores, broker: Broker, contents: Contents) -> Held:
 
 
 def recovered(root: Path) -> Recovered:
-    """What is there after a start. It can be used, and is the same after another start."""
+    """Return the contents after a start. They can be used, and are the same after another start."""
     data = root / "data"
     data.mkdir(exist_ok=True)  # as the broker does first of all
     found, expected = started(data, used=True)
@@ -194,6 +194,6 @@ def recovered(root: Path) -> Recovered:
 
 
 def different(held: Held, expected: Held) -> str:
-    """Where two contents differ."""
+    """Return the first difference of two contents."""
     names = [name for name in {**held, **expected} if held.get(name) != expected.get(name)]
     return ", ".join(f"{name} holds {held.get(name)}, not {expected.get(name)}" for name in names)

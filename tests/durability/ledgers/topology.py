@@ -33,10 +33,11 @@ KEEPS_ALL = (LOG, QUORUM)
 """Queues that keep what was published as transient."""
 
 MOVES = {FADED: FADING, PUSHED: SHORT}
-"""Where messages go by themselves, and from where: the two count as one place, in which a message is once."""
+"""Places of messages that move by themselves, and their origins: the two count as one place, in which a message is
+once."""
 
 DEAD_LETTERS = {QUORUM: LETTERS, TX_WORK: TX_DEAD}
-"""Where a queue's rejected messages go, if not to DEAD."""
+"""Dead-letter queues other than DEAD."""
 
 TARGETS = {BOTH: (WORK, COPY, LOG), DELAYING: (LATE,), TX_BOTH: (TX_A, TX_B)}
 """The queues behind each exchange. DELAYING holds its messages for a while: they count as the queue's."""
@@ -82,12 +83,12 @@ def full(client: int) -> str:
 
 
 def refuses(queue: str) -> bool:
-    """Whether a queue may refuse what is published to it."""
+    """True if a queue may refuse a publish."""
     return queue.startswith("full")
 
 
 def prioritized(queue: str) -> bool:
-    """Whether a queue has priorities."""
+    """True if a queue has priorities."""
     return queue == RANKED or queue.startswith("purged")
 
 
@@ -109,7 +110,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def declarations(client: int) -> list[Method]:
-    """What makes everything a client needs; what is there already stays."""
+    """Return declarations of everything that a client needs; things that exist stay."""
     own: dict[str, dict[str, Any]] = {
         kept(client): {},
         purged(client): {"x-max-priority": PRIORITY_MAX},
@@ -149,10 +150,10 @@ def priority_of(number: int) -> int:
 
 
 def place_in(queue: str, number: int) -> tuple[int, int]:
-    """What a queue sorts the messages of one client by."""
+    """Return the order of one client's messages in a queue, as a sort key."""
     return (-min(priority_of(number), PRIORITY_MAX) if prioritized(queue) else 0), number
 
 
 def dead_letter_queue(queue: str) -> str:
-    """Where messages are when they were rejected in a queue."""
+    """Return the queue of messages rejected in a queue."""
     return DEAD_LETTERS.get(queue, DEAD)

@@ -69,7 +69,7 @@ Outcome = tuple[Counter[str], str]
 
 
 def outcomes(seeds: Iterator[int], jobs: int, one: Callable[[int], Outcome]) -> Iterator[Outcome]:
-    """What was done in each round, and what was wrong with it, several at a time."""
+    """Yield the outcome of each round, several rounds at a time."""
     with ProcessPoolExecutor(jobs) as pool:
         running: set[Future[Outcome]] = set()
         while True:
@@ -99,7 +99,7 @@ def run(seed: int, within: Path | None, environment: Mapping[str, str], steps: S
 
 
 def summary(done: Counter[str], begun: float) -> str:
-    """What was tried."""
+    """Return a line on what was tried."""
     return (
         f"{done['rounds']:,} rounds in {time.monotonic() - begun:.0f} s: {done['lives']:,} lives, "
         f"{done['steps']:,} steps, {done['refused']:,} starts refused and mended, {done['failed']:,} rounds failed"

@@ -45,7 +45,7 @@ def damage(messages: Path) -> None:
 
 
 def held(broker: BrokerProcess) -> dict[str, list[bytes]]:
-    """What a consumer gets of each queue."""
+    """Return the bodies that a consumer gets of each queue."""
     client = Client.connect(broker.address)
     try:
         return {queue: drain(client, queue) for queue in ("own", "shared 1", "shared 2")}

@@ -38,7 +38,7 @@ COMMIT_SECONDS = 180
 PAUSE_SECONDS_MAX = 2.0
 PUBLISH_SECONDS = 0.002
 VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
-"""What is killed, and what its command line has."""
+"""Processes to kill, each with a part of its command line."""
 
 
 class Publisher(threading.Thread):

@@ -62,7 +62,7 @@ def history_of(name: str) -> Story:
 
 
 class Found(NamedTuple):
-    """What the audit found in one story."""
+    """The audit's findings in one story."""
 
     rows: dict[Place, Any]
     gaps: list[Gap]
@@ -261,7 +261,7 @@ def no_order_is_asked_of_priorities_nor_of_what_came_back(history: Story) -> Non
 
 @story
 def purged(history: Story) -> None:
-    """What consumers held stays; what came later is not taken, nor what is in another queue."""
+    """Messages held by consumers stay; later ones are not taken, nor those of another queue."""
     _, held = history.message("settled"), history.message("queued")
     history.deliver(held)
     history.tell("purge", queue="q", detail=f'{{"below": {held + 1}, "kept": [{held}]}}')
@@ -272,7 +272,7 @@ def purged(history: Story) -> None:
 
 @story
 def gone_before_its_queue_was_purged(history: Story) -> None:
-    """What came later than its absence has not ended it."""
+    """A purge that came after its absence has not ended it."""
     _, there = history.message("lost"), history.message("settled")
     history.start()
     history.recorded(there)

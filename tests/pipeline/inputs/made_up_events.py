@@ -24,7 +24,7 @@ BOOT_BITS = 40
 
 
 class History:
-    """What happened to one broker. Each function tells events; times go on by a millisecond with each."""
+    """Events of one broker. Each function tells events; times go on by a millisecond with each."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -123,7 +123,7 @@ class History:
         return number
 
     def lose(self, events: int) -> None:
-        """So many events are not written."""
+        """Leave `events` events unwritten."""
         self._seq += events
 
     def wait(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What jobs leave is seen whole or not at all; events are read from wherever they are, whole files only."""
+"""Results of jobs are seen whole or not at all; events are read from wherever they are, whole files only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source reads, without Spark: batches and their limits, acknowledgements, what cannot be read.
+"""Reading of a source, without Spark: batches and their limits, acknowledgements, unreadable messages.
 
 That a broker which is killed is found again is tried with a stream, in test_data_source.py.
 """

@@ -60,7 +60,7 @@ def run(seed: int, scale: Scale, within: Path | None, *, of_the_journal: bool) -
 
 
 def summary(done: Counter[str], begun: float) -> str:
-    """What was tried."""
+    """Return a line on what was tried."""
     seconds = time.monotonic() - begun
     return (
         f"{done['rounds']:,} rounds in {seconds:.0f} s: {done['hostile bodies']:,} hostile bodies, "

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 FILE_BYTES_MAX = 32 << 20
-"""Of a larger file only the beginning is used."""
+"""Bytes used of the beginning of a larger file."""
 SECTOR_BYTES, PAGE_BYTES = 512, 4096
 BODY_BYTES_MAX = (1 << 20) - 2048
 """A batch of more than 1 MiB is not written into the journal: what comes with the body has to fit, too."""
@@ -16,7 +16,7 @@ JOURNAL = "journal"
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    """What every file below a directory holds at this moment, by its path. Empty ones are left out."""
+    """Return the contents of every file below a directory, by its path. Empty ones are left out."""
     found: dict[str, bytes] = {}
     for path in sorted(directory.rglob("*")):
         if stat.S_ISREG(path.lstat().st_mode):

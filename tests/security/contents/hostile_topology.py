@@ -34,7 +34,7 @@ from tests.security.contents.hostile_texts import BYTES, NAME_BYTES_MAX, Texts, 
 from tests.security.contents.kept_messages import CLASSIC, QUORUM, STREAM, Place, Sent, publish, shown
 
 HEADER_BYTES_MAX = 60_000
-"""Of what is in one field of a header or of arguments: a table has to fit into a frame."""
+"""Largest field of a header or of arguments: a table has to fit into a frame."""
 QUEUE_TYPES = (CLASSIC, CLASSIC, QUORUM, STREAM)
 EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
 
@@ -44,11 +44,11 @@ HEADERS = {
     *("content-type", "content-length", "content-encoding", "content-disposition", "transfer-encoding"),
     *("content-security-policy", "x-content-type-options", "x-frame-options"),
 }
-"""Of answers: another one would be made of what was asked."""
+"""Headers of answers: another one would be made of what was asked."""
 
 
 class Contents:
-    """What is said by hostile clients, drawn by dice."""
+    """Contents that hostile clients send, drawn by dice."""
 
     def __init__(self, dice: random.Random, texts: Texts, pieces: Pieces) -> None:
         self.dice = dice
@@ -108,7 +108,7 @@ def encoded(text: str) -> bytes:
 
 
 class AmqpHostility:
-    """What one client declares in its virtual host."""
+    """Declarations of one client in its virtual host."""
 
     def __init__(self, client: Client, vhost: str, contents: Contents) -> None:
         self._client = client
@@ -214,7 +214,7 @@ def failed_login(address: Address, contents: Contents) -> None:
 
 
 class HttpHostility:
-    """What an administrator is made to say by HTTP. Each answer must be one that HTTP knows, and no 5xx."""
+    """Requests of an administrator by HTTP. Each answer must be one that HTTP knows, and no 5xx."""
 
     def __init__(self, address: Address, vhost: str, contents: Contents) -> None:
         self._address = address
@@ -330,5 +330,5 @@ def _durable(name: str, vhost: str, arguments: dict[str, Any]) -> dict[str, Any]
 
 
 def readable(place: Place) -> bool:
-    """Whether HTTP can name the queue and its virtual host."""
+    """True if HTTP can name the queue and its virtual host."""
     return is_text(place.queue) and is_text(place.vhost)

@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class Choices:
-    """What a target asks for. When the bytes are used up every further choice is the lowest, and `more` is false."""
+    """A target's source of choices. When the bytes are used up every further choice is the lowest, and `more` is
+    false."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

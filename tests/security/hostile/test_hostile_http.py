@@ -1,4 +1,4 @@
-"""What holds clients back that come by HTTP: time, number and size; meanwhile messages and honest readers go on."""
+"""Limits on clients that come by HTTP: time, number and size; meanwhile messages and honest readers go on."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], g
 
 
 def test_the_busy_stay(target: BrokerProcess, call: Callable[[], Caller]) -> None:
-    """Who is being served is served to the end, however many come."""
+    """A client that is being served is served to the end, however many come."""
     busy = call()
     busy.request(SEGMENT)
     status, headers = busy.head()

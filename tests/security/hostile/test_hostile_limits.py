@@ -1,4 +1,4 @@
-"""What holds each kind of attack back: where it stops, and who is sent away."""
+"""The limit of each kind of attack: where it stops, and which clients are closed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_open_transaction_counts_until_it_is_committed(limited: Started, ends
 
 
 def taken(broker: BrokerProcess, attack: Attack, bytes_max: int) -> int:
-    """How many bytes the broker takes from an attacker who reads nothing, until it takes no more, or so many."""
+    """Return the bytes that the broker takes from an attacker who reads nothing; at most `bytes_max`."""
     attack.begin()
     connection = attack.connections[-1]
     connection.sock.setblocking(False)

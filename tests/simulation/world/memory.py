@@ -22,13 +22,13 @@ SIZE_BYTES = 1 << 20
 
 
 class Memory:
-    """How much there is. `others` take some of it for a while."""
+    """The machine's memory. `others` take some of it for a while."""
 
     def __init__(self) -> None:
         self.others = 0
 
     def is_short(self, broker: object) -> bool:
-        """What the broker holds does not fit."""
+        """True if the broker's messages do not fit."""
         return self.others > 0 and bytes_held(broker) > SIZE_BYTES - self.others
 
 

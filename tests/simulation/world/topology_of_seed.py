@@ -1,4 +1,4 @@
-"""What there is in one world: its queues and exchanges, different with each seed."""
+"""Topology of one world: its queues and exchanges, different with each seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONSUMER_TIMEOUT = 1_800_000
 
 
 class Recipe(NamedTuple):
-    """How a queue is declared, and by which rules it is held to account. Times are milliseconds."""
+    """A queue's declaration, and the rules to which it is held. Times are milliseconds."""
 
     name: str
     kind: str = "classic"

@@ -46,7 +46,7 @@ WEIGHTS = list(accumulate(weight for weight, _ in ACTS))
 CHANNELS = 2
 AUDIT_EVENTS = 4
 EVENTS_MAX = 20_000
-"""What happens within ten minutes, at most: three times as much as in any run that was counted."""
+"""Most events within ten minutes: three times the number in any run that was counted."""
 TRACE = 30
 HOUR = 3_600_000
 SHARED_MEMORY = Path("/dev/shm")
@@ -98,7 +98,7 @@ class World:
         """From when to when there was one, in milliseconds of the monotonic clock."""
         self._counted_from = self._events_before = 0
         self._cramped_at = -1
-        """When there was last no room on the disk for every message; milliseconds of the monotonic clock."""
+        """Last moment without room on the disk for every message; milliseconds of the monotonic clock."""
 
     def chance(self, name: str) -> Random:
         """Somebody's own generator."""
@@ -106,7 +106,7 @@ class World:
 
     @property
     def hash(self) -> str:
-        """What tells this run from another one."""
+        """Hash that tells this run from another one."""
         return self._digest.hexdigest()[:16]
 
     def note(self, text: str) -> None:
@@ -233,7 +233,7 @@ class World:
         self.process.change(change, answered)
 
     def _check_policies(self) -> None:
-        """What was set and cleared is so after a start; what was on its way is one or the other."""
+        """Policies set and cleared are so after a start; one on its way is one or the other."""
         there = self.policies_there()
         for name, was_set in self.promises.told.items():
             if was_set != (name in there):
@@ -386,7 +386,7 @@ class World:
         return list(dict.fromkeys(found))
 
     def _bindings(self, exchange: str) -> list[tuple[Place, str]]:
-        """Where an exchange leads now, and by which keys: what exists is looked up, what matches is not."""
+        """Return the present bindings of an exchange: existence is looked up, matching is not."""
         bindings = self.process.broker.vhosts["/"].exchanges[exchange].bindings
         return [(self.promises.named[binding.destination.name], binding.key) for binding in bindings]
 
@@ -470,7 +470,7 @@ class World:
 
 
 def _pause(chance: Random) -> int:
-    """How many milliseconds a client waits before its next act."""
+    """Draw the milliseconds before a client's next act."""
     drawn = chance.random()
     if drawn < 0.8:
         return chance.randint(0, 20)

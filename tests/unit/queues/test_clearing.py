@@ -1,4 +1,4 @@
-"""What ends or comes back in masses: some of it in each turn, in order, in batches of bounded size."""
+"""Ends and returns of messages in large numbers: some in each turn, in order, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from storage.batch import SealedBatch
 COUNT = 40
 BODY_BYTES = 256 * 1024
 BATCH_BYTES_MAX = 2 << 20
-"""What a batch of the core's may have: 512 KiB of lazy writes, and one chunk or what was read with it."""
+"""Largest batch of the core: 512 KiB of lazy writes, and one chunk or what was read with it."""
 
 SMALL = message(b"x", persistent=False)
 
@@ -99,7 +99,7 @@ def work_off(core: Core) -> list[SealedBatch]:
 
 
 def contents(core: Core, name: str) -> list[int]:
-    """What a queue's messages are, by taking them all."""
+    """Take all messages of a queue, and return them."""
     queue, reader = core.queue_named(name), Reader()
     return numbers([found for _ in range(queue.ready) if (found := reader.get(queue, no_ack=True)) is not None])
 
@@ -391,7 +391,7 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
 # To very many queues
 
 FAN, FANNED = 300, 16
-"""How many queues everything goes to, and how many messages do."""
+"""Number of queues everything goes to, and number of messages that do."""
 
 
 def publish_fanned(client: SessionClient, exchange: str, key: str = "", **properties: Any) -> None:

@@ -59,7 +59,7 @@ def use_and_delete(core: Core, *, durable: bool = True, **arguments: Any) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_deleted_queue_is_freed(tmp_path: Path, core: Core, kind: str) -> None:
-    """Whether it was durable, transient, or had its events recorded; or its consumers have gone before."""
+    """It is freed if it was durable, transient, or had its events recorded; or its consumers have gone before."""
     recorder = Recorder(1, hand_over=lambda records, first, events: None, first_pending=lambda: None)
     recording = Core(tmp_path / "recording", recorder=recorder)
     use_and_delete(core, **KINDS[kind])

@@ -90,7 +90,7 @@ USES: dict[str, tuple[Use, int]] = {
     "lose the connection": (consume_until(lambda sessions, client: client.drop()), 1000),
     "restart": (lambda sessions, client: sessions.core.restart(), 1000),
 }
-"""What is done 900 ms into a lease of a second, and the milliseconds that are left of it then."""
+"""Uses of a queue 900 ms into an expiry of a second, and the milliseconds that are left of it then."""
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])

@@ -1,4 +1,4 @@
-"""What a broker records of what happens to messages: the real process, and its log read back.
+"""A broker's records of what happens to messages: the real process, and its log read back.
 
 Most of it is a chapter each of one broker's log: a queue whose name says so is declared where a chapter begins. The
 numbers of messages count from 1 in each.

@@ -60,7 +60,7 @@ def await_state(broker: BrokerProcess, wanted: str) -> dict[str, Any]:
 def test_nothing_is_lost_when_the_destination_is_killed(
     configured: Configured, other: BrokerProcess, dial: Dial
 ) -> None:
-    """What was not confirmed stays at the source and comes again; the order is kept."""
+    """Unconfirmed messages stay at the source and come again; the order is kept."""
     here = configured(settings(**{"dest-uri": uri(other), "src-prefetch-count": 50}))
     publisher = dial(here)
     publisher.ask(queue_declare("from", durable=True))

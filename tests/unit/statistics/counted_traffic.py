@@ -127,7 +127,7 @@ Counts = dict[str, int]
 
 
 class Step(NamedTuple):
-    """What is sent on channel 1, and how many answers are awaited then."""
+    """Input on channel 1, and the number of answers to await then."""
 
     data: bytes
     answers: int
@@ -172,7 +172,7 @@ SCRIPTS = dict(_scripts())
 
 
 class Answers:
-    """How many answers have come: a confirm of several counts for all that it covers."""
+    """Count of answers: a confirm of several counts for all that it covers."""
 
     def __init__(self) -> None:
         self._others = 0

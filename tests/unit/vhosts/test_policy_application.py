@@ -60,7 +60,7 @@ def test_a_policy_applies_where_kind_keys_and_name_agree(apply_to: str, kinds: s
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "x"]), st.integers(-2, 2))))
 def test_what_holds_is_the_strongest_of_what_applies(made: list[tuple[str, str, int]]) -> None:
-    """Of equals the first by name."""
+    """The first by name holds of those with equal priority."""
     policies = Policies("v")
     for name, pattern, priority in made:
         policies.ordinary.put(policy(name, pattern, "all", priority))
@@ -123,7 +123,7 @@ def test_some_words_of_policies_come_before_arguments_of_quorum_queues(type_: st
 
 
 def test_times_of_a_policy() -> None:
-    """Of two time-outs for acknowledgements the smaller counts (RabbitMQ since 3.11.15, documentation on them).
+    """The smaller of two time-outs for acknowledgements counts (RabbitMQ since 3.11.15, documentation on them).
 
     RabbitMQ takes any time from a policy; its arguments end at ten years.
     """
@@ -139,7 +139,7 @@ def test_times_of_a_policy() -> None:
 
 
 TURN_MESSAGES = (PORTION_BYTES + CHUNK_BYTES) // MESSAGE_BYTES
-"""So many small messages at most go in the first turn, and less in each later one."""
+"""Most small messages in the first turn; less go in each later one."""
 
 
 def test_many_messages_too_many_go_in_turns(core: Core) -> None:

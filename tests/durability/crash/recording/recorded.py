@@ -16,7 +16,7 @@ from tests.durability.ledgers.workload import Publisher, Transactor, Worker
 from tests.planted.planted_catalogue import with_eager_shrinking, with_mistake
 
 LIVES = (5, 4, 3)
-"""How many steps each client makes in each life of the broker."""
+"""Steps of each client in each life of the broker."""
 
 
 def record_broker(
