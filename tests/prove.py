@@ -3,7 +3,7 @@
     python -m tests.prove [--minutes 60]
 
 A campaign begins nothing when its share of the time is over, and finishes what it has begun; what it takes longer or
-less is divided among those that come after it. The page is build/prove.md, written anew after each campaign; what
+less is divided among those that come after it. The page is build/prove.md, written again after each campaign; what
 they print is kept beside it, in build/prove/. Exit code 1 when anything failed.
 """
 

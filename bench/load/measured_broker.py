@@ -115,7 +115,7 @@ class MemoryWatch:
         return max(self.samples)
 
     def throughout(self, points: int = 10) -> list[float]:
-        """MiB at so many moments, evenly spread, the last one at the end."""
+        """MiB at `points` moments, evenly spread, the last one at the end."""
         last = len(self.samples) - 1
         return [mib(self.samples[last * point // points]) for point in range(1, points + 1)]
 

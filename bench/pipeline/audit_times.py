@@ -122,7 +122,7 @@ AUDITS = {
 
 
 def measure(directory: Path, events: int, audits: list[str], log: Path | None) -> None:
-    """Everything about a log of so many events. Raises AssertionError when two audits disagree."""
+    """All figures of a log of `events` events. Raises AssertionError when two audits disagree."""
     places = Places(*(directory / name for name in Places._fields))
     made = None
     if log is None:

@@ -72,7 +72,7 @@ def prepare(options: Options, messages: int, queue: str = QUEUE) -> Rate:
 
 
 def reading(options: Options, connections: int, messages: int) -> dict[str, str]:
-    """The options of a source that takes five batches for so many messages."""
+    """The options of a source that takes five batches for `messages` messages."""
     given = {"queue": QUEUE, "connections": connections, "maxMessagesPerBatch": messages // 5}
     return {**options, **{name: str(value) for name, value in given.items()}}
 

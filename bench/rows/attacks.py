@@ -124,7 +124,7 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
 
 @contextmanager
 def good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]:
-    """A function that has the good client work for so many seconds; its queue is there as long as the context."""
+    """A function that has the good client work for a number of seconds; its queue is there as long as the context."""
     client = generator.connect(target)
     generator.declare_fresh(client, "bench.good")
 

@@ -25,7 +25,7 @@ from storage.events.event_tail import parse_tail, tail_blocks
 ROUNDS = 5
 SECONDS = 4.0
 QUIET_SECONDS = 0.3
-"""The log is complete when it has not grown for so long: it gathers for a tenth of a second."""
+"""Seconds without growth after which the log is complete: it gathers for a tenth of a second."""
 
 Scenario = Callable[[Target, float], Figures]
 
@@ -53,8 +53,8 @@ def _many(count: int, **options: Any) -> Scenario:
 
 
 def _expiring() -> Scenario:
-    letters = {"message_ttl": 100, "dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
-    fresh = {"bench.dead": {}, "bench.expiring": letters}
+    dead_letters = {"message_ttl": 100, "dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
+    fresh = {"bench.dead": {}, "bench.expiring": dead_letters}
     return partial(_load, fresh, key="bench.expiring", queue="bench.dead")
 
 

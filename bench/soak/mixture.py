@@ -24,7 +24,7 @@ BACKLOG_SECONDS = 120.0
 REQUESTS_QUEUE = "soak.requests"
 
 
-def letters(queue: str, **more: object) -> dict[str, object]:
+def dead_letters_to(queue: str, **more: object) -> dict[str, object]:
     """Arguments of a queue whose dead letters go there, and further ones: `message_ttl` is x-message-ttl."""
     named = {"x-" + name.replace("_", "-"): value for name, value in more.items()}
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, **named}
@@ -110,14 +110,14 @@ def flows(backlog_seconds: float) -> list[Flow]:
             150,
             (Sink("soak.expired", "expired", ordered=True),),
             key=to("soak.short"),
-            queues={"soak.short": letters("soak.expired", message_ttl=1000)},
+            queues={"soak.short": dead_letters_to("soak.expired", message_ttl=1000)},
         ),
         Flow(
             "rejected",
             100,
-            (Sink("soak.rejected"), Sink("soak.letters", "rejected", ordered=True)),
+            (Sink("soak.rejected"), Sink("soak.dead-letters", "rejected", ordered=True)),
             key=to("soak.rejected"),
-            queues={"soak.rejected": letters("soak.letters")},
+            queues={"soak.rejected": dead_letters_to("soak.dead-letters")},
         ),
         Flow(
             "fan-out",

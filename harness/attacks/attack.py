@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.001
 
 
 class Attack:
-    """One kind of bad client. `connections` are its connections; `size` scales what it hoards (1.0: the worst)."""
+    """One kind of bad client. `connections` are its connections; `size` scales what it takes (1.0: the worst)."""
 
     def __init__(self, address: Address, size: float = 1.0) -> None:
         self.address = address
@@ -39,7 +39,7 @@ class Attack:
         self.connections.clear()
 
     def attempt(self) -> None:
-        """One round; who was thrown out comes back, and what he had prepared is prepared anew."""
+        """One round; a client that was closed comes back, and prepares again."""
         try:
             if not self.connections:
                 self.begin()

@@ -76,7 +76,7 @@ class RawConnection:
             self.await_methods(answer, len(part))
 
     def await_methods(self, wanted: type[Method], count: int) -> None:
-        """Read until so many of these have come. Raises ConnectionError when the broker closes anything."""
+        """Read until `count` of these have come. Raises ConnectionError when the broker closes anything."""
         self.sock.settimeout(ANSWER_SECONDS)
         while self._came[wanted.KEY] < count:
             self._take()

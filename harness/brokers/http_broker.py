@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 def write_segments(directory: Path, node: str, boot: int, *sizes: int, filling: bytes = b"") -> list[Path]:
-    """A boot's log: a segment for each number, with so many events; where they lie, oldest first.
+    """A boot's log: a segment for each number, with that number of events; where they lie, oldest first.
 
     `filling` makes events larger.
     """

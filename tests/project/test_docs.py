@@ -105,7 +105,7 @@ def test_every_file_that_is_named_exists() -> None:
 
 
 def mannered(text: str) -> list[str]:
-    """Sentences that begin with a relative clause, and limits that are "so many"."""
+    """Sentences that begin with a relative clause, and limits without a number."""
     text = HEADING.sub("", text)
     return [found.group() for pattern in (RELATIVE_CLAUSE, SO_MANY) for found in pattern.finditer(text)]
 

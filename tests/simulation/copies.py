@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from tests.simulation.world.topology_of_seed import GRAVE, LATE_QUEUE, Recipe
+from tests.simulation.world.topology_of_seed import DEAD_LETTERS, LATE_QUEUE, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,7 +140,7 @@ class Group:
                 copy.sure = True
             elif not happened and not copy.sure:
                 copy.end("never written", 0)
-                del copy.place.buried[copy.key]
+                del copy.place.gone[copy.key]
         for copy in self.left:
             if happened and not copy.fate:
                 copy.end("left with what came in the same write", 0)
@@ -223,7 +223,7 @@ class Copy:
         return self.place.recipe.durable and (self.publication.persistent or self.place.recipe.kind == "quorum")
 
     @property
-    def is_letter(self) -> bool:
+    def is_dead_letter(self) -> bool:
         """It is a dead letter."""
         return bool(self.key[1])
 
@@ -250,11 +250,11 @@ class Copy:
         """It is gone."""
         self.fate, self.left, self.out = fate, batch, None
         self.place.copies.pop(self.key, None)
-        self.place.buried[self.key] = self
+        self.place.gone[self.key] = self
 
     def revive(self) -> None:
         """A crash may have undone its end."""
-        del self.place.buried[self.key]
+        del self.place.gone[self.key]
         self.fate, self.left, self.sure = "", 0, False
         self.place.copies[self.key] = self
 
@@ -278,10 +278,10 @@ class Place:
         """As it was declared, and as it is held to account: policies may say more."""
         self.forces: tuple[object, ...] = (None, None)
         self.was_limited = bool(recipe.limit)
-        self.graves = {recipe.letters_to}
+        self.dead_letter_queues = {recipe.dead_letters_to}
         """Queues of its dead letters at any time; nowhere, if the empty name is among them."""
         self.copies: dict[Key, Copy] = {}
-        self.buried: dict[Key, Copy] = {}
+        self.gone: dict[Key, Copy] = {}
         self.takers: list[Taker] = []
         self.former: list[Taker] = []
         """Consumers that were cancelled, and may have messages out."""
@@ -318,7 +318,7 @@ class Place:
         if (
             self.recipe.levels
             or self.recipe.kind == "quorum"
-            or self.recipe.name == GRAVE
+            or self.recipe.name == DEAD_LETTERS
             or now < started + EXPIRY_AFTER_START
         ):
             return found
@@ -367,7 +367,7 @@ def passed_over(place: Place, taken: Iterable[Copy], now: int, event: int) -> tu
 def _before(place: Place, other: Copy, one: Copy) -> bool:
     if other.publication.rank > one.publication.rank:
         return True
-    if other.is_letter or one.is_letter or other.publication.rank != one.publication.rank:
+    if other.is_dead_letter or one.is_dead_letter or other.publication.rank != one.publication.rank:
         return False
     if place.recipe.kind == "quorum" and (other.times_out or one.times_out > 1):
         return False

@@ -29,7 +29,7 @@ DRAWN = pytest.mark.skipif(bool(REFERENCE), reason="RabbitMQ draws who is next")
 
 
 def delivered(client: Client, count: int, *, channel: int = 1) -> list[tuple[str, bytes]]:
-    """Await so many deliveries; return consumer tag and body of each."""
+    """Await `count` deliveries; return consumer tag and body of each."""
     messages = deliveries(client, count, channel=channel)
     return [(message.method.consumer_tag, message.body) for message in messages]
 

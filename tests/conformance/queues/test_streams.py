@@ -70,7 +70,7 @@ def offset_of(message: Message) -> int:
 
 
 def delivered(client: Client, count: int) -> list[tuple[int, bytes]]:
-    """Await so many deliveries: offset and body of each."""
+    """Await `count` deliveries: offset and body of each."""
     return [(offset_of(message), message.body) for message in deliveries(client, count)]
 
 

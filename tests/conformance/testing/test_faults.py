@@ -54,7 +54,7 @@ def answers(client: Client) -> Iterator[BasicAck | BasicNack]:
 
 
 def settled(client: Client, order: Orders, count: int) -> dict[int, str]:
-    """Publish so many messages, and how each is answered by the time that they all are on disk."""
+    """Publish `count` messages; return the answer to each by the time that they all are on disk."""
     before = order("history", method="GET", event="routed")["last"]
     for number in range(count):
         client.publish(b"%d" % number, key="q")

@@ -22,7 +22,7 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     seeds = verbs.add_parser("run", help="explore seed after seed; goes on where it was interrupted")
     seeds.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many seeds at a time")
-    seeds.add_argument("--minutes", type=float, default=math.inf, help="begin no seed after so many")
+    seeds.add_argument("--minutes", type=float, default=math.inf, help="begin no seed after this time")
     seeds.add_argument("--directory", type=Path, default=DIRECTORY, help="where progress and failures are kept")
     seeds.add_argument("--steps", type=int, default=0, help="how long a life to record; without: some twelve steps")
     search = verbs.add_parser("explore", help="explore a record")

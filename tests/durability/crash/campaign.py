@@ -77,7 +77,7 @@ class Explored(NamedTuple):
 
 
 def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> Explored:
-    """Record and explore a seed; with `steps` one life of so many."""
+    """Record and explore a seed; with `steps` one life of that many."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="leveret-record-", dir=memory) as temporary:
         lives = (steps,) if steps else LIVES
@@ -91,7 +91,7 @@ def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> E
 
 
 def run(directory: Path, jobs: int, minutes: float, steps: int = 0) -> int:
-    """Several seeds at a time, none begun after so many minutes; the exit code."""
+    """Several seeds at a time, none begun after `minutes`; the exit code."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "progress.json"
     progress, here = Progress.read(file), Progress()

@@ -11,7 +11,7 @@ from tests.durability.exhaustion.plan import TTL_SECONDS
 from tests.durability.exhaustion.troubles import FairTime
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.with_wire_client import WireAdapter
-from tests.durability.kills.plans import letters_to
+from tests.durability.kills.plans import dead_letters_to
 from tests.durability.kills.scenario import Plan, Traffic, Way
 from tests.durability.ledgers.client_ledger import Chain
 
@@ -37,8 +37,8 @@ BACKLOG = Plan(
     ),
     consumed=(),
     arguments={
-        "heap.fading": letters_to("heap.faded", **{"x-message-ttl": int(TTL_SECONDS * 1000)}),
-        "heap.kept": letters_to("heap.rejected"),
+        "heap.fading": dead_letters_to("heap.faded", **{"x-message-ttl": int(TTL_SECONDS * 1000)}),
+        "heap.kept": dead_letters_to("heap.rejected"),
         "heap.quorum": {"x-queue-type": "quorum"},
     },
     fanouts={},
@@ -93,7 +93,7 @@ class Backlog(Traffic):
         for chain in self.ledger.chains.values():
             if chain is not self.ledger.proofs:
                 self.ledger.purged(chain.home)
-                for queue in filter(None, (chain.home, chain.letters)):
+                for queue in filter(None, (chain.home, chain.dead_letters)):
                     adapter.ask(QueuePurge(queue, False))
         self._messages = 0
 

@@ -77,7 +77,7 @@ class Disk:
         self._sign.touch()
 
     def slow_down(self, milliseconds: int) -> None:
-        """Have each sync take so much longer from now on: with the fault `SLOW_SYNCS`."""
+        """Have each sync take that much longer from now on: with the fault `SLOW_SYNCS`."""
         self._sign.write_text(str(milliseconds))
 
     def mend(self) -> None:

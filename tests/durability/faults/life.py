@@ -177,7 +177,7 @@ class Life:
         self._steps(2)
 
     def _steps(self, count: int) -> None:
-        """Do so much, or until the fault was met and a little more."""
+        """Do `count` steps, or until the fault was met and a little more."""
         done = after = 0
         while done < count and after < STEPS:
             try:

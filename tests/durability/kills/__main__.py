@@ -1,6 +1,6 @@
 """Kill a broker again and again under real clients: `python -m tests.durability.kills --cycles 300 --seed 1`.
 
-With `--minutes` instead of `--cycles`, no cycle is begun after so many; the audit comes on top.
+With `--minutes` instead of `--cycles`, no cycle is begun after that time; the audit comes on top.
 Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
 expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
 now and then, and at the end its log is audited, which is held against what the clients have logged.
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.durability.kills", description=__doc__)
     often = parser.add_mutually_exclusive_group()
     often.add_argument("--cycles", type=int, default=300, help="300 if not given")
-    often.add_argument("--minutes", type=float, help="as many cycles as are begun within so many")
+    often.add_argument("--minutes", type=float, help="cycles begun within this time, instead of --cycles")
     parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
     parser.add_argument("--audit", action="store_true", help="and audit the event log; needs leveret[pipeline]")
     options = parser.parse_args()

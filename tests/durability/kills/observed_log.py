@@ -64,7 +64,7 @@ class Log:
         self.confirmed: set[int] = set()
         self.routes: dict[int, list[Event]] = defaultdict(list)
         self.origins: dict[int, int] = {}
-        """The message that a letter, or a message whose delay is over, was before."""
+        """The message that a dead letter, or a message whose delay is over, was before."""
         self._stays: dict[Stay, Recorded] = {}
         self._held: dict[Place, tuple[Recorded, int]] = {}
         self._leaving: list[int] = []

@@ -30,7 +30,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Plan:
-    """The queues, exchanges and ways of a scenario. The first chain's letters are consumed like its home."""
+    """The queues, exchanges and ways of a scenario. The first chain's dead letters are consumed like its home."""
 
     chains: tuple[Chain, ...]
     ways: tuple[Way, ...]

@@ -65,7 +65,7 @@ class BrokerLedger:
                 answered()
 
     def begin_life(self) -> None:
-        """All clients connect anew, to a broker that has started again or to the same one."""
+        """All clients connect again, to a broker that has started again or to the same one."""
         self._asked.clear()
         self.messages.begin_life()
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tests.durability.ledgers.message_ledger import ALIVE, MessageLedger, State, dead
 from tests.durability.ledgers.oracle import Debt, Found, Kind, Order, Owed, Place, Unit, Verdict, verdicts
-from tests.durability.ledgers.topology import CLIENTS, DEAD, LETTERS, LOG, TX_DEAD, place_in
+from tests.durability.ledgers.topology import CLIENTS, DEAD, LOG, TX_DEAD, WAITING_DEAD_LETTERS, place_in
 
-UNORDERED = (DEAD, LETTERS, TX_DEAD)
+UNORDERED = (DEAD, WAITING_DEAD_LETTERS, TX_DEAD)
 """Queues whose messages come in the order in which they died."""
 
 

@@ -129,7 +129,7 @@ class MessageLedger:
             handler(self, self._sessions.setdefault(connection, Session()), what, message)
 
     def begin_life(self) -> None:
-        """All clients connect anew: nobody knows whether what was about to happen has happened."""
+        """All clients connect again: nobody knows the end of the requests that were on their way."""
         for session in self._sessions.values():
             self._set([*session.left, *map(dead, session.moved_at)], State.POSSIBLE)
         for transaction in self.committing:

@@ -32,10 +32,10 @@ from tests.durability.ledgers.definition_ledger import Facts
 from tests.durability.ledgers.topology import (
     DELAYING,
     LATE,
-    LETTERS,
     MOVES,
     QUORUM,
     RANKED,
+    WAITING_DEAD_LETTERS,
     WINDOW_BYTES,
     WINDOW_MESSAGES,
     WORK,
@@ -72,7 +72,7 @@ class Contents:
             self.held[name] = [number_of(body) for body in self._bodies(queue)]
             assert len(self.held[name]) == ready, f"{name} counts {ready} and holds {self.held[name]}"
             if isinstance(queue, QuorumQueue):
-                self.held[LETTERS] = letters_of(queue)
+                self.held[WAITING_DEAD_LETTERS] = dead_letters_of(queue)
         for exchange in vhost.exchanges.values():
             if exchange.delays is not None:
                 self.held[exchange.name] = waiting(self._store, exchange.delays)
@@ -112,13 +112,13 @@ def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
     return [number_of(message.body) for message in stored]
 
 
-def letters_of(queue: QuorumQueue) -> list[int]:
+def dead_letters_of(queue: QuorumQueue) -> list[int]:
     """The numbers of the dead letters that wait in a queue."""
     found = queue.store.dead_letters.read(queue, 0, END, EVERYTHING)
     assert len(found) == len(queue.dead_letters), (
-        f"{len(queue.dead_letters)} letters are counted, {len(found)} are there"
+        f"{len(queue.dead_letters)} dead letters are counted, {len(found)} are there"
     )
-    return [number_of(letter.message.body) for letter in found if letter.message is not None]
+    return [number_of(dead_letter.message.body) for dead_letter in found if dead_letter.message is not None]
 
 
 def by_place(held: Held) -> Held:

@@ -16,10 +16,10 @@ CLIENTS = 8
 WORK, RANKED, QUORUM, DEAD, COPY, LOG, FETCHED = "work", "ranked", "quorum", "dead", "copy", "log", "fetched"
 BOTH, DELAYING, LATE = "both", "delaying", "late"
 FADING, FADED = "fading", "faded"
-"""A queue whose messages have no time to live, as good as, and where their letters go."""
+"""A queue whose messages hardly live, and the queue of their dead letters."""
 SHORT, PUSHED = "short", "pushed"
-"""A queue that holds few messages, and where those go that are pushed out of it."""
-LETTERS = "letters that wait in quorum"
+"""A queue that holds few messages, and the queue of those pushed out of it."""
+WAITING_DEAD_LETTERS = "dead letters that wait in quorum"
 TX_BOTH, TX_A, TX_B, TX_WORK, TX_DEAD = "tx both", "tx a", "tx b", "tx work", "tx dead"
 
 READER = "reader"
@@ -36,7 +36,7 @@ MOVES = {FADED: FADING, PUSHED: SHORT}
 """Places of messages that move by themselves, and their origins: the two count as one place, in which a message is
 once."""
 
-DEAD_LETTERS = {QUORUM: LETTERS, TX_WORK: TX_DEAD}
+DEAD_LETTER_QUEUES = {QUORUM: WAITING_DEAD_LETTERS, TX_WORK: TX_DEAD}
 """Dead-letter queues other than DEAD."""
 
 TARGETS = {BOTH: (WORK, COPY, LOG), DELAYING: (LATE,), TX_BOTH: (TX_A, TX_B)}
@@ -92,20 +92,20 @@ def prioritized(queue: str) -> bool:
     return queue == RANKED or queue.startswith("purged")
 
 
-def _letters_to(queue: str) -> dict[str, Any]:
+def _dead_letters_to(queue: str) -> dict[str, Any]:
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     **{name: {} for name in (DEAD, COPY, LATE, FADED, PUSHED, TX_A, TX_B, TX_DEAD)},
-    WORK: _letters_to(DEAD),
-    FETCHED: _letters_to(DEAD),
-    RANKED: {**_letters_to(DEAD), "x-max-priority": PRIORITY_MAX},
+    WORK: _dead_letters_to(DEAD),
+    FETCHED: _dead_letters_to(DEAD),
+    RANKED: {**_dead_letters_to(DEAD), "x-max-priority": PRIORITY_MAX},
     QUORUM: AT_LEAST_ONCE,
     LOG: {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 2000},
-    FADING: {**_letters_to(FADED), "x-message-ttl": TIME_TO_LIVE_MILLISECONDS},
-    SHORT: {**_letters_to(PUSHED), "x-max-length": SHORT_MAX},
-    TX_WORK: _letters_to(TX_DEAD),
+    FADING: {**_dead_letters_to(FADED), "x-message-ttl": TIME_TO_LIVE_MILLISECONDS},
+    SHORT: {**_dead_letters_to(PUSHED), "x-max-length": SHORT_MAX},
+    TX_WORK: _dead_letters_to(TX_DEAD),
 }
 
 
@@ -156,4 +156,4 @@ def place_in(queue: str, number: int) -> tuple[int, int]:
 
 def dead_letter_queue(queue: str) -> str:
     """Return the queue of messages rejected in a queue."""
-    return DEAD_LETTERS.get(queue, DEAD)
+    return DEAD_LETTER_QUEUES.get(queue, DEAD)

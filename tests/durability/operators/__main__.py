@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.durability.operators", description=__doc__)
     often = parser.add_mutually_exclusive_group()
     often.add_argument("--rounds", type=int, default=100, help="100 if not given")
-    often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
+    often.add_argument("--minutes", type=float, help="rounds begun within this time, instead of --rounds")
     parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
     parser.add_argument("--steps", default="", help="the names of the steps, with semicolons between them; else drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many rounds at a time")

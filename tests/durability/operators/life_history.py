@@ -24,7 +24,7 @@ class LifeHistory:
         self.cut_short = False
 
     def begin_life(self) -> None:
-        """All clients connect anew."""
+        """All clients connect again."""
         self._said.append(None)
 
     def add(self, said: Iterable[Said]) -> None:

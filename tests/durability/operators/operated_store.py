@@ -129,7 +129,7 @@ class OperatedStore:
         return self.left_bytes is not None
 
     def fill(self, leave: int, pid: int = 0) -> None:
-        """Somebody else takes all room but so many bytes, until `empty`; of a process, where it runs already."""
+        """Somebody else takes all room but `leave` bytes, until `empty`; of a process, where it runs already."""
         self.left_bytes = leave
         if not self.limited:
             self.disk.fill(leave=leave)
@@ -178,7 +178,7 @@ class OperatedStore:
                     raise self.broken(f"offset {offset} of the stream was {self.offsets[offset]}, and is {number} now")
 
     def settle(self, left: int = 0) -> None:
-        """LMDB has everything but what came with the last so many things that were said."""
+        """LMDB has everything but what came with the last `left` things that were said."""
         for history in self.histories:
             history.settle(left)
 

@@ -189,9 +189,9 @@ def a_dead_letter_that_waits(history: History) -> None:
     moved = history.move(place)
     history.deliver(moved, redelivered=True)
     history.of("reject", moved)
-    letter = history.move(place)  # names the message's first place, as the broker does
+    dead_letter = history.move(place)  # names the message's first place, as the broker does
     history.wait(60)
-    history.of("release", letter)
+    history.of("release", dead_letter)
     back = history.publish()
     history.deliver(back)
     history.of("requeue", back, reason="abandoned")

@@ -39,7 +39,7 @@ def opened(address: Address, target: int | None = None, **options: Any) -> Itera
 
 
 def gathered(intake: Intake, count: int) -> list[Batch]:
-    """Batches with so many messages in all."""
+    """Batches with `messages` messages in all."""
     batches: list[Batch] = []
 
     def enough() -> bool:

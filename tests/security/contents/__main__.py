@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.security.contents", description=__doc__)
     often = parser.add_mutually_exclusive_group()
     often.add_argument("--rounds", type=int, default=20, help="20 if not given")
-    often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
+    often.add_argument("--minutes", type=float, help="rounds begun within this time, instead of --rounds")
     parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
     parser.add_argument("--small", action="store_true", help="short rounds, as in the tests")
     parser.add_argument("--without-journal", action="store_true", help="no pieces of the journal, no forged records")

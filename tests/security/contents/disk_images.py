@@ -40,7 +40,7 @@ class Pieces:
         self._dice = dice
 
     def piece(self, size_max: int = 1 << 16, *, changed: bool = False) -> bytes:
-        """A piece that begins at a sector, at a page or anywhere. One that has nothing but zeros is cut anew.
+        """A piece that begins at a sector, at a page or anywhere. One that has nothing but zeros is cut again.
 
         `changed`: a number in it is raised, or set to -1, to nothing or to the largest there is.
         """
@@ -69,7 +69,7 @@ class Pieces:
 
 
 def tiled(piece: bytes, size: int, begin: int) -> bytes:
-    """A body of exactly so many bytes: `begin` bytes, then the piece again and again.
+    """A body of exactly `size` bytes: `begin` bytes, then the piece again and again.
 
     From one to the next it is an odd number of bytes. So each begins at another place of a page, wherever the body lies
     in a file: 4,096 of them begin at every one.

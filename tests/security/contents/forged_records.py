@@ -107,7 +107,7 @@ class FoundRecord(NamedTuple):
         return self.data[self.layout.payload_at :]
 
     def forged(self, counters: Sequence[int], payload: bytes) -> bytes:
-        """Return the record with each counter raised by its number in `counters`, another payload, and checksums that are right."""
+        """Return the record with its counters raised by `counters`, another payload, and checksums that are right."""
         layout = self.layout
         head = bytearray(self.data[: layout.payload_at])
         for at, raised in zip(self.counters_at, counters, strict=False):

@@ -62,7 +62,7 @@ FORMATS = (
     "$(id)`id`;id|id&&id",
     "^(a+)+$",
 )
-LETTERS = (
+CHARACTERS = (
     "e\u0301\u00e9\U0001f600\ufb00",
     "\udcff\udc80\udcc0\udcaf",
     "\x00",
@@ -73,7 +73,7 @@ LETTERS = (
 )
 """Bytes that are no UTF-8 stand here as surrogates, as in the broker."""
 
-TEXTS = (*LOG_LINES, *TERMINALS, *TABLES, *METRICS, *MARKUP, *STATEMENTS, *FORMATS, *LETTERS)
+TEXTS = (*LOG_LINES, *TERMINALS, *TABLES, *METRICS, *MARKUP, *STATEMENTS, *FORMATS, *CHARACTERS)
 
 FRAMES = (
     PROTOCOL_HEADER,

@@ -140,9 +140,9 @@ class AmqpHostility:
         return place
 
     def dead_letters(self) -> list[Place]:
-        """A queue in which every message dies at once, and the one that the letters come into; all names hostile."""
+        """A queue in which every message dies at once, and the queue of its dead letters; all names hostile."""
         contents, texts = self._contents, self._contents.texts
-        dying, letters = (Place(self._vhost, without_line_breaks(texts.name())) for _ in range(2))
+        dying, dead_letters = (Place(self._vhost, without_line_breaks(texts.name())) for _ in range(2))
         exchange, key = without_line_breaks(texts.name()), contents.short()
         arguments: Table = {
             "x-message-ttl": Field("I", 0),
@@ -151,8 +151,8 @@ class AmqpHostility:
         }
         steps: list[Method] = [
             ExchangeDeclare(exchange, "direct", False, True, False, False, False, {}),
-            QueueDeclare(letters.queue, False, True, False, False, False, {}),
-            QueueBind(letters.queue, exchange, key, False, {}),
+            QueueDeclare(dead_letters.queue, False, True, False, False, False, {}),
+            QueueBind(dead_letters.queue, exchange, key, False, {}),
             QueueDeclare(dying.queue, False, True, False, False, False, arguments),
         ]
         if not all(self._taken(step) for step in steps):
@@ -160,10 +160,14 @@ class AmqpHostility:
         sent = [contents.message(dying.queue, contents.data()) for _ in range(3)]
         publish(self._client, dying, sent)
         dying.taken(len(sent))
-        eventually(lambda: ready(self._client, letters.queue) == len(sent), "the dead letters to come")
-        letters.confirmed([each._replace(exchange=exchange, key=key) for each in sent])
-        publish(self._client, letters, [contents.message(letters.queue, b"behind the letters, which are on disk then")])
-        return [dying, letters]
+        eventually(lambda: ready(self._client, dead_letters.queue) == len(sent), "the dead letters to come")
+        dead_letters.confirmed([each._replace(exchange=exchange, key=key) for each in sent])
+        publish(
+            self._client,
+            dead_letters,
+            [contents.message(dead_letters.queue, b"behind the dead letters, which are on disk then")],
+        )
+        return [dying, dead_letters]
 
     def a_consumer(self, place: Place) -> None:
         """A consumer with a hostile tag, the last that is said here: it is given what is in the queue, and keeps it."""

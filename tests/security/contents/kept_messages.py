@@ -148,7 +148,7 @@ def _send(client: Client, sent: Sequence[Sent]) -> None:
 
 
 def take(client: Client, place: Place, count: int) -> None:
-    """Acknowledge so many from the head in a transaction, which is on disk when it is committed."""
+    """Acknowledge `count` from the head in a transaction, which is on disk when it is committed."""
     if not count:
         return
     client.open_channel(CHANNEL)

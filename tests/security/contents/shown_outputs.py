@@ -31,7 +31,7 @@ from tests.security.contents.kept_messages import CLASSIC, Place, shown
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 """Characters that begin a line or command a terminal, but for the line feed that ends each line."""
 TERMINAL_FORMS = re.compile(r"\x1b\[[01]m|\x1b\([0B]|\t")
-"""Bold letters, lines around tables, columns."""
+"""Bold text, lines around tables, columns."""
 TEXT_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z \[(debug|info|warning|error|critical)\] \S")
 LISTED = (
     *(

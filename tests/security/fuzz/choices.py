@@ -40,5 +40,5 @@ def pick(choices: Choices, options: Sequence[T]) -> T:
 
 
 def once_in(choices: Choices, times: int) -> bool:
-    """True about once in so many times; never when the input has come to its end."""
+    """True about once in `times` times; never when the input has come to its end."""
     return choices.number(0, times - 1) == times - 1

@@ -38,7 +38,7 @@ BITS = {
 
 
 def integer(choices: Choices, bits: int) -> int:
-    """An unsigned number of so many bits: a small one, one at a border, or any."""
+    """An unsigned number of `bits` bits: a small one, one at a border, or any."""
     kind = choices.number(0, 3)
     if kind < 2:
         return choices.number(0, 5)

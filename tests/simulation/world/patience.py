@@ -66,7 +66,7 @@ class Patience:
         return rest < 0 or rest < self._world.disk.used_beside_messages
 
     def check(self) -> None:
-        """Raise Broken for an alarm that stays, and for a client that waits, without a reason for so long."""
+        """Raise Broken for an alarm that stays, and for a client that waits longer than it has a reason to."""
         world, now = self._world, self._world.times.now
         if world.process.broker.alarms.is_raised(DISK) and now > self._roomy_since + 2 * MINUTE:
             raise Broken(f"the disk alarm stays, although there is room for {self._room()} bytes")

@@ -165,7 +165,7 @@ class World:
         self._after_event()
 
     def begin_event(self) -> None:
-        """Count an event. Raises Broken when so much happens within ten minutes that there is no end to it."""
+        """Count an event. Raises Broken when more than EVENTS_MAX happen within ten minutes."""
         self.promises.event += 1
         if self.times.now >= self._counted_from + 10 * MINUTE:
             self._counted_from, self._events_before = self.times.now, self.promises.event
@@ -290,7 +290,7 @@ class World:
         self.down = False
 
     def pause(self, milliseconds: int) -> None:
-        """The process does nothing for so long; clients go on."""
+        """The process does nothing for this time; clients go on."""
         self.counts["pause"] += 1
         self.note(f"a pause of {milliseconds} ms")
         process, process.paused, began = self.process, True, self.times.now
@@ -439,7 +439,7 @@ class World:
             if self.times.now - oldest >= CONSUMER_TIMEOUT:
                 self.counts["timed out"] += 1
                 return
-        raise Broken(f"{client.name} was sent away: {text}")
+        raise Broken(f"{client.name} was closed: {text}")
 
     def now(self, action: Callable[[], None]) -> None:
         """Have something happen at once, as an event of its own."""

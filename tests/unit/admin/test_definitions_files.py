@@ -362,7 +362,7 @@ def ending(self, changes):
 
 definition_store.DefinitionStore.commit = ending
 """
-"""Loaded by the interpreter before the broker: a kill before so many transactions with entities are on disk."""
+"""Loaded by the interpreter before the broker: a kill before KILLED_AT transactions with entities are on disk."""
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -1,4 +1,4 @@
-"""One client's socket: who is sent away and when, and what a slow or a greedy client costs everybody else.
+"""One client's socket: which sockets are closed and when, and what a slow or a greedy client costs everybody else.
 
 Where a test takes `autojump_clock`, seconds pass as soon as everybody waits; so it may say exactly when something
 happens.

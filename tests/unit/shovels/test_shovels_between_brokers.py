@@ -123,7 +123,7 @@ def test_messages_go_over_tls(configured: Configured, authority: Authority, tmp_
 
 
 def test_a_client_that_hears_nothing_gives_up(configured: Configured, other: BrokerProcess) -> None:
-    """Two heartbeats without a byte, and the shovel begins anew."""
+    """Two heartbeats without a byte, and the shovel begins again."""
     from signal import SIGCONT, SIGSTOP
 
     here = configured(settings(**{"dest-uri": f"{uri(other)}?heartbeat=1"}))

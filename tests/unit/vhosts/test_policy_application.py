@@ -200,7 +200,7 @@ def test_many_queues_get_a_policy_in_portions(core: Core) -> None:
     ],
     ids=["another priority", "another key", "nothing", "none any more"],
 )
-def test_a_lease_begins_anew_with_every_change_of_its_queue(core: Core, again: list[Policy], left: int) -> None:
+def test_an_expiry_begins_again_with_every_change_of_its_queue(core: Core, again: list[Policy], left: int) -> None:
     """As in RabbitMQ: even with one that changes nothing but the policy's priority.
 
     It ends with its policy, and a declared one outlasts it.
