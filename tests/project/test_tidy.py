@@ -181,7 +181,7 @@ def test_only_the_server_may_await() -> None:
 
 
 def test_no_function_outgrows_the_screen() -> None:
-    long = [function.place for function in functions(*PACKAGES) if function.lines > FUNCTION_LINES_MAX]
+    long = [function.place for function in functions(*TREES) if function.lines > FUNCTION_LINES_MAX]
     assert long == []
 
 
