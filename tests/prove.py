@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.campaign_options import exit_on_sigterm
 from harness.project import ROOT
 
 DIRECTORY = ROOT / "build"
@@ -182,7 +183,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="for all campaigns together, about")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="where the page is written")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left behind
+    exit_on_sigterm()
     outcomes = prove(CAMPAIGNS, given.minutes, given.directory)
     print(f"{given.directory / 'prove.md'}: {sum(outcome.failed for outcome in outcomes)} of {len(outcomes)} failed")
     return 1 if any(outcome.failed for outcome in outcomes) else 0
