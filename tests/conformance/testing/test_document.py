@@ -68,10 +68,10 @@ def test_each_route_and_each_word_is_named() -> None:
 
 
 LANGUAGES = {
-    "js": ("node", "orders.mjs"),
-    "java": ("java", "Orders.java"),
-    "go": ("go run", "orders.go"),
-    "ruby": ("ruby", "orders.rb"),
+    "js": ("node", "requests.mjs"),
+    "java": ("java", "Requests.java"),
+    "go": ("go run", "requests.go"),
+    "ruby": ("ruby", "requests.rb"),
 }
 """Command and file name of each language's programs on the page. .NET needs a project."""
 
