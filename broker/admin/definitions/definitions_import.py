@@ -36,9 +36,9 @@ from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps, let_go
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
+from broker.entities.node.parameters import OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.parameters import OPERATOR_POLICY, VHOST_LIMITS
 from broker.session.login.passwords import SHA256, hash_password, verify
 from storage.definitions.definition_changes import (
     Definitions,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Column, Listing, vhosts
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.entities.vhosts.vhost import VHost
 
 

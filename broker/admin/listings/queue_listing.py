@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.admin.listing import Column, Listing, Place, in_vhosts
 from broker.entities.arguments.policies import Policy
 from broker.entities.arguments.queue_types import QUORUM, STREAM
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.depth import Depth, depth, head_timestamp
 from broker.entities.queues.queue import Queue
 from broker.session.channel.channel import Channel

@@ -10,7 +10,7 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Column, Listing, Place, destination_type, in_vhosts, vhosts
 from broker.admin.listings.queue_listing import policy_name
 from broker.entities.exchanges.exchange import Binding, Exchange
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
 from broker.session.channel.channel import Channel

@@ -13,8 +13,8 @@ from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
-from broker.entities.vhosts.event_exchange import CLI
-from broker.entities.vhosts.parameters import (
+from broker.entities.exchanges.event_exchange import CLI
+from broker.entities.node.parameters import (
     CLUSTER_ID,
     CLUSTER_NAME,
     LIMITS,

@@ -8,7 +8,7 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, not_found
 from broker.admin.listing import Listing, Row
 from broker.admin.settings.parameter_admin import clear_parameter
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 
 _COLUMNS = (
     "name",

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, until_done
 
@@ -36,7 +36,7 @@ class AtLeastOnce:
     """The dead letters of one queue that have not been taken yet."""
 
     def __init__(self, queue: QuorumQueue, store: QueueStore, context: QueueContext) -> None:
-        self._held_by: QuorumQueue | None = queue
+        self._living_queue: QuorumQueue | None = queue
         self._store = store
         self._ready_messages = ReadyMessages(context.window, partial(store.read, queue))
         self._context = context
@@ -47,8 +47,8 @@ class AtLeastOnce:
 
     @property
     def _queue(self) -> QuorumQueue:
-        assert self._held_by is not None, "a queue that is gone has no dead letters"
-        return self._held_by
+        assert self._living_queue is not None, "a deleted queue has no dead letters"
+        return self._living_queue
 
     @property
     def bytes(self) -> int:
@@ -73,7 +73,7 @@ class AtLeastOnce:
     def end(self) -> None:
         """The queue ends, and the dead letters with it."""
         self._ready_messages.end()
-        self._held_by = None
+        self._living_queue = None
 
     def restore(self) -> None:
         """Start with the dead letters that are on disk."""
@@ -99,7 +99,7 @@ class AtLeastOnce:
         waiting = message.copy()
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
         position = self._queue.next_position(getattr(message, "number", None))
-        dead_letter = Entry(self._queue, position, waiting, len(message.body), 0)
+        dead_letter = QueueEntry(self._queue, position, waiting, len(message.body), 0)
         self._store.put(dead_letter, durable=True)
         self._ready_messages.append(dead_letter)
         self._retry_later()
@@ -132,12 +132,12 @@ class AtLeastOnce:
         self._ready_messages.give_back(waiting)
         return sent
 
-    def _let_go(self, dead_letter: Entry) -> None:
+    def _let_go(self, dead_letter: QueueEntry) -> None:
         if self._queue.events is not None:
             self._queue.events.released(dead_letter)
         self._store.settle((dead_letter,), moved=True)
 
-    def _sent(self, dead_letter: Entry) -> bool:
+    def _sent(self, dead_letter: QueueEntry) -> bool:
         message = dead_letter.message
         assert message is not None, "a dead letter that waits keeps its content"
         reason = REASONS[(message.flags >> REASON_SHIFT) - 1]

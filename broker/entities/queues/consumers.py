@@ -3,120 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.entities.messages.message import Entry
-    from broker.entities.queues.queue import Queue
+    from broker.entities.queues.consumer_prefetch import Consumer
     from broker.entities.scheduling.turn import Turn
-    from broker.wire.field_tables import Table
 
-UNLIMITED: Final = 1 << 32
 STALE_MILLISECONDS: Final = 10_000
 """After what time a measurement of the capacity says nothing any more of now: two rounds of samples."""
-
-
-class Outlet(Protocol):
-    """The channel behind a consumer."""
-
-    def room(self) -> int:
-        """How many more messages the channel can take now: 0 while its connection's output is full."""
-
-    prefetch_all: int
-    """How many unacknowledged messages all its consumers together may hold; 0: any number. With such a limit the
-    channel chooses the next consumer when messages are settled."""
-
-    def allowance(self) -> int:
-        """How many more unacknowledged messages all its consumers together may hold."""
-
-    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Send messages to the client. The consumer's credit has been reckoned with."""
-
-    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
-        """What the channel has taken from a queue and not settled."""
-
-    def cancelled(self, consumer: Consumer) -> None:
-        """The queue is gone, and the consumer with it."""
-
-
-class Consumer:
-    """One subscription: a tag on a channel, and how many unacknowledged messages it may hold.
-
-    `prefetch` 0 means no limit. `waiting` says that it stands in its queue's rotation; one without credit
-    leaves it until `resume`.
-    """
-
-    __slots__ = (
-        "arguments",
-        "ended",
-        "exclusive",
-        "no_ack",
-        "outlet",
-        "prefetch",
-        "priority",
-        "queue",
-        "tag",
-        "unacked",
-        "waiting",
-    )
-
-    def __init__(
-        self,
-        queue: Queue,
-        outlet: Outlet,
-        tag: str,
-        *,
-        no_ack: bool,
-        exclusive: bool,
-        prefetch: int,
-        priority: int,
-        arguments: Table,
-    ) -> None:
-        self.queue = queue
-        self.outlet = outlet
-        self.tag = tag
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.prefetch = prefetch
-        self.priority = priority
-        self.arguments = arguments
-        self.unacked = 0
-        self.waiting = False
-        self.ended = False
-
-    def credit(self) -> int:
-        """How many messages it may be given now."""
-        room = self.outlet.room()
-        if self.no_ack:
-            return room if self.outlet.allowance() > 0 else 0
-        own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
-        return min(room, own, self.outlet.allowance())
-
-    def give(self, entries: Sequence[Entry]) -> None:
-        """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
-        if self.no_ack:
-            self.outlet.deliver(self, entries)
-            self.queue.finish(entries)
-            return
-        self.unacked += len(entries)
-        size = 0
-        for entry in entries:
-            entry.consumer = self
-            size += entry.size
-        self.queue.hold(self.outlet, entries, size)
-        self.outlet.deliver(self, entries)
-
-    def settled(self, count: int = 1) -> None:
-        """Messages it held are acknowledged or given back."""
-        self.unacked -= count
-        if not (self.waiting or (self.outlet.prefetch_all and not self.ended)):
-            self.resume()
-
-    def resume(self) -> None:
-        """There may be credit again: stand in line, unless the subscription has ended."""
-        self.queue.consumers.enlist(self)
 
 
 class Consumers:
@@ -138,7 +34,7 @@ class Consumers:
         self.members: dict[Consumer, None] = {}
         self._active: Consumer | None = None
         self._exclusive: Consumer | None = None
-        self._lines: dict[int, OrderedDict[Consumer, None]] = {}
+        self._rotations: dict[int, OrderedDict[Consumer, None]] = {}
         self._priorities: list[int] = []
         self._orphans: list[Consumer] = []
         self._leaving: dict[Consumer, None] = {}
@@ -158,7 +54,7 @@ class Consumers:
         return self._exclusive is not None
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a new consumer, last in its line."""
+        """Take in a new consumer, last in the rotation of its priority."""
         self.members[consumer] = None
         if consumer.exclusive:
             self._exclusive = consumer
@@ -226,24 +122,24 @@ class Consumers:
         consumer.waiting = True
         if self._stalled_since:
             self._end_stall()
-        line = self._lines.get(consumer.priority)
-        if line is None:
-            line = self._lines[consumer.priority] = OrderedDict()
-            self._priorities = sorted(self._lines, reverse=True)
-        line[consumer] = None
+        rotation = self._rotations.get(consumer.priority)
+        if rotation is None:
+            rotation = self._rotations[consumer.priority] = OrderedDict()
+            self._priorities = sorted(self._rotations, reverse=True)
+        rotation[consumer] = None
         consumer.queue.touch()
 
     def next(self) -> tuple[Consumer, int, bool] | None:
         """The consumer whose turn it is, its credit, and whether it is the only one of its priority."""
         for priority in self._priorities:
-            line = self._lines[priority]
-            while line:
-                consumer = next(iter(line))
+            rotation = self._rotations[priority]
+            while rotation:
+                consumer = next(iter(rotation))
                 credit = consumer.credit()
                 if credit > 0:
-                    line.move_to_end(consumer)
-                    return consumer, credit, len(line) == 1
-                del line[consumer]
+                    rotation.move_to_end(consumer)
+                    return consumer, credit, len(rotation) == 1
+                del rotation[consumer]
                 consumer.waiting = False
         return None
 
@@ -274,16 +170,16 @@ class Consumers:
 
     def check(self) -> None:
         """Raise AssertionError unless those in the rotation, and no others, are members that wait for their turn."""
-        rotation = [consumer for line in self._lines.values() for consumer in line]
+        rotation = [consumer for members in self._rotations.values() for consumer in members]
         for consumer in rotation:
             assert consumer in self.members, f"consumer {consumer.tag} has gone and is in the rotation"
             assert self.active(consumer), f"consumer {consumer.tag} stands by and is in the rotation"
             assert not self._waits(consumer), f"consumer {consumer.tag} is in the rotation before its predecessor left"
         waiting = [consumer for consumer in self.members if consumer.waiting]
         assert set(rotation) == set(waiting), f"{len(rotation)} consumers are in the rotation, {len(waiting)} wait"
-        for priority, line in self._lines.items():
-            assert all(consumer.priority == priority for consumer in line), f"line {priority} has others in it"
-        assert self._priorities == sorted(self._lines, reverse=True), f"lines are served as {self._priorities}"
+        for priority, members in self._rotations.items():
+            assert all(consumer.priority == priority for consumer in members), f"rotation {priority} has others in it"
+        assert self._priorities == sorted(self._rotations, reverse=True), f"priorities are served as {self._priorities}"
         for special in (self._active, self._exclusive):
             assert special is None or special in self.members, f"consumer {special.tag} has gone and is remembered"
         for consumer in self._leaving:
@@ -295,11 +191,11 @@ class Consumers:
 
     def _retire(self, consumer: Consumer) -> None:
         if consumer.waiting:
-            del self._lines[consumer.priority][consumer]
+            del self._rotations[consumer.priority][consumer]
             consumer.waiting = False
-        if not self._lines.get(consumer.priority, True):
-            del self._lines[consumer.priority]
-            self._priorities = sorted(self._lines, reverse=True)
+        if not self._rotations.get(consumer.priority, True):
+            del self._rotations[consumer.priority]
+            self._priorities = sorted(self._rotations, reverse=True)
 
 
 def _priority(consumer: Consumer) -> int:

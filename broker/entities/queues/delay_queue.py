@@ -22,16 +22,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.messages.delay_header import delay_of, delayed
-from broker.entities.messages.message import Entry, Message, headers_of
+from broker.entities.messages.message import Message, QueueEntry, headers_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from storage.batch import COUNTER_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.entities.queues.batch_queue import BatchQueue
+    from broker.entities.queues.pending_batches import PendingBatches
 
 log = logging.getLogger("leveret.queue")
 
@@ -47,7 +47,7 @@ RELEASE_COPIES = 1024
 BATCHES_BEHIND_MAX = 4
 """With more full batches waiting for the disk than this, what is due has to wait too."""
 
-BEHIND_MILLISECONDS, NO_ROOM_MILLISECONDS = 10, 1000
+BEHIND_MILLISECONDS, FULL_MILLISECONDS = 10, 1000
 """How long what is due waits before it looks at the disk again: one that is behind, and one that is full."""
 
 AGAIN_MILLISECONDS, AGAIN_DOUBLINGS_MAX = 1000, 6
@@ -62,8 +62,8 @@ class NothingReady:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.in_memory = Window(0, 0)
-        self.head: Entry | None = None
+        self.in_memory = MemoryWindow(0, 0)
+        self.head: QueueEntry | None = None
 
     def __len__(self) -> int:
         return 0
@@ -91,7 +91,7 @@ class DelayQueue(Queue):
         spec: QueueSpec,
         roles: Roles,
         context: QueueContext,
-        batches: BatchQueue,
+        batches: PendingBatches,
         release: Callable[[Message, set[Queue]], None],
     ) -> None:
         super().__init__(spec, roles, context)
@@ -100,8 +100,8 @@ class DelayQueue(Queue):
         self._release: Callable[[Message, set[Queue]], None] | None = release
         self._index: list[int] = []  # a heap, once everything has been read back
         self._unread_after: int | None = None
-        self._held: dict[int, Entry] = {}  # by position: those in memory
-        self._held_bytes = 0
+        self._in_memory: dict[int, QueueEntry] = {}  # by position: those in memory
+        self._in_memory_bytes = 0
         self._leaving: deque[int] = deque()  # positions that leave memory once they are on disk
         self._watched = 0
         self._troubles: dict[int, Trouble] = {}  # by position
@@ -123,15 +123,15 @@ class DelayQueue(Queue):
             position = self.events.arrived((message,), position, kept=durable)
         self._position = position
         due = self._context.now() + delay_of(headers_of(message))
-        entry = Entry(self, position, delayed(message), len(message.body), due)
+        entry = QueueEntry(self, position, delayed(message), len(message.body), due)
         window = self._context.window
-        crowded = len(self._held) >= window.messages or self._held_bytes >= window.bytes
+        crowded = len(self._in_memory) >= window.messages or self._in_memory_bytes >= window.bytes
         if durable or crowded:
             self._lane.put(entry, durable=durable)
         if crowded:
             self._leaving.append(position)
-        self._held[position] = entry
-        self._held_bytes += entry.size
+        self._in_memory[position] = entry
+        self._in_memory_bytes += entry.size
         self._add(due, position, entry.size)
         return durable
 
@@ -149,10 +149,10 @@ class DelayQueue(Queue):
         else:
             self._index.append(item)
 
-    def _forget(self, position: int) -> Entry | None:
-        entry = self._held.pop(position, None)
+    def _forget(self, position: int) -> QueueEntry | None:
+        entry = self._in_memory.pop(position, None)
         if entry is not None:
-            self._held_bytes -= entry.size
+            self._in_memory_bytes -= entry.size
         return entry
 
     # Out
@@ -162,10 +162,8 @@ class DelayQueue(Queue):
         self._touched = False
         if self._unread_after is not None or self.deleted:
             return
-        if self._batches.no_room or len(self._batches.sealed) > BATCHES_BEHIND_MAX:
-            self._look_by(
-                self._context.now() + (NO_ROOM_MILLISECONDS if self._batches.no_room else BEHIND_MILLISECONDS)
-            )
+        if self._batches.disk_full or len(self._batches.sealed) > BATCHES_BEHIND_MAX:
+            self._look_by(self._context.now() + (FULL_MILLISECONDS if self._batches.disk_full else BEHIND_MILLISECONDS))
             return
         entries = list(self._due())
         try:
@@ -184,7 +182,7 @@ class DelayQueue(Queue):
                 copies += len(self._reached)
         self._watch()
 
-    def _attempt(self, entry: Entry) -> None:
+    def _attempt(self, entry: QueueEntry) -> None:
         """Publish a message; one message's trouble is not the others'."""
         trouble = self._troubles.pop(entry.position, Trouble(0, set()))
         self._reached = trouble.reached
@@ -194,37 +192,37 @@ class DelayQueue(Queue):
             log.exception("a message %s could not be published", self.name)
             self._try_again(entry, trouble)
 
-    def _try_again(self, entry: Entry, trouble: Trouble) -> None:
+    def _try_again(self, entry: QueueEntry, trouble: Trouble) -> None:
         """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
         self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
         wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
         self._wait_until(entry, self._context.now() + wait)
 
-    def _wait_until(self, entry: Entry, due: int) -> None:
+    def _wait_until(self, entry: QueueEntry, due: int) -> None:
         """Have a message that was taken out of the index come due, again or once more."""
-        self._held[entry.position] = entry
-        self._held_bytes += entry.size
+        self._in_memory[entry.position] = entry
+        self._in_memory_bytes += entry.size
         self._add(due, entry.position, entry.size)
 
-    def _due(self) -> Iterator[Entry]:
+    def _due(self) -> Iterator[QueueEntry]:
         """Take the next messages that are due out of the index: as many as may be in memory at once."""
-        now, room = self._context.now(), LOAD_BYTES
+        now, bytes_left = self._context.now(), LOAD_BYTES
         for _ in range(RELEASE_MESSAGES):
-            if not self._index or room <= 0 or self._index[0] >> _POSITION_BITS + _SIZE_BITS > now:
+            if not self._index or bytes_left <= 0 or self._index[0] >> _POSITION_BITS + _SIZE_BITS > now:
                 return
             item = heapq.heappop(self._index)
             position, size = item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1, item & (1 << _SIZE_BITS) - 1
-            room -= size
+            bytes_left -= size
             entry = self._forget(position) or self._on_disk(position, size)
             entry.expires_at = item >> _POSITION_BITS + _SIZE_BITS
             yield entry
 
-    def _on_disk(self, position: int, size: int) -> Entry:
-        entry = Entry(self, position, None, size, 0)
+    def _on_disk(self, position: int, size: int) -> QueueEntry:
+        entry = QueueEntry(self, position, None, size, 0)
         entry.stored = True
         return entry
 
-    def _let_go(self, entry: Entry) -> None:
+    def _let_go(self, entry: QueueEntry) -> None:
         """Publish a message and forget it. What could not be read has been set aside by the store, and uncounted."""
         if self.events is not None:
             self.events.released(entry)
@@ -261,7 +259,7 @@ class DelayQueue(Queue):
         waiting = self.messages
         self._unread_after = None
         self._index.clear()
-        self._held.clear()
+        self._in_memory.clear()
         self._troubles.clear()
         self._leaving.clear()
         self._release = None
@@ -276,10 +274,10 @@ class DelayQueue(Queue):
         assert all(index[(at - 1) // 2] <= index[at] for at in range(1, len(index))), "the index is no heap"
         positions = {item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1 for item in index}
         assert len(positions) == len(index), "a message waits twice"
-        assert self._held.keys() <= positions, "a message is in memory and does not wait"
+        assert self._in_memory.keys() <= positions, "a message is in memory and does not wait"
         assert self._troubles.keys() <= positions, "a message that is to be tried again does not wait"
-        size = sum(entry.size for entry in self._held.values())
-        assert self._held_bytes == size, f"{size} bytes are in memory, {self._held_bytes} are counted"
+        size = sum(entry.size for entry in self._in_memory.values())
+        assert self._in_memory_bytes == size, f"{size} bytes are in memory, {self._in_memory_bytes} are counted"
         messages = self._lane.state.messages
         assert 0 <= messages <= len(index), f"the store counts {messages} messages, {len(index)} wait"
 

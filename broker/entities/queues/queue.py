@@ -14,12 +14,13 @@ from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import QueueType, type_of
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.consumers import Consumers, Outlet
+from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.queues.consumer_prefetch import Outlet
+from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.events.queue_events import QueueEvents
+from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.queue_limits import GONE, Unlimited
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
@@ -52,13 +53,13 @@ class QueueSpec(NamedTuple):
 class DeadLetters(Protocol):
     """The way of a queue's dead letters to its dead-letter exchange."""
 
-    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[Letters]:
+    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[DeadLetterGroup]:
         """What is to be published for the first of some messages that died in a queue, for a reason.
 
         That is for so many of them as one step may copy, for one at least.
         """
 
-    def publish(self, written: Iterable[Letters]) -> None:
+    def publish(self, written: Iterable[DeadLetterGroup]) -> None:
         """Publish dead letters."""
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
@@ -71,7 +72,7 @@ class QueueContext(NamedTuple):
     vhost: str
     turn: Turn
     timers: Timers
-    window: Window
+    window: MemoryWindow
     boot: int
     now: Callable[[], int]
     soon: Callable[[], int]
@@ -79,11 +80,11 @@ class QueueContext(NamedTuple):
     recorder: Recorder | None
     """Where events are recorded, what gathers them."""
     background_work: BackgroundWork
-    batches: BatchQueue
+    batches: PendingBatches
     personality: Personality
 
 
-class Ready(Protocol):
+class ReadyRole(Protocol):
     """The role of ready messages: what waits for consumers."""
 
     def __len__(self) -> int: ...
@@ -93,11 +94,11 @@ class Ready(Protocol):
         """The bodies of all that is ready."""
 
     @property
-    def in_memory(self) -> Window:
+    def in_memory(self) -> MemoryWindow:
         """How many of them are in memory, and the bytes of their bodies."""
 
     @property
-    def head(self) -> Entry | None:
+    def head(self) -> QueueEntry | None:
         """The first, if it is in memory."""
 
     def end(self) -> int:
@@ -107,7 +108,7 @@ class Ready(Protocol):
         """Raise AssertionError when it contradicts itself: see `Invariants`."""
 
 
-class Store(Protocol):
+class StoreRole(Protocol):
     """The role of the store: the queue's share of what is on disk."""
 
     queue_id: int
@@ -117,19 +118,19 @@ class Store(Protocol):
     def state(self) -> LaneState:
         """How much of the queue survives a restart."""
 
-    def put(self, entry: Entry, *, durable: bool) -> None:
+    def put(self, entry: QueueEntry, *, durable: bool) -> None:
         """Have a message written with the open batch, to survive a restart if it is `durable`."""
 
-    def settle(self, entries: Sequence[Entry], *, moved: bool = False) -> None:
+    def settle(self, entries: Sequence[QueueEntry], *, moved: bool = False) -> None:
         """Messages that were given to the store are finished with; `moved`: something was put in their place."""
 
-    def delivered(self, entries: Sequence[Entry]) -> None:
+    def delivered(self, entries: Sequence[QueueEntry]) -> None:
         """A consumer has seen these messages, in order."""
 
-    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
+    def purge(self, floor: int, survivors: Iterable[QueueEntry]) -> None:
         """Everything below `floor` is dead, save what is still out with consumers."""
 
-    def load(self, entries: Sequence[Entry]) -> None:
+    def load(self, entries: Sequence[QueueEntry]) -> None:
         """Read the content of messages back into memory; those that cannot be read stay without."""
 
     def restore(self) -> Mapping[int, QueueStore]:
@@ -141,7 +142,7 @@ class Store(Protocol):
     def drop(self) -> None:
         """The queue is gone for good."""
 
-    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
+    def check(self, entries: Sequence[QueueEntry], *, complete: bool) -> None:
         """Raise AssertionError unless it counts its queue's persistent messages; `entries` are those in memory."""
 
 
@@ -149,7 +150,7 @@ class Roles(NamedTuple):
     """What fills the roles of a queue: a store, and what makes the others for the queue that is being made."""
 
     store: Any
-    ready_messages: Callable[[Any, Any, QueueContext], Ready]
+    ready_messages: Callable[[Any, Any, QueueContext], ReadyRole]
     """For a queue and its store."""
     limits: Callable[[Any, QueueContext], Unlimited]
     consumers: Callable[[Any, QueueContext], Consumers]
@@ -168,7 +169,7 @@ class Unacknowledged:
         self.messages += messages
         self.bytes += size
 
-    def remove(self, entries: Sequence[Entry]) -> None:
+    def remove(self, entries: Sequence[QueueEntry]) -> None:
         """Messages have been dealt with."""
         size = 0
         for entry in entries:
@@ -200,8 +201,8 @@ class Queue:
         self.stored_up_to = 0
         self.returned_last = False
         self._touched = False
-        self._holders: dict[Outlet, None] = {}
-        self.store: Store = roles.store
+        self._outlets: dict[Outlet, None] = {}
+        self.store: StoreRole = roles.store
         self.counters: QueueCounters = roles.store.counters
         self.ready_messages = roles.ready_messages(self, roles.store, context)
         self.limits = roles.limits(self, context)
@@ -280,20 +281,20 @@ class Queue:
         """What has to be over before the first message may be taken from the queue; None, as a rule, for nothing."""
         return None
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueueEntry | None:
         """Take the first ready message for a channel that asked for one; None where none can be taken."""
         return None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueueEntry], size: int) -> None:
         """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
         self.out.add(len(entries), size)
-        self._holders[outlet] = None
+        self._outlets[outlet] = None
 
-    def finish(self, entries: Iterable[Entry], *, moved: bool = False) -> None:
+    def finish(self, entries: Iterable[QueueEntry], *, moved: bool = False) -> None:
         """Messages have left for good, without ever having been unacknowledged; `moved`: for another place."""
         self.store.settle([entry for entry in entries if entry.stored], moved=moved)
 
-    def settle(self, entries: Sequence[Entry]) -> None:
+    def settle(self, entries: Sequence[QueueEntry]) -> None:
         """Delivered messages are acknowledged."""
         count, counters = len(entries), self.counters
         self.out.remove(entries)
@@ -304,7 +305,7 @@ class Queue:
         if not self.deleted:
             self.finish(entries)
 
-    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
         """Delivered messages come back, given back or `abandoned` by a channel that has ended; here nothing left."""
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
@@ -313,18 +314,18 @@ class Queue:
     def expect(self, back: Future[None]) -> None:
         """Messages are about to come back, some in each turn, the last first; `back` is settled when all have."""
 
-    def reject(self, entries: Sequence[Entry]) -> None:
+    def reject(self, entries: Sequence[QueueEntry]) -> None:
         """A consumer does not want messages and does not want them back in the queue; here nothing left."""
         self.out.remove(entries)
 
     def forget(self, outlet: Outlet) -> None:
         """A channel is gone, and everything it held has been given back."""
-        self._holders.pop(outlet, None)
+        self._outlets.pop(outlet, None)
 
     @property
-    def held(self) -> Iterable[Entry]:
+    def unacknowledged(self) -> Iterable[QueueEntry]:
         """The unacknowledged messages."""
-        return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
+        return (entry for outlet in self._outlets for entry in outlet.unacked_of(self))
 
     # The whole
 
@@ -365,7 +366,7 @@ class Queue:
             assert self.out.bytes >= 0, f"{self.out.bytes} bytes are out"
 
 
-class Letters(NamedTuple):
+class DeadLetterGroup(NamedTuple):
     """Dead letters that go the same way, and the queues at its end."""
 
     copies: Sequence[Message]

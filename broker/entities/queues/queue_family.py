@@ -29,8 +29,8 @@ from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.delay_queue import NothingReady
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.priority_queue import PriorityQueue, PriorityReadyMessages, PriorityStore
-from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, Ready, Roles, Store
-from broker.entities.queues.queue_limits import Limits, Unlimited
+from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, ReadyRole, Roles, StoreRole
+from broker.entities.queues.queue_limits import QueueLimits, Unlimited
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.quorum_queue import QuorumLimits, QuorumQueue, QuorumReadyMessages, QuorumStore
 from broker.entities.queues.ready_messages import ReadyMessages
@@ -46,8 +46,8 @@ class Member(NamedTuple):
     argument: str
     """One that a declaration has to name, beside the type; empty for none."""
     queue: Callable[[QueueSpec, Roles, QueueContext, object | None], Queue]
-    store: Callable[[StorePlace], Store]
-    ready_messages: Callable[[Any, Any, QueueContext], Ready]
+    store: Callable[[StorePlace], StoreRole]
+    ready_messages: Callable[[Any, Any, QueueContext], ReadyRole]
     limits: Callable[[Any, QueueContext], Unlimited]
     consumers: Callable[[Any, QueueContext], Consumers]
 
@@ -85,8 +85,8 @@ def _readers(stream: Stream, context: QueueContext) -> Readers:
 
 
 FAMILY = (
-    Member(CLASSIC, "x-max-priority", PriorityQueue, PriorityStore, _by_priority, Limits, _consumers),
-    Member(CLASSIC, "", ClassicQueue, QueueStore, _in_order, Limits, _consumers),
+    Member(CLASSIC, "x-max-priority", PriorityQueue, PriorityStore, _by_priority, QueueLimits, _consumers),
+    Member(CLASSIC, "", ClassicQueue, QueueStore, _in_order, QueueLimits, _consumers),
     Member(QUORUM, "", QuorumQueue, QuorumStore, _returned_first, QuorumLimits, _consumers),
     Member(STREAM, "", Stream, StreamStore, _log, _retention, _readers),
 )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ class Unlimited:
     def turn_away(self, message: Message) -> None:
         """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
 
-    def make_room(self) -> None:
+    def drop_excess(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance."""
 
-    def make_room_for_returned(self) -> None:
+    def drop_excess_of_returned(self) -> None:
         """Messages have come back and may be too many: the oldest go before any consumer is asked, as in RabbitMQ."""
 
     def moment(self) -> int:
@@ -71,7 +71,7 @@ class Unlimited:
     def watch(self) -> None:
         """Come back when the message now at the head expires."""
 
-    def clear_some(self) -> int:
+    def remove_some(self) -> int:
         """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
         return 0
 
@@ -83,19 +83,19 @@ class Unlimited:
         return False
 
 
-class Limits(Unlimited):
+class QueueLimits(Unlimited):
     """Time to live and length limits of one queue."""
 
     def __init__(self, queue: OrderedQueue, context: QueueContext) -> None:
         self._queue = queue
         self._timers = context.timers
-        self._clearing = queue.clearing
+        self._background_work = queue.background_work
         self._turn = context.turn
         self._now = context.now
         self._watched = 0
         self._came = 0  # when the first message with a time to live came since consumers were last served
         self._strictly = False
-        self._making_room = False
+        self._dropping = False
         self.set(queue.arguments)
 
     def set(self, arguments: QueueArguments) -> None:
@@ -138,29 +138,29 @@ class Limits(Unlimited):
         if self._overflow == "reject-publish-dlx":
             self._queue.turn_away(message, "maxlen")
 
-    def make_room(self) -> None:
+    def drop_excess(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance.
 
         When a policy has lowered the limit there may be very many, and each may be a long letter to the next queue: the
         rest goes in the background.
         """
-        if not self._making_room and self.over():
+        if not self._dropping and self.over():
             self._queue.deliver()
             self._drop_head()
 
-    def make_room_for_returned(self) -> None:
+    def drop_excess_of_returned(self) -> None:
         """Messages have come back and may be too many: the oldest go before any consumer is asked, as in RabbitMQ."""
-        if self._overflow == "drop-head" and not self._making_room:
+        if self._overflow == "drop-head" and not self._dropping:
             self._drop_head()
 
     def _drop_head(self) -> None:
         if self._drop_some() and self._too_many:
-            self._making_room = True
-            self._clearing.begin()
+            self._dropping = True
+            self._background_work.begin()
 
     @property
     def _too_many(self) -> bool:
-        return self.over() and len(self._queue.line) > 0
+        return self.over() and len(self._queue.ready_in_order) > 0
 
     def _drop_some(self) -> int:
         """Drop a chunk of the oldest, if there are too many; how much it was."""
@@ -173,8 +173,8 @@ class Limits(Unlimited):
                 return PORTION_BYTES  # a cycle of queues goes on in another turn: each letter is longer
             room, too_many = CHUNK_BYTES - dropped, 0
             if self._messages is not None and self._bytes is None:
-                too_many = min(len(self._queue.line) - self._messages, room // MESSAGE_BYTES)
-            if too_many > 1 and (entries := self._queue.line.run(too_many, room, 0)):
+                too_many = min(len(self._queue.ready_in_order) - self._messages, room // MESSAGE_BYTES)
+            if too_many > 1 and (entries := self._queue.ready_in_order.run(too_many, room, 0)):
                 dropped += self._discard(entries, "maxlen")
             else:
                 dropped += self._discard_first("maxlen")
@@ -184,19 +184,19 @@ class Limits(Unlimited):
         """After a start: messages may have expired meanwhile, and making room may have been cut short."""
         self._queue.touch()
         if self._overflow == "drop-head":
-            self.make_room()
+            self.drop_excess()
 
-    def clear_some(self) -> int:
+    def remove_some(self) -> int:
         """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
         if self.expiring:
             if expired := self._expire_some():
                 return expired
             self.expiring = False
-        if self._making_room:
+        if self._dropping:
             if self._overflow == "drop-head" and self._too_many:
                 self._queue.deliver()
                 return self._drop_some() or MESSAGE_BYTES
-            self._making_room = False
+            self._dropping = False
         return 0
 
     def expire(self, *, strictly: bool = False) -> None:
@@ -208,26 +208,26 @@ class Limits(Unlimited):
             self._came = 0
         self._strictly = strictly
         if self.expiring:
-            self._clearing.begin()
+            self._background_work.begin()
         elif self._head_is_due():
-            if not self._clearing.head_has_to_wait:
+            if not self._background_work.head_has_to_wait:
                 self._expire_some()
             if self._head_is_due():
                 self.expiring = True
-                self._clearing.begin()
+                self._background_work.begin()
 
     def _head_is_due(self) -> bool:
         """The first message is one to let go of."""
-        entry = self._queue.line.peek()
+        entry = self._queue.ready_in_order.peek()
         return entry is not None and self._is_due(entry)
 
-    def _is_due(self, entry: Entry) -> bool:
+    def _is_due(self, entry: QueueEntry) -> bool:
         spared = self._strictly and not entry.redelivered
         return 0 < entry.expires_at <= (self.moment() - 1 if spared else self._now())
 
     def _expire_some(self) -> int:
         """Let go of a chunk of messages at the head whose time has passed; how much it was."""
-        ready_messages, done = self._queue.line, 0
+        ready_messages, done = self._queue.ready_in_order, 0
         while done < CHUNK_BYTES and (entry := ready_messages.peek()) is not None and self._is_due(entry):
             now = self.moment() - 1 if self._strictly else self._now()
             if entries := ready_messages.due(now, CHUNK_BYTES - done):
@@ -238,14 +238,14 @@ class Limits(Unlimited):
 
     def _discard_first(self, reason: str) -> int:
         """Let go of the first ready message, and of none in its place should it not be readable; how much it was."""
-        entry = self._queue.line.pop()
+        entry = self._queue.ready_in_order.pop()
         if entry is not None and entry.message is None:
             self._queue.store.load((entry,))
         if entry is not None and entry.message is not None:
             return self._discard((entry,), reason)
         return MESSAGE_BYTES if entry is None else entry.size + MESSAGE_BYTES
 
-    def _discard(self, entries: Sequence[Entry], reason: str) -> int:
+    def _discard(self, entries: Sequence[QueueEntry], reason: str) -> int:
         """Let go of the first ready messages, which have been taken, and put back those that are too many for a step.
 
         How much it was in bytes, MESSAGE_BYTES for each message and for each copy of a dead letter included.
@@ -253,7 +253,7 @@ class Limits(Unlimited):
         copies = self._turn.dead_letter_copies
         count = self._queue.discard(entries, reason)
         if count < len(entries):
-            self._queue.line.give_back(entries[count:])
+            self._queue.ready_in_order.give_back(entries[count:])
         gone = sum(entry.size + MESSAGE_BYTES for entry in entries[:count])
         return max(gone, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
 
@@ -261,7 +261,7 @@ class Limits(Unlimited):
         """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""
         if self.expiring:
             return
-        entry = self._queue.line.peek()
+        entry = self._queue.ready_in_order.peek()
         if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
             self._watched = entry.expires_at
             self._timers.at(entry.expires_at, self._look, self._queue)
@@ -272,7 +272,7 @@ class Limits(Unlimited):
 
     def over(self, messages: int = 0, size_bytes: int = 0) -> bool:
         """There would be too much with so much more."""
-        ready_messages = self._queue.line
+        ready_messages = self._queue.ready_in_order
         if self._messages is not None and len(ready_messages) + messages > self._messages:
             return True
         return self._bytes is not None and ready_messages.bytes + size_bytes > self._bytes

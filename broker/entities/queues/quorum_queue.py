@@ -25,13 +25,13 @@ from itertools import islice
 from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import Entry, Holder, Message
+from broker.entities.messages.message import EntryQueue, Message, QueueEntry
 from broker.entities.queues.at_least_once import AtLeastOnce
-from broker.entities.queues.clearing import CHUNK_BYTES
-from broker.entities.queues.consumers import Outlet
+from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
-from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
+from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
@@ -49,7 +49,7 @@ LOW_WATER = 0.8
 """A queue that refuses messages takes them again when it is down to this part of its limit."""
 
 
-class QuorumEntry(Entry):
+class QuorumEntry(QueueEntry):
     """A message's place in a quorum queue.
 
     `deliveries` counts how often it was handed out. While it is shown with its delivery count, `original` is the
@@ -58,7 +58,7 @@ class QuorumEntry(Entry):
 
     __slots__ = ("deliveries", "original")
 
-    def __init__(self, queue: Holder, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: EntryQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         super().__init__(queue, position, message, size, expires_at)
         self.deliveries = 0
         self.original: Message | None = None
@@ -79,7 +79,7 @@ class QuorumEntry(Entry):
         if self.original is not None:
             self.message, self.original = self.original, None
 
-    def another(self, position: int, size: int, expires_at: int) -> Entry:
+    def another(self, position: int, size: int, expires_at: int) -> QueueEntry:
         """Another one of its kind, without its content."""
         entry = QuorumEntry(self.queue, position, None, size, expires_at)
         entry.deliveries = self.deliveries
@@ -95,7 +95,7 @@ class QuorumEntry(Entry):
 class QuorumReadyMessages(ReadyMessages):
     """Ready messages: those that came back, in the order in which they did, then the others in publish order."""
 
-    def give_back(self, entries: Sequence[Entry]) -> None:
+    def give_back(self, entries: Sequence[QueueEntry]) -> None:
         """Put messages behind those that came back before."""
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
@@ -103,20 +103,20 @@ class QuorumReadyMessages(ReadyMessages):
     def _check_returned(self) -> None:
         """They are in the order in which they came back, which is recorded nowhere else."""
 
-    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
         """None: those that came back have to be looked at one by one."""
         return []
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> QueueEntry | None:
         """The first ready message, left in place."""
         return self._returned[-1] if self._returned else super().peek()
 
     @property
-    def head(self) -> Entry | None:
+    def head(self) -> QueueEntry | None:
         """The first ready message, if it is in memory."""
         return self._returned[-1] if self._returned else super().head
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
         """Take the first ready messages in one go: see `ReadyMessages.run`. One that was out before ends the run."""
         fresh = 0
         for entry in islice(self._head, messages):
@@ -133,7 +133,7 @@ class QuorumStore(QueueStore):
         super().__init__(place, MAIN_LANE)
         self.dead_letters = QueueStore(place, DEAD_LETTERS_LANE)
 
-    def count(self, entry: Entry) -> None:
+    def count(self, entry: QueueEntry) -> None:
         """Have it written how often a message was handed out."""
         self._open().deliveries[entry.position] = entry.deliveries
 
@@ -144,7 +144,7 @@ class QuorumStore(QueueStore):
         else:
             super().lost(number, messages, size_bytes)
 
-    def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
+    def _entry(self, queue: EntryQueue, stored: StoredMessage) -> QueueEntry:
         known = super()._entry(queue, stored)
         entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
         entry.stored, entry.persistent = known.stored, known.persistent
@@ -153,8 +153,8 @@ class QuorumStore(QueueStore):
         return entry
 
 
-class QuorumLimits(Limits):
-    """Limits of a quorum queue. Dead letters that wait count as messages of the queue when it refuses others."""
+class QuorumLimits(QueueLimits):
+    """QueueLimits of a quorum queue. Dead letters that wait count as messages of the queue when it refuses others."""
 
     def __init__(self, queue: QuorumQueue, context: QueueContext) -> None:
         self._quorum = queue
@@ -175,24 +175,24 @@ class QuorumLimits(Limits):
         self._look_at_level()
         return self._refusing
 
-    def make_room(self) -> None:
+    def drop_excess(self) -> None:
         """Let go of the oldest where there are too many, or refuse others from now on."""
         if self._overflow == "drop-head":
-            super().make_room()
+            super().drop_excess()
         else:
             self._look_at_level()
 
     def _head_is_due(self) -> bool:
         """The first message is one to let go of: it has expired, or was out too often when the process died."""
-        entry = self._quorum.line.peek()
+        entry = self._quorum.ready_in_order.peek()
         return entry is not None and (self._quorum.exhausted(entry) or self._is_due(entry))
 
     def _expire_some(self) -> int:
         """Let go of a chunk of such messages at the head; how much it was."""
         queue, done = self._quorum, 0
         copies = self._turn.dead_letter_copies
-        while done < CHUNK_BYTES and (entry := queue.line.peek()) is not None and queue.exhausted(entry):
-            queue.line.pop()
+        while done < CHUNK_BYTES and (entry := queue.ready_in_order.peek()) is not None and queue.exhausted(entry):
+            queue.ready_in_order.pop()
             queue.drop_exhausted(entry)
             done = max(done + entry.size + MESSAGE_BYTES, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
         return done or super()._expire_some()
@@ -205,7 +205,7 @@ class QuorumLimits(Limits):
             self._refusing = not self._sunk(len(dead_letters), dead_letters.bytes)
 
     def _sunk(self, dead_letters: int, letter_bytes: int) -> bool:
-        ready_messages = self._quorum.line
+        ready_messages = self._quorum.ready_in_order
         levels = (
             (len(ready_messages) + dead_letters, self._messages),
             (ready_messages.bytes + letter_bytes, self._bytes),
@@ -236,7 +236,7 @@ class QuorumQueue(OrderedQueue):
         self._lane.put(entry, durable=True)
         self._ready.append(entry)
         if self.limits.on_length:
-            self.limits.make_room()
+            self.limits.drop_excess()
         self.touch()
         return True
 
@@ -250,14 +250,14 @@ class QuorumQueue(OrderedQueue):
 
     # Out
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueueEntry | None:
         """Take the first ready message for a channel that asked for one: it says its count even the first time."""
         entry = super().get(outlet, no_ack=no_ack)
         if entry is not None:
             entry.show(entry.deliveries if no_ack else entry.deliveries - 1, self._count_headers)
         return entry
 
-    def pop(self) -> Entry | None:
+    def pop(self) -> QueueEntry | None:
         """Take the first ready message, its content in memory and ready to be shown; behind one that was out too often,
         the first whose time has not passed.
         """
@@ -278,16 +278,16 @@ class QuorumQueue(OrderedQueue):
             self.drop_exhausted(entry)
         return None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueueEntry], size: int) -> None:
         """Messages go out to a channel that has to acknowledge them, and are counted."""
         for entry in entries:
             if entry.hand_out() > 1:
                 self._lane.count(entry)
-        super().hold(outlet, entries, size)
+        super().await_ack(outlet, entries, size)
 
     # Back
 
-    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
         """Delivered messages come back: to the front, to the end, or never to be delivered again."""
         if self.deleted:
             self.out.remove(entries)
@@ -295,31 +295,31 @@ class QuorumQueue(OrderedQueue):
         limit = self.delivery_limit
         take_back = partial(self._take_back, abandoned=abandoned)
         if limit is None:
-            self.clearing.take_in(entries, take_back, writes=not abandoned, first=abandoned, ready=True)
+            self.background_work.take_in(entries, take_back, writes=not abandoned, first=abandoned, ready=True)
             return
         if back := [entry for entry in entries if entry.deliveries <= limit]:
-            self.clearing.take_in(back, take_back, writes=False, first=True, ready=True)
+            self.background_work.take_in(back, take_back, writes=False, first=True, ready=True)
         if exhausted := [entry for entry in entries if entry.deliveries > limit]:
             drop = partial(self._drop_some, abandoned=abandoned)
-            self.clearing.take_in(exhausted, drop, writes=True, first=False, ready=False)
+            self.background_work.take_in(exhausted, drop, writes=True, first=False, ready=False)
 
-    def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
-        self._leave_holders(entries, abandoned=abandoned)
+    def _take_back(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> int:
+        self._return_from_channels(entries, abandoned=abandoned)
         if abandoned or self.delivery_limit is not None:
             self.give_back(entries)
         else:
             self._put_at_the_end(entries)
         return len(entries)
 
-    def _drop_some(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
+    def _drop_some(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> int:
         if self.arguments.dead_letter_exchange is not None:
             entries = entries[:1]  # one dead letter in a step: it may be copied very often
-        self._leave_holders(entries, abandoned=abandoned)
+        self._return_from_channels(entries, abandoned=abandoned)
         for entry in entries:
             self.drop_exhausted(entry)
         return len(entries)
 
-    def _leave_holders(self, entries: Sequence[Entry], *, abandoned: bool) -> None:
+    def _return_from_channels(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> None:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
@@ -339,27 +339,27 @@ class QuorumQueue(OrderedQueue):
             return self._context.personality.delivery_limit
         return None if said == math.inf else said
 
-    def exhausted(self, entry: Entry) -> bool:
+    def exhausted(self, entry: QueueEntry) -> bool:
         """The message was handed out and came back oftener than it may."""
         limit = self.delivery_limit
         return limit is not None and entry.deliveries > limit
 
-    def drop_exhausted(self, entry: Entry) -> None:
+    def drop_exhausted(self, entry: QueueEntry) -> None:
         """A message was handed out too often."""
         self.load(entry)
         self.discard((entry,), "delivery_limit")
 
-    def _put_at_the_end(self, entries: Sequence[Entry]) -> None:
+    def _put_at_the_end(self, entries: Sequence[QueueEntry]) -> None:
         self.store.load([entry for entry in entries if entry.message is None])
         for entry in entries:
             if entry.message is not None:
                 self._append_again(entry)
         self.store.settle(entries, moved=True)
         if self.limits.on_length:
-            self.limits.make_room_for_returned()
+            self.limits.drop_excess_of_returned()
         self.touch()
 
-    def _append_again(self, entry: Entry) -> None:
+    def _append_again(self, entry: QueueEntry) -> None:
         position = self.next_position(entry.position)
         again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
@@ -369,7 +369,7 @@ class QuorumQueue(OrderedQueue):
 
     # Gone
 
-    def discard(self, entries: Sequence[Entry], reason: str) -> int:
+    def discard(self, entries: Sequence[QueueEntry], reason: str) -> int:
         """Messages leave without having been acknowledged: see `AtLeastOnce` for what may keep them here."""
         for entry in entries:
             entry.conceal()

@@ -23,22 +23,22 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueueEntry
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
-class Window(NamedTuple):
+class MemoryWindow(NamedTuple):
     """How much of a queue's head stays in memory: whichever limit is reached first."""
 
     messages: int
     bytes: int
 
-    def share(self, sharers: int) -> Window:
+    def share(self, sharers: int) -> MemoryWindow:
         """What each of so many may hold of it."""
-        return Window(max(1, self.messages // sharers), max(1, self.bytes // sharers))
+        return MemoryWindow(max(1, self.messages // sharers), max(1, self.bytes // sharers))
 
 
-ReadBack = Callable[[int, int, Window], list[Entry]]
+ReadBack = Callable[[int, int, MemoryWindow], list[QueueEntry]]
 """Entries stored after one position and before another, as many as the window holds."""
 
 _END: Final = 1 << 64
@@ -50,13 +50,13 @@ FEW_OF: Final = 32
 class ReadyMessages:
     """Ready messages in publish order."""
 
-    def __init__(self, window: Window, read_back: ReadBack) -> None:
+    def __init__(self, window: MemoryWindow, read_back: ReadBack) -> None:
         self.window = window
         self._read_back: ReadBack | None = read_back
-        self._returned: list[Entry] = []  # descending: the next one is last
-        self._head: deque[Entry] = deque()
+        self._returned: list[QueueEntry] = []  # descending: the next one is last
+        self._head: deque[QueueEntry] = deque()
         self._head_bytes = 0
-        self._tail: deque[Entry] = deque()
+        self._tail: deque[QueueEntry] = deque()
         self._paged = 0
         self._paged_bytes = 0
         self._read_up_to = 0
@@ -67,19 +67,19 @@ class ReadyMessages:
         return len(self._returned) + len(self._head) + self._paged + len(self._tail)
 
     @property
-    def in_memory(self) -> Window:
+    def in_memory(self) -> MemoryWindow:
         """How many are in memory, and the bytes of their bodies; of what came back the bodies may be on disk only."""
-        return Window(len(self) - self._paged, max(0, self.bytes - self._paged_bytes))
+        return MemoryWindow(len(self) - self._paged, max(0, self.bytes - self._paged_bytes))
 
     @property
-    def head(self) -> Entry | None:
+    def head(self) -> QueueEntry | None:
         """The first ready message, if it is in memory: nothing is read back."""
         first = self._head[0] if self._head else None
         if self._returned and (first is None or self._returned[-1].position < first.position):
             return self._returned[-1] if first is not None or not self._paged else None
         return first
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: QueueEntry) -> None:
         """Add a message that was just published."""
         self.bytes += entry.size
         if self.paging:
@@ -92,7 +92,7 @@ class ReadyMessages:
             self.paging = True
             self._read_up_to = entry.position
 
-    def extend(self, entries: Sequence[Entry]) -> None:
+    def extend(self, entries: Sequence[QueueEntry]) -> None:
         """Add a run of messages that were just published; a head that they fill may pass its window by them."""
         size = 0
         for entry in entries:
@@ -112,7 +112,7 @@ class ReadyMessages:
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
         self._paged_bytes = size_bytes
 
-    def give_back(self, entries: Sequence[Entry]) -> None:
+    def give_back(self, entries: Sequence[QueueEntry]) -> None:
         """Put messages back in their places. Many are cheapest last first."""
         if self._are_first(entries):
             self._returned.extend(entries)
@@ -124,12 +124,12 @@ class ReadyMessages:
             self._returned.sort(key=_position, reverse=True)
         self.bytes += sum(map(_size, entries))
 
-    def _are_first(self, entries: Sequence[Entry]) -> bool:
+    def _are_first(self, entries: Sequence[QueueEntry]) -> bool:
         """They descend, and stand before all others that came back."""
         before = self._returned[-1].position if self._returned else _END
         return all(after < last for last, after in pairwise((before, *map(_position, entries))))
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> QueueEntry | None:
         """The first ready message, left in place."""
         head = self._head
         if not head and self.paging:
@@ -138,7 +138,7 @@ class ReadyMessages:
             return self._returned[-1]
         return head[0] if head else None
 
-    def pop(self) -> Entry | None:
+    def pop(self) -> QueueEntry | None:
         """Take the first ready message."""
         entry = self.peek()
         if entry is None:
@@ -151,14 +151,14 @@ class ReadyMessages:
         self.bytes -= entry.size
         return entry
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
         """Take the first ready messages in one go, as long as that is plain: all in memory, none expired before `now`.
 
         No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
         """
         if self._returned:
             return self._run_of_returned(messages, size_bytes, now)
-        taken: list[Entry] = []
+        taken: list[QueueEntry] = []
         head, size = self._head, 0
         if not now and len(head) <= messages and self._head_bytes < size_bytes:
             taken, size = list(head), self._head_bytes
@@ -173,9 +173,9 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
         """The same of those that came back, as long as they are the first in line."""
-        taken: list[Entry] = []
+        taken: list[QueueEntry] = []
         head, returned, size = self._head, self._returned, 0
         if self.paging and not head:
             return taken
@@ -189,12 +189,12 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def due(self, now: int, room: int) -> list[Entry]:
+    def due(self, now: int, room: int) -> list[QueueEntry]:
         """Take the first ready messages whose time has passed; empty where `pop` has to look.
 
         No more after they fill `room` bytes, MESSAGE_BYTES for each included.
         """
-        taken: list[Entry] = []
+        taken: list[QueueEntry] = []
         head, size = self._head, 0
         if self._returned:
             return taken
@@ -205,7 +205,7 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def next_returned(self, limit: int) -> list[Entry]:
+    def next_returned(self, limit: int) -> list[QueueEntry]:
         """The next messages in line among the returned ones, left in place."""
         return self._returned[: -limit - 1 : -1]
 
@@ -232,7 +232,7 @@ class ReadyMessages:
         self._read_back = None
         return count
 
-    def resident(self) -> list[Entry]:
+    def resident(self) -> list[QueueEntry]:
         """The ready messages that are in memory, for statistics and invariants."""
         return [*reversed(self._returned), *self._head, *self._tail]
 
@@ -261,7 +261,7 @@ class ReadyMessages:
 
     def _refill(self) -> None:
         before = self._tail[0].position if self._tail else _END
-        entries: list[Entry] = []
+        entries: list[QueueEntry] = []
         if self._paged and self._read_back is not None:
             entries = self._read_back(self._read_up_to, before, self.window)
         self._paged = max(0, self._paged - len(entries)) if entries else 0
@@ -299,5 +299,5 @@ _size: Final = attrgetter("size")
 _position: Final = attrgetter("position")
 
 
-def _descending(entry: Entry) -> int:
+def _descending(entry: QueueEntry) -> int:
     return -entry.position

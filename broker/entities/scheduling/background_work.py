@@ -56,19 +56,19 @@ class BackgroundWork:
         self._timers = timers
         self._soon = soon
         self._seconds_max = seconds_max
-        self.line: deque[Work] = deque()
+        self.works: deque[Work] = deque()
         """What is not done yet, in the order in which it goes on."""
         self._due = False
 
     @property
     def unfinished(self) -> list[Future[None]]:
         """What is settled when each of the works that are under way is done."""
-        return [work.done for work in self.line]
+        return [work.done for work in self.works]
 
     @property
     def waits(self) -> bool:
         """There is work under way, and all of it waits for the disk."""
-        return bool(self.line) and all(map(_has_to_wait, self.line))
+        return bool(self.works) and all(map(_has_to_wait, self.works))
 
     def begin(self, steps: Steps, waits: Callable[[], bool] | None = None, *, later: bool = False) -> Future[None]:
         """Do the first portion, or leave it, too, to a `later` turn; what is returned is settled once all is done.
@@ -77,7 +77,7 @@ class BackgroundWork:
         """
         work = Work(steps, Future(), waits)
         if later or _has_to_wait(work) or not self._advance(work):
-            self.line.append(work)
+            self.works.append(work)
             self._next_later()
         return work.done
 
@@ -87,10 +87,10 @@ class BackgroundWork:
 
     def finish(self) -> None:
         """Do everything that is left and never waits for the disk: there will be no further turns."""
-        for work in [work for work in self.line if work.waits is None]:
+        for work in [work for work in self.works if work.waits is None]:
             while not self._advance(work):
                 pass
-            self.line.remove(work)
+            self.works.remove(work)
 
     def _next_later(self) -> None:
         if not self._due:
@@ -100,14 +100,14 @@ class BackgroundWork:
     def _next(self) -> None:
         """Do a portion of the first work that need not wait. If all have to, `disk_moved` goes on."""
         self._due = False
-        for _ in range(len(self.line)):
-            work = self.line.popleft()
+        for _ in range(len(self.works)):
+            work = self.works.popleft()
             if _has_to_wait(work):
-                self.line.append(work)
+                self.works.append(work)
                 continue
             if not self._advance(work):
-                self.line.append(work)
-            if self.line:
+                self.works.append(work)
+            if self.works:
                 self._next_later()
             return
 

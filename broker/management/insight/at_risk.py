@@ -7,9 +7,9 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 from broker.admin.short_steps import AT_ONCE, in_steps
+from broker.entities.node.broker import Broker
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.alarms import DISK, MEMORY
-from broker.entities.vhosts.broker import Broker
 from broker.management.call import Management
 from broker.management.columns import ABSENT
 from broker.management.rows.connection_row import given_name

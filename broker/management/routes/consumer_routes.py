@@ -8,7 +8,7 @@ from itertools import chain
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.call import Call

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker.admin.json_tables import plain
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.management.columns import ABSENT, Columns
 from broker.session.channel.channel import Channel
 from broker.session.consumer_timeout import milliseconds, timeout_of

@@ -1,4 +1,4 @@
-"""What a channel tells the event exchange: see `broker.entities.vhosts.event_exchange`.
+"""What a channel tells the event exchange: see `broker.entities.exchanges.event_exchange`.
 
 A channel has a `ChannelEvents` where events are published, and None elsewhere.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.entities.queues.consumers import Consumer
-from broker.entities.vhosts.event_exchange import INTERNAL, EventExchange, arguments
+from broker.entities.exchanges.event_exchange import INTERNAL, EventExchange, arguments
+from broker.entities.queues.consumer_prefetch import Consumer
 
 
 class ChannelEvents:

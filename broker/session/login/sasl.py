@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.session.login import certificate_names, passwords
 from broker.session.login.certificate_names import Naming
 from broker.wire.amqp_errors import DecodeError

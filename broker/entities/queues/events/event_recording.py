@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Message, QueueEntry
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
@@ -34,7 +34,7 @@ EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = 24, 25, 26, 27, 28, 29
 PART_EVENTS = 8192
 """After how many events what has gathered is handed over."""
 
-Place = tuple[bytes, bytes]
+QueueKey = tuple[bytes, bytes]
 """Virtual host and queue."""
 
 Publisher = tuple[bytes, bytes, int]
@@ -113,10 +113,10 @@ class Recorder:
             number += len(sizes)
         return first
 
-    def delivering(self, entries: Sequence[Entry]) -> None:
+    def delivering(self, entries: Sequence[QueueEntry]) -> None:
         """These are about to go out. Records name them by their positions, which is all that is needed here."""
 
-    def settled(self, kind: int, place: Place, positions: list[int], *values: object) -> None:
+    def settled(self, kind: int, place: QueueKey, positions: list[int], *values: object) -> None:
         """Something has become of messages of a queue."""
         if positions:
             self.add(kind, len(positions), *place, positions, *values)

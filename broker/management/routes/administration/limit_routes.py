@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from broker.management.access import NOT_IN_VHOST, Tag, denied
 from broker.management.answers import bad_request, empty
 from broker.management.call import Call, where_absent

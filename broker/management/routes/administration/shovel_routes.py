@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.credentials import without_credentials
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call

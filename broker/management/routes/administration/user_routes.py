@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from starlette.responses import Response
 
 from broker.admin.short_steps import in_steps
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.call import Call, where_absent

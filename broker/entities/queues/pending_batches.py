@@ -23,7 +23,7 @@ WORK_SHARE = 4
 confirms wait for the batch in flight and for the open one."""
 
 
-class BatchQueue:
+class PendingBatches:
     """Everything the queues want on disk, cut into batches between turns.
 
     Batches are numbered from 1 and stored in that order. A turn is atomic: its writes are in one batch. One
@@ -35,9 +35,9 @@ class BatchQueue:
         self._batch_bytes_max = batch_bytes_max
         self._lazy_bytes_max = lazy_bytes_max
         self._recorder = recorder
-        self.no_room = False
+        self.disk_full = False
         self._sealed_bytes = 0
-        self._held_open = 0
+        self._kept_open = 0
         self.urgent = False
         """What comes back to queues is dealt with at once, and goes only with what is put into the open batch."""
         self.current = WriteBatch(1)
@@ -46,17 +46,17 @@ class BatchQueue:
     @property
     def crowded(self) -> bool:
         """The disk is behind, or busy for long enough with what is in the open batch: what can wait has to wait."""
-        return self.no_room or bool(self.sealed) or self.current.bytes >= self._lazy_bytes_max // WORK_SHARE
+        return self.disk_full or bool(self.sealed) or self.current.bytes >= self._lazy_bytes_max // WORK_SHARE
 
     @property
     def full(self) -> bool:
         """The disk is far behind: what can wait for it has to wait, however little it is."""
-        return self.no_room or len(self.sealed) > SEALED_MAX or self.current.bytes >= self._batch_bytes_max
+        return self.disk_full or len(self.sealed) > SEALED_MAX or self.current.bytes >= self._batch_bytes_max
 
     @property
     def overfull(self) -> bool:
         """The open batch is held open although it is full: what can wait must not be added."""
-        return self._held_open > 0 and self.current.bytes >= self._batch_bytes_max
+        return self._kept_open > 0 and self.current.bytes >= self._batch_bytes_max
 
     def wait(self, waiter: Waiter) -> int:
         """Notify `waiter` when what has been gathered so far is on disk; the number of that batch."""
@@ -68,13 +68,13 @@ class BatchQueue:
         self.current.waiters.setdefault(waiter, False)
         return self.current.number
 
-    def hold_open(self) -> None:
-        """What is gathered from now on belongs in one batch, over several turns, until `let_close`."""
-        self._held_open += 1
+    def keep_open(self) -> None:
+        """What is gathered from now on belongs in one batch, over several turns, until `release_open`."""
+        self._kept_open += 1
 
-    def let_close(self) -> None:
+    def release_open(self) -> None:
         """All that belongs together, for which the batch was held open, is gathered."""
-        self._held_open -= 1
+        self._kept_open -= 1
 
     @contextmanager
     def nothing_waits(self) -> Iterator[None]:
@@ -106,14 +106,14 @@ class BatchQueue:
 
     def seal_if_full(self) -> None:
         """At the end of a turn: keep batches within their size."""
-        if self._held_open:
+        if self._kept_open:
             return
         if self.current.bytes >= (self._batch_bytes_max if self.current.waiters else self._lazy_bytes_max):
             self.seal()
 
     def next(self, *, lazily: bool) -> SealedBatch | None:
         """The next batch to store. One without a waiter is given only `lazily`."""
-        if not (self.sealed or self._held_open) and (self.current.waiters or (lazily and not self.current.empty)):
+        if not (self.sealed or self._kept_open) and (self.current.waiters or (lazily and not self.current.empty)):
             self.seal()
         return self.sealed.popleft() if self.sealed else None
 
@@ -121,7 +121,7 @@ class BatchQueue:
 class OnDisk(Future[None]):
     """Resolves when everything gathered so far is on disk; with `removal`, when all is that was taken away."""
 
-    def __init__(self, batches: BatchQueue, *, removal: bool = False) -> None:
+    def __init__(self, batches: PendingBatches, *, removal: bool = False) -> None:
         super().__init__()
         self._batch = batches.wait_for_removal(self) if removal else batches.wait(self)
 

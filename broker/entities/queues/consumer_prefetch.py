@@ -1,0 +1,115 @@
+"""One consumer and its credit: its prefetch count less its unacknowledged messages, limited by its channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from broker.entities.messages.message import QueueEntry
+    from broker.entities.queues.queue import Queue
+    from broker.wire.field_tables import Table
+
+UNLIMITED: Final = 1 << 32
+"""Credit of a consumer without a limit."""
+
+
+class Outlet(Protocol):
+    """The channel behind a consumer."""
+
+    def room(self) -> int:
+        """How many more messages the channel can take now: 0 while its connection's output is full."""
+
+    prefetch_all: int
+    """How many unacknowledged messages all its consumers together may hold; 0: any number. With such a limit the
+    channel chooses the next consumer when messages are settled."""
+
+    def allowance(self) -> int:
+        """How many more unacknowledged messages all its consumers together may hold."""
+
+    def deliver(self, consumer: Consumer, entries: Sequence[QueueEntry]) -> None:
+        """Send messages to the client. The consumer's credit has been reckoned with."""
+
+    def unacked_of(self, queue: Queue) -> Iterable[QueueEntry]:
+        """What the channel has taken from a queue and not settled."""
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone, and the consumer with it."""
+
+
+class Consumer:
+    """One subscription: a tag on a channel, and how many unacknowledged messages it may hold.
+
+    `prefetch` 0 means no limit. `waiting` says that it stands in its queue's rotation; one without credit
+    leaves it until `resume`.
+    """
+
+    __slots__ = (
+        "arguments",
+        "ended",
+        "exclusive",
+        "no_ack",
+        "outlet",
+        "prefetch",
+        "priority",
+        "queue",
+        "tag",
+        "unacked",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        queue: Queue,
+        outlet: Outlet,
+        tag: str,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        prefetch: int,
+        priority: int,
+        arguments: Table,
+    ) -> None:
+        self.queue = queue
+        self.outlet = outlet
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.prefetch = prefetch
+        self.priority = priority
+        self.arguments = arguments
+        self.unacked = 0
+        self.waiting = False
+        self.ended = False
+
+    def credit(self) -> int:
+        """How many messages it may be given now."""
+        room = self.outlet.room()
+        if self.no_ack:
+            return room if self.outlet.allowance() > 0 else 0
+        own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
+        return min(room, own, self.outlet.allowance())
+
+    def give(self, entries: Sequence[QueueEntry]) -> None:
+        """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
+        if self.no_ack:
+            self.outlet.deliver(self, entries)
+            self.queue.finish(entries)
+            return
+        self.unacked += len(entries)
+        size = 0
+        for entry in entries:
+            entry.consumer = self
+            size += entry.size
+        self.queue.await_ack(self.outlet, entries, size)
+        self.outlet.deliver(self, entries)
+
+    def settled(self, count: int = 1) -> None:
+        """Messages it held are acknowledged or given back."""
+        self.unacked -= count
+        if not (self.waiting or (self.outlet.prefetch_all and not self.ended)):
+            self.resume()
+
+    def resume(self) -> None:
+        """There may be credit again: stand in the rotation, unless the subscription has ended."""
+        self.queue.consumers.enlist(self)
