@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import consumer_timeout
-from broker.entities.messages.message import EntryQueue, QueueEntry, Receiver
+from broker.entities.messages.message import OriginQueue, QueuedMessage, Receiver
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
@@ -38,7 +38,7 @@ def milliseconds(settings: SessionSettings) -> int:
     return int(settings.consumer_timeout * 1000)
 
 
-def timeout_of(consumer: Receiver | None, queue: EntryQueue, default: int) -> int:
+def timeout_of(consumer: Receiver | None, queue: OriginQueue, default: int) -> int:
     """How many milliseconds a delivery may be outstanding; 0: for ever. The consumer is None for a `basic.get`."""
     if not queue.may_time_out:
         return 0
@@ -91,11 +91,11 @@ class Overdue:
         elif not marks or marks[-1][0] < channel.deliveries.last:
             marks.append((channel.deliveries.last, now))
 
-    def _timeout(self, entry: QueueEntry) -> int:
+    def _timeout(self, entry: QueuedMessage) -> int:
         return timeout_of(entry.consumer, entry.queue, self._default)
 
 
-def _close(channel: Channel, entry: QueueEntry, timeout: int) -> None:
+def _close(channel: Channel, entry: QueuedMessage, timeout: int) -> None:
     peer, queue = channel.connection.peer, entry.queue.name
     fields = {"connection": str(peer), "channel": channel.number, "queue": queue}
     words = "a delivery from queue '%s' was not acknowledged: connection %s, %d ms"

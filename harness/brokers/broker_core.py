@@ -10,7 +10,7 @@ from typing import Any
 import lmdb
 
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.messages.message import Message, QueueEntry, route_of
+from broker.entities.messages.message import Message, QueuedMessage, route_of
 from broker.entities.node.broker import Broker, BrokerSettings, Pace
 from broker.entities.queues.consumer_prefetch import UNLIMITED, Consumer
 from broker.entities.queues.events.event_recording import Recorder
@@ -210,7 +210,7 @@ class Reader:
         self.space = room
         self.limit = allowance
         self.seen: list[tuple[str, bytes, bool]] = []
-        self.held: list[QueueEntry] = []
+        self.held: list[QueuedMessage] = []
         self.ended: list[str] = []
 
     def consume(
@@ -293,7 +293,7 @@ class Reader:
             assert entry.message is None
         queue.requeue(held)
 
-    def _strike(self, bodies: Sequence[bytes]) -> list[QueueEntry]:
+    def _strike(self, bodies: Sequence[bytes]) -> list[QueuedMessage]:
         struck = [entry for entry in self.held if not bodies or (entry.message and entry.message.body in bodies)]
         assert len(struck) == len(bodies or self.held), f"{bodies!r} are not all held"
         self.held = [entry for entry in self.held if entry not in struck]
@@ -307,14 +307,14 @@ class Reader:
     def allowance(self) -> int:
         return self.limit
 
-    def deliver(self, consumer: Consumer, entries: Sequence[QueueEntry]) -> None:
+    def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
         for entry in entries:
             assert entry.message is not None, "delivered without its content"
             self.seen.append((consumer.tag, entry.message.body, entry.redelivered))
         if not consumer.no_ack:
             self.held.extend(entries)
 
-    def unacked_of(self, queue: Queue) -> Iterable[QueueEntry]:
+    def unacked_of(self, queue: Queue) -> Iterable[QueuedMessage]:
         return [entry for entry in self.held if entry.queue is queue]
 
     def cancelled(self, consumer: Consumer) -> None:

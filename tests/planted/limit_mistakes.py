@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.arguments import name_patterns
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import QueueLimits
@@ -52,8 +52,8 @@ def expired_a_moment_early(patch: Patch) -> None:
 def expiry_ignored_in_batches(patch: Patch) -> None:
     """Deliver a batch of messages without regard to their time to live."""
 
-    def take(queue: OrderedQueue, limit: int) -> list[QueueEntry]:
-        taken: list[QueueEntry] = []
+    def take(queue: OrderedQueue, limit: int) -> list[QueuedMessage]:
+        taken: list[QueuedMessage] = []
         while len(taken) < limit and (entry := queue.pop()) is not None:
             taken.append(entry)
         return taken
@@ -71,7 +71,7 @@ def expiry_of_new_heads_ignored(patch: Patch) -> None:
 def returned_counts_as_new(patch: Patch) -> None:
     """Deliver what comes back with no time left as what has just come."""
 
-    def is_due(limits: QueueLimits, entry: QueueEntry) -> bool:
+    def is_due(limits: QueueLimits, entry: QueuedMessage) -> bool:
         return 0 < entry.expires_at <= (limits.moment() - 1 if limits._strictly else limits._now())
 
     patch(QueueLimits, "_is_due", is_due)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from broker.entities.messages.death_header import DeadLetter
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues import queue_background_work
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.delay_queue import DelayQueue
@@ -28,7 +28,7 @@ BOUNDED = "turns are bounded"
 def dead_letter_after_settlement(patch: Patch) -> None:
     """Settle a dead message at once, and publish its letter a little later."""
 
-    def discard_first(queue: OrderedQueue, entries: Sequence[QueueEntry], reason: str) -> int:
+    def discard_first(queue: OrderedQueue, entries: Sequence[QueuedMessage], reason: str) -> int:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
         letters = context.dead_letters.write(queue, dead, reason)
         context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, letters))
@@ -43,7 +43,7 @@ def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
     """Close the batch between the dead letters and the end of their messages, as if it were full."""
     finish = OrderedQueue.finish
 
-    def finish_in_the_next(queue: OrderedQueue, entries: Iterable[QueueEntry], *, moved: bool = False) -> None:
+    def finish_in_the_next(queue: OrderedQueue, entries: Iterable[QueuedMessage], *, moved: bool = False) -> None:
         if moved:
             queue._context.batches.seal()
         finish(queue, entries, moved=moved)
@@ -56,7 +56,7 @@ def bodies_not_counted_in_a_turn(patch: Patch) -> None:
     """Let go of, or deal with, as many large messages in one turn as small ones."""
     discard = QueueLimits._discard
 
-    def discard_counting(limits: QueueLimits, entries: Sequence[QueueEntry], reason: str) -> int:
+    def discard_counting(limits: QueueLimits, entries: Sequence[QueuedMessage], reason: str) -> int:
         return discard(limits, entries, reason) - sum(entry.size for entry in entries)
 
     patch(QueueLimits, "_discard", discard_counting)
@@ -119,7 +119,7 @@ def dead_letter_expires_again(patch: Patch) -> None:
 def release_after_settlement(patch: Patch) -> None:
     """Settle a delayed message that is due at once, and publish it some time later."""
 
-    def let_go_first(queue: DelayQueue, entry: QueueEntry) -> None:
+    def let_go_first(queue: DelayQueue, entry: QueuedMessage) -> None:
         assert entry.message is not None
         entry.persistent = queue.durable and entry.message.persistent
         queue.finish((entry,))
@@ -135,7 +135,7 @@ def settlement_after_release(patch: Patch) -> None:
     """Publish a delayed message that is due, and settle it a little later."""
     finish, let_go = DelayQueue.finish, DelayQueue._let_go
 
-    def let_go_last(queue: DelayQueue, entry: QueueEntry) -> None:
+    def let_go_last(queue: DelayQueue, entry: QueuedMessage) -> None:
         stored, entry.stored = entry.stored, False
         let_go(queue, entry)
         entry.stored = stored

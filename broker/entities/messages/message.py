@@ -149,7 +149,7 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-class EntryQueue(Protocol):
+class OriginQueue(Protocol):
     """A queue, as its messages know it: where they come back to."""
 
     name: str
@@ -167,16 +167,16 @@ class EntryQueue(Protocol):
     def consumer_timeout(self) -> int | None:
         """How long a delivery of it may be unacknowledged, in milliseconds; 0: for ever, None: it does not say."""
 
-    def settle(self, entries: Sequence[QueueEntry]) -> None:
+    def settle(self, entries: Sequence[QueuedMessage]) -> None:
         """Delivered messages are acknowledged."""
 
-    def requeue(self, entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
         """Delivered messages come back, given back or `abandoned` by a channel that has ended."""
 
     def expect(self, back: Future[None]) -> None:
         """Messages come back, some in each turn: nothing is delivered before all have, when `back` is settled."""
 
-    def reject(self, entries: Sequence[QueueEntry]) -> None:
+    def reject(self, entries: Sequence[QueuedMessage]) -> None:
         """Delivered messages are not wanted, here or anywhere."""
 
 
@@ -191,7 +191,7 @@ class Receiver(Protocol):
         """Messages it held are acknowledged or given back."""
 
 
-class QueueEntry:
+class QueuedMessage:
     """One message's place in one queue, from the publish until it is settled.
 
     `message` is None while it is only on disk. `stored` says that the position has been given to the store,
@@ -215,7 +215,7 @@ class QueueEntry:
     deliveries = 0
     """How often it was handed out. Only quorum queues count, and say so in the message."""
 
-    def __init__(self, queue: EntryQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
         self.position = position
         self.message = message
@@ -242,11 +242,11 @@ class QueueEntry:
         """What it shares with others of its kind: all but position, size and time to live, while it has no content."""
         return self.queue, self.consumer, self.persistent, self.stored, self.redelivered, self.deliveries, self.level
 
-    def another(self, position: int, size: int, expires_at: int) -> QueueEntry:
+    def another(self, position: int, size: int, expires_at: int) -> QueuedMessage:
         """Another one of its kind, without its content."""
-        return self._alike(QueueEntry(self.queue, position, None, size, expires_at))
+        return self._alike(QueuedMessage(self.queue, position, None, size, expires_at))
 
-    def _alike(self, entry: QueueEntry) -> QueueEntry:
+    def _alike(self, entry: QueuedMessage) -> QueuedMessage:
         entry.persistent, entry.stored, entry.redelivered = self.persistent, self.stored, self.redelivered
         entry.consumer, entry.level = self.consumer, self.level
         return entry

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, until_done
@@ -99,7 +99,7 @@ class AtLeastOnce:
         waiting = message.copy()
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
         position = self._queue.next_position(getattr(message, "number", None))
-        dead_letter = QueueEntry(self._queue, position, waiting, len(message.body), 0)
+        dead_letter = QueuedMessage(self._queue, position, waiting, len(message.body), 0)
         self._store.put(dead_letter, durable=True)
         self._ready_messages.append(dead_letter)
         self._retry_later()
@@ -132,12 +132,12 @@ class AtLeastOnce:
         self._ready_messages.give_back(waiting)
         return sent
 
-    def _let_go(self, dead_letter: QueueEntry) -> None:
+    def _let_go(self, dead_letter: QueuedMessage) -> None:
         if self._queue.events is not None:
             self._queue.events.released(dead_letter)
         self._store.settle((dead_letter,), moved=True)
 
-    def _sent(self, dead_letter: QueueEntry) -> bool:
+    def _sent(self, dead_letter: QueuedMessage) -> bool:
         message = dead_letter.message
         assert message is not None, "a dead letter that waits keeps its content"
         reason = REASONS[(message.flags >> REASON_SHIFT) - 1]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from broker.entities.messages.message import QueueEntry
+    from broker.entities.messages.message import QueuedMessage
     from broker.entities.queues.queue import Queue
     from broker.wire.field_tables import Table
 
@@ -27,10 +27,10 @@ class Outlet(Protocol):
     def allowance(self) -> int:
         """How many more unacknowledged messages all its consumers together may hold."""
 
-    def deliver(self, consumer: Consumer, entries: Sequence[QueueEntry]) -> None:
+    def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
         """Send messages to the client. The consumer's credit has been reckoned with."""
 
-    def unacked_of(self, queue: Queue) -> Iterable[QueueEntry]:
+    def unacked_of(self, queue: Queue) -> Iterable[QueuedMessage]:
         """What the channel has taken from a queue and not settled."""
 
     def cancelled(self, consumer: Consumer) -> None:
@@ -90,7 +90,7 @@ class Consumer:
         own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
         return min(room, own, self.outlet.allowance())
 
-    def give(self, entries: Sequence[QueueEntry]) -> None:
+    def give(self, entries: Sequence[QueuedMessage]) -> None:
         """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
         if self.no_ack:
             self.outlet.deliver(self, entries)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.messages.delay_header import delay_of, delayed
-from broker.entities.messages.message import Message, QueueEntry, headers_of
+from broker.entities.messages.message import Message, QueuedMessage, headers_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import MemoryWindow
@@ -63,7 +63,7 @@ class NothingReady:
     def __init__(self) -> None:
         self.bytes = 0
         self.in_memory = MemoryWindow(0, 0)
-        self.head: QueueEntry | None = None
+        self.head: QueuedMessage | None = None
 
     def __len__(self) -> int:
         return 0
@@ -100,7 +100,7 @@ class DelayQueue(Queue):
         self._release: Callable[[Message, set[Queue]], None] | None = release
         self._index: list[int] = []  # a heap, once everything has been read back
         self._unread_after: int | None = None
-        self._in_memory: dict[int, QueueEntry] = {}  # by position: those in memory
+        self._in_memory: dict[int, QueuedMessage] = {}  # by position: those in memory
         self._in_memory_bytes = 0
         self._leaving: deque[int] = deque()  # positions that leave memory once they are on disk
         self._watched = 0
@@ -123,7 +123,7 @@ class DelayQueue(Queue):
             position = self.events.arrived((message,), position, kept=durable)
         self._position = position
         due = self._context.now() + delay_of(headers_of(message))
-        entry = QueueEntry(self, position, delayed(message), len(message.body), due)
+        entry = QueuedMessage(self, position, delayed(message), len(message.body), due)
         window = self._context.window
         crowded = len(self._in_memory) >= window.messages or self._in_memory_bytes >= window.bytes
         if durable or crowded:
@@ -149,7 +149,7 @@ class DelayQueue(Queue):
         else:
             self._index.append(item)
 
-    def _forget(self, position: int) -> QueueEntry | None:
+    def _forget(self, position: int) -> QueuedMessage | None:
         entry = self._in_memory.pop(position, None)
         if entry is not None:
             self._in_memory_bytes -= entry.size
@@ -182,7 +182,7 @@ class DelayQueue(Queue):
                 copies += len(self._reached)
         self._watch()
 
-    def _attempt(self, entry: QueueEntry) -> None:
+    def _attempt(self, entry: QueuedMessage) -> None:
         """Publish a message; one message's trouble is not the others'."""
         trouble = self._troubles.pop(entry.position, Trouble(0, set()))
         self._reached = trouble.reached
@@ -192,19 +192,19 @@ class DelayQueue(Queue):
             log.exception("a message %s could not be published", self.name)
             self._try_again(entry, trouble)
 
-    def _try_again(self, entry: QueueEntry, trouble: Trouble) -> None:
+    def _try_again(self, entry: QueuedMessage, trouble: Trouble) -> None:
         """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
         self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
         wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
         self._wait_until(entry, self._context.now() + wait)
 
-    def _wait_until(self, entry: QueueEntry, due: int) -> None:
+    def _wait_until(self, entry: QueuedMessage, due: int) -> None:
         """Have a message that was taken out of the index come due, again or once more."""
         self._in_memory[entry.position] = entry
         self._in_memory_bytes += entry.size
         self._add(due, entry.position, entry.size)
 
-    def _due(self) -> Iterator[QueueEntry]:
+    def _due(self) -> Iterator[QueuedMessage]:
         """Take the next messages that are due out of the index: as many as may be in memory at once."""
         now, bytes_left = self._context.now(), LOAD_BYTES
         for _ in range(RELEASE_MESSAGES):
@@ -217,12 +217,12 @@ class DelayQueue(Queue):
             entry.expires_at = item >> _POSITION_BITS + _SIZE_BITS
             yield entry
 
-    def _on_disk(self, position: int, size: int) -> QueueEntry:
-        entry = QueueEntry(self, position, None, size, 0)
+    def _on_disk(self, position: int, size: int) -> QueuedMessage:
+        entry = QueuedMessage(self, position, None, size, 0)
         entry.stored = True
         return entry
 
-    def _let_go(self, entry: QueueEntry) -> None:
+    def _let_go(self, entry: QueuedMessage) -> None:
         """Publish a message and forget it. What could not be read has been set aside by the store, and uncounted."""
         if self.events is not None:
             self.events.released(entry)

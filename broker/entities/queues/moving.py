@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
@@ -16,7 +16,7 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     what is behind it.
     """
     source.deliver_now()
-    moved: list[QueueEntry] = []
+    moved: list[QueuedMessage] = []
     while len(moved) < messages and size_bytes > 0 and (entry := source.pop()) is not None:
         if not _enter(target, entry):
             source.ready_in_order.give_back((entry,))
@@ -31,7 +31,7 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     return len(moved)
 
 
-def _enter(target: Queue, entry: QueueEntry) -> bool:
+def _enter(target: Queue, entry: QueuedMessage) -> bool:
     """Put a message into the target too; False if it is refused there."""
     assert entry.message is not None, "a queue hands over what it has loaded"
     message = entry.message.copy()

@@ -14,7 +14,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, Protocol, cast
 
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.queue import (
     LOAD_BYTES,
@@ -52,21 +52,21 @@ class OrderedReadyRole(ReadyRole, Protocol):
 
     def stored(self, up_to: int, number: int = 0) -> None: ...
 
-    def give_back(self, entries: Sequence[QueueEntry]) -> None: ...
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None: ...
 
-    def peek(self) -> QueueEntry | None: ...
+    def peek(self) -> QueuedMessage | None: ...
 
-    def pop(self) -> QueueEntry | None: ...
+    def pop(self) -> QueuedMessage | None: ...
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]: ...
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]: ...
 
-    def due(self, now: int, room: int) -> list[QueueEntry]: ...
+    def due(self, now: int, room: int) -> list[QueuedMessage]: ...
 
-    def next_returned(self, limit: int) -> list[QueueEntry]: ...
+    def next_returned(self, limit: int) -> list[QueuedMessage]: ...
 
     def clear(self) -> int: ...
 
-    def resident(self) -> list[QueueEntry]: ...
+    def resident(self) -> list[QueuedMessage]: ...
 
 
 class OrderedQueue(Queue):
@@ -118,7 +118,7 @@ class OrderedQueue(Queue):
             return self.background_work.expected[0]
         return self.background_work.begin() if self.limits.expiring or self.background_work.delays_delivery else None
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> QueueEntry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Take the first ready message for a channel that asked for one."""
         self.use()
         if self.busy() is not None:
@@ -134,7 +134,7 @@ class OrderedQueue(Queue):
             self.await_ack(outlet, (entry,), entry.size)
         return entry
 
-    def take(self, limit: int) -> list[QueueEntry]:
+    def take(self, limit: int) -> list[QueuedMessage]:
         """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
         limit = min(limit, RUN_MESSAGES)
         taken = self.ready_in_order.run(limit, RUN_BYTES, self.limits.moment())
@@ -149,14 +149,14 @@ class OrderedQueue(Queue):
             size_bytes += entry.size
         return taken
 
-    def pop(self) -> QueueEntry | None:
+    def pop(self) -> QueuedMessage | None:
         """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
         while (entry := self.ready_in_order.pop()) is not None:
             if self.load(entry):
                 return entry
         return None
 
-    def load(self, entry: QueueEntry) -> bool:
+    def load(self, entry: QueuedMessage) -> bool:
         """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
         if entry.message is None:
             wanted, bytes_left = [entry], LOAD_BYTES - entry.size
@@ -168,7 +168,7 @@ class OrderedQueue(Queue):
             self.store.load(wanted)
         return entry.message is not None
 
-    def await_ack(self, outlet: Outlet, entries: Sequence[QueueEntry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
         """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
         self.out.add(len(entries), size)
         self._outlets[outlet] = None
@@ -176,7 +176,7 @@ class OrderedQueue(Queue):
 
     # Back: requeued, rejected
 
-    def requeue(self, entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
         """Delivered messages come back to their places, to be delivered again.
 
         Some types of queue treat those differently that were `abandoned`: not given back, but left by a channel's end.
@@ -189,14 +189,14 @@ class OrderedQueue(Queue):
         take_back = partial(self._take_back, abandoned=abandoned)
         self.background_work.take_in(entries, take_back, writes=False, first=True, ready=True)
 
-    def _take_back(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> int:
+    def _take_back(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
         self.give_back(entries)
         return len(entries)
 
-    def give_back(self, entries: Sequence[QueueEntry]) -> None:
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None:
         """Have messages that came back in their places again."""
         for entry in entries:
             entry.redelivered = True
@@ -210,7 +210,7 @@ class OrderedQueue(Queue):
         """Messages are about to come back, some in each turn, the last first; nothing is delivered before all have."""
         self.background_work.expect(back)
 
-    def reject(self, entries: Sequence[QueueEntry]) -> None:
+    def reject(self, entries: Sequence[QueuedMessage]) -> None:
         """A consumer does not want messages and does not want them back in the queue."""
         if self.deleted:
             self.out.remove(entries)
@@ -219,7 +219,7 @@ class OrderedQueue(Queue):
         else:
             self.background_work.take_in(entries, self._reject, writes=True, first=False, ready=False)
 
-    def _reject(self, entries: Sequence[QueueEntry]) -> int:
+    def _reject(self, entries: Sequence[QueuedMessage]) -> int:
         if self.arguments.dead_letter_exchange is not None:
             self.store.load([entry for entry in entries if entry.message is None])
         self.out.remove(entries)
@@ -229,13 +229,13 @@ class OrderedQueue(Queue):
         return count
 
     @property
-    def unacknowledged(self) -> Iterable[QueueEntry]:
+    def unacknowledged(self) -> Iterable[QueuedMessage]:
         """The unacknowledged messages, with those that came back and are not dealt with yet."""
         return chain(super().unacknowledged, self.background_work.entries)
 
     # Gone: dead letters, or nothing
 
-    def discard(self, entries: Sequence[QueueEntry], reason: str) -> int:
+    def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
         """Messages leave without having been acknowledged: dead letters, if the queue has a place for them.
 
         How many those are, the first of them: all, unless dead letters go to so many queues that one step is too short.
@@ -334,7 +334,7 @@ class ClassicQueue(OrderedQueue):
         self._position = position
         limits = self.limits
         expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
-        entry = QueueEntry(self, position, message, len(message.body), expires_at)
+        entry = QueuedMessage(self, position, message, len(message.body), expires_at)
         if durable or self._ready.paging:
             self._lane.put(entry, durable=durable)
         self._ready.append(entry)
@@ -361,7 +361,7 @@ class ClassicQueue(OrderedQueue):
             if on_time or message.expiration is not None:
                 now = now or self._context.now()
                 expires_at = limits.expires_at(message, now)
-            entries.append(QueueEntry(self, position, message, len(message.body), expires_at))
+            entries.append(QueuedMessage(self, position, message, len(message.body), expires_at))
             position += 1
         self._position = position - 1
         if durable or ready_messages.paging:
@@ -375,7 +375,7 @@ class ClassicQueue(OrderedQueue):
 _position: Final = attrgetter("position")
 
 
-def _first_readable(entries: Sequence[QueueEntry], count: int) -> Sequence[QueueEntry]:
+def _first_readable(entries: Sequence[QueuedMessage], count: int) -> Sequence[QueuedMessage]:
     """The first entries, up to the last of so many that have their content."""
     for end, entry in enumerate(entries, 1):
         count -= entry.message is not None

@@ -2,7 +2,7 @@
 
 Each priority that came into use is a level: a `ReadyMessages` in memory and a `QueueStore` in the message store, both
 just as a plain queue has one of. Positions count through all levels. A message's level is decided at the publish and
-kept in its `QueueEntry`; on disk it is the number of the lane, so a restart or a look at a message's place reads no
+kept in its `QueuedMessage`; on disk it is the number of the lane, so a restart or a look at a message's place reads no
 properties.
 
 The head of the queue is the head of the highest level that holds anything. Whatever happens at the head happens
@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
-from broker.entities.messages.message import EntryQueue, Message, QueueEntry
+from broker.entities.messages.message import Message, OriginQueue, QueuedMessage
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore, StorePlace
@@ -52,7 +52,7 @@ class PriorityReadyMessages:
         return MemoryWindow(sum(part.messages for part in parts), sum(part.bytes for part in parts))
 
     @property
-    def head(self) -> QueueEntry | None:
+    def head(self) -> QueuedMessage | None:
         """The first ready message, if it is in memory."""
         level = next((level for level in self._filled_levels() if len(level)), None)
         return None if level is None else level.head
@@ -73,7 +73,7 @@ class PriorityReadyMessages:
                 sharer.window = share
         return level
 
-    def append(self, entry: QueueEntry) -> None:
+    def append(self, entry: QueuedMessage) -> None:
         """Add a message that was just published."""
         self.level(entry.level).append(entry)
         self._filled |= 1 << entry.level
@@ -83,13 +83,13 @@ class PriorityReadyMessages:
         self.level(number).restore(messages, size_bytes)
         self._filled |= 1 << number
 
-    def give_back(self, entries: Sequence[QueueEntry]) -> None:
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None:
         """Put messages back in their places."""
         for number, members in _by_level(entries).items():
             self.level(number).give_back(members)
             self._filled |= 1 << number
 
-    def peek(self) -> QueueEntry | None:
+    def peek(self) -> QueuedMessage | None:
         """The first ready message, left in place."""
         while self._filled:
             number = self._filled.bit_length() - 1
@@ -99,22 +99,22 @@ class PriorityReadyMessages:
             self._filled ^= 1 << number
         return None
 
-    def pop(self) -> QueueEntry | None:
+    def pop(self) -> QueuedMessage | None:
         """Take the first ready message."""
         entry = self.peek()
         return None if entry is None else self._levels[entry.level].pop()
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
         """Take the first ready messages of the highest level in one go: see `ReadyMessages.run`."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].run(messages, size_bytes, now)
 
-    def due(self, now: int, room: int) -> list[QueueEntry]:
+    def due(self, now: int, room: int) -> list[QueuedMessage]:
         """Take the first messages of the highest level whose time has passed: see `ReadyMessages.due`."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].due(now, room)
 
-    def next_returned(self, limit: int) -> list[QueueEntry]:
+    def next_returned(self, limit: int) -> list[QueuedMessage]:
         """The next messages in line among the returned ones of the highest level, left in place."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].next_returned(limit)
@@ -144,7 +144,7 @@ class PriorityReadyMessages:
             filled ^= 1 << number
         return levels
 
-    def resident(self) -> list[QueueEntry]:
+    def resident(self) -> list[QueuedMessage]:
         """The ready messages that are in memory, for statistics and invariants."""
         return [entry for _, level in sorted(self._levels.items(), reverse=True) for entry in level.resident()]
 
@@ -181,28 +181,30 @@ class PriorityStore:
             lane = self._lanes[number] = QueueStore(self._place, number)
         return lane
 
-    def read(self, queue: EntryQueue, number: int, after: int, before: int, window: MemoryWindow) -> list[QueueEntry]:
+    def read(
+        self, queue: OriginQueue, number: int, after: int, before: int, window: MemoryWindow
+    ) -> list[QueuedMessage]:
         """Stored messages of one priority between two positions: see `QueueStore.read`."""
         entries = self.lane(number).read(queue, after, before, window)
         for entry in entries:
             entry.level = number
         return entries
 
-    def put(self, entry: QueueEntry, *, durable: bool) -> None:
+    def put(self, entry: QueuedMessage, *, durable: bool) -> None:
         """Have a message written with the open batch: see `QueueStore.put`."""
         self.lane(entry.level).put(entry, durable=durable)
 
-    def settle(self, entries: Iterable[QueueEntry], *, moved: bool = False) -> None:
+    def settle(self, entries: Iterable[QueuedMessage], *, moved: bool = False) -> None:
         """Messages are finished with: see `QueueStore.settle`."""
         for number, members in _by_level(entries).items():
             self._lanes[number].settle(members, moved=moved)
 
-    def delivered(self, entries: Iterable[QueueEntry]) -> None:
+    def delivered(self, entries: Iterable[QueuedMessage]) -> None:
         """A consumer has seen these messages: see `QueueStore.delivered`."""
         for number, members in _by_level(entries).items():
             self.lane(number).delivered(members)
 
-    def purge(self, floor: int, survivors: Iterable[QueueEntry]) -> None:
+    def purge(self, floor: int, survivors: Iterable[QueuedMessage]) -> None:
         """Everything below `floor` is dead, save what is still out with consumers."""
         held = _by_level(survivors)
         for number, lane in self._lanes.items():
@@ -223,12 +225,12 @@ class PriorityStore:
             lane.restore()
         return self._lanes
 
-    def load(self, entries: Iterable[QueueEntry]) -> None:
+    def load(self, entries: Iterable[QueuedMessage]) -> None:
         """Read the content of messages back into memory; those that cannot be read stay without."""
         for number, members in _by_level(entries).items():
             self._lanes[number].load(members)
 
-    def check(self, entries: Sequence[QueueEntry], *, complete: bool) -> None:
+    def check(self, entries: Sequence[QueuedMessage], *, complete: bool) -> None:
         """Raise AssertionError unless each lane counts what there is of its priority: see `QueueStore.check`."""
         levels = _by_level(entries)
         for number, lane in self._lanes.items():
@@ -254,7 +256,7 @@ class PriorityQueue(OrderedQueue):
         if self.events is not None:
             position = self.events.arrived((message,), position, kept=durable)
         self._position = position
-        entry = QueueEntry(self, position, message, len(message.body), self.limits.expires_at(message))
+        entry = QueuedMessage(self, position, message, len(message.body), self.limits.expires_at(message))
         entry.level = level = min(message.priority, self.arguments.max_priority or 0)
         if durable or self._levels.level(level).paging:
             self.store.put(entry, durable=durable)
@@ -268,8 +270,8 @@ class PriorityQueue(OrderedQueue):
         return durable
 
 
-def _by_level(entries: Iterable[QueueEntry]) -> dict[int, list[QueueEntry]]:
-    levels: dict[int, list[QueueEntry]] = defaultdict(list)
+def _by_level(entries: Iterable[QueuedMessage]) -> dict[int, list[QueuedMessage]]:
+    levels: dict[int, list[QueuedMessage]] = defaultdict(list)
     for entry in entries:
         levels[entry.level].append(entry)
     return levels

@@ -14,7 +14,7 @@ from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import QueueType, type_of
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.events.queue_events import QueueEvents
@@ -98,7 +98,7 @@ class ReadyRole(Protocol):
         """How many of them are in memory, and the bytes of their bodies."""
 
     @property
-    def head(self) -> QueueEntry | None:
+    def head(self) -> QueuedMessage | None:
         """The first, if it is in memory."""
 
     def end(self) -> int:
@@ -118,19 +118,19 @@ class StoreRole(Protocol):
     def state(self) -> LaneState:
         """How much of the queue survives a restart."""
 
-    def put(self, entry: QueueEntry, *, durable: bool) -> None:
+    def put(self, entry: QueuedMessage, *, durable: bool) -> None:
         """Have a message written with the open batch, to survive a restart if it is `durable`."""
 
-    def settle(self, entries: Sequence[QueueEntry], *, moved: bool = False) -> None:
+    def settle(self, entries: Sequence[QueuedMessage], *, moved: bool = False) -> None:
         """Messages that were given to the store are finished with; `moved`: something was put in their place."""
 
-    def delivered(self, entries: Sequence[QueueEntry]) -> None:
+    def delivered(self, entries: Sequence[QueuedMessage]) -> None:
         """A consumer has seen these messages, in order."""
 
-    def purge(self, floor: int, survivors: Iterable[QueueEntry]) -> None:
+    def purge(self, floor: int, survivors: Iterable[QueuedMessage]) -> None:
         """Everything below `floor` is dead, save what is still out with consumers."""
 
-    def load(self, entries: Sequence[QueueEntry]) -> None:
+    def load(self, entries: Sequence[QueuedMessage]) -> None:
         """Read the content of messages back into memory; those that cannot be read stay without."""
 
     def restore(self) -> Mapping[int, QueueStore]:
@@ -142,7 +142,7 @@ class StoreRole(Protocol):
     def drop(self) -> None:
         """The queue is gone for good."""
 
-    def check(self, entries: Sequence[QueueEntry], *, complete: bool) -> None:
+    def check(self, entries: Sequence[QueuedMessage], *, complete: bool) -> None:
         """Raise AssertionError unless it counts its queue's persistent messages; `entries` are those in memory."""
 
 
@@ -169,7 +169,7 @@ class Unacknowledged:
         self.messages += messages
         self.bytes += size
 
-    def remove(self, entries: Sequence[QueueEntry]) -> None:
+    def remove(self, entries: Sequence[QueuedMessage]) -> None:
         """Messages have been dealt with."""
         size = 0
         for entry in entries:
@@ -281,20 +281,20 @@ class Queue:
         """What has to be over before the first message may be taken from the queue; None, as a rule, for nothing."""
         return None
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> QueueEntry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Take the first ready message for a channel that asked for one; None where none can be taken."""
         return None
 
-    def await_ack(self, outlet: Outlet, entries: Sequence[QueueEntry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
         """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
         self.out.add(len(entries), size)
         self._outlets[outlet] = None
 
-    def finish(self, entries: Iterable[QueueEntry], *, moved: bool = False) -> None:
+    def finish(self, entries: Iterable[QueuedMessage], *, moved: bool = False) -> None:
         """Messages have left for good, without ever having been unacknowledged; `moved`: for another place."""
         self.store.settle([entry for entry in entries if entry.stored], moved=moved)
 
-    def settle(self, entries: Sequence[QueueEntry]) -> None:
+    def settle(self, entries: Sequence[QueuedMessage]) -> None:
         """Delivered messages are acknowledged."""
         count, counters = len(entries), self.counters
         self.out.remove(entries)
@@ -305,7 +305,7 @@ class Queue:
         if not self.deleted:
             self.finish(entries)
 
-    def requeue(self, entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
         """Delivered messages come back, given back or `abandoned` by a channel that has ended; here nothing left."""
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
@@ -314,7 +314,7 @@ class Queue:
     def expect(self, back: Future[None]) -> None:
         """Messages are about to come back, some in each turn, the last first; `back` is settled when all have."""
 
-    def reject(self, entries: Sequence[QueueEntry]) -> None:
+    def reject(self, entries: Sequence[QueuedMessage]) -> None:
         """A consumer does not want messages and does not want them back in the queue; here nothing left."""
         self.out.remove(entries)
 
@@ -323,7 +323,7 @@ class Queue:
         self._outlets.pop(outlet, None)
 
     @property
-    def unacknowledged(self) -> Iterable[QueueEntry]:
+    def unacknowledged(self) -> Iterable[QueuedMessage]:
         """The unacknowledged messages."""
         return (entry for outlet in self._outlets for entry in outlet.unacked_of(self))
 

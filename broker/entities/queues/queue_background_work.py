@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, until_done
 from broker.entities.scheduling.future import Future
 
@@ -67,14 +67,14 @@ class WorkedQueue(Protocol):
         """Have the queue deliver at the end of this turn."""
 
 
-HandleReturned = Callable[[Sequence[QueueEntry]], int]
+HandleReturned = Callable[[Sequence[QueuedMessage]], int]
 """Handles the first of some returned messages and returns their number, at least 1."""
 
 
 class Returned(NamedTuple):
     """Messages that were returned together, and how to handle them."""
 
-    entries: deque[QueueEntry]
+    entries: deque[QueuedMessage]
     handle: HandleReturned
     writes: bool
     """`handle` writes to disk, so it may have to wait for it."""
@@ -118,7 +118,7 @@ class QueueBackgroundWork:
         self._done = _NOTHING
 
     @property
-    def entries(self) -> Iterator[QueueEntry]:
+    def entries(self) -> Iterator[QueuedMessage]:
         """The returned messages that wait."""
         return chain.from_iterable(returned.entries for returned in self._returned)
 
@@ -133,7 +133,7 @@ class QueueBackgroundWork:
         return self._batches.full and not self._removal_frees_disk
 
     def take_in(
-        self, entries: Sequence[QueueEntry], handle: HandleReturned, *, writes: bool, first: bool, ready: bool
+        self, entries: Sequence[QueuedMessage], handle: HandleReturned, *, writes: bool, first: bool, ready: bool
     ) -> None:
         """Handle returned messages: few of them at once, unless others wait; see `Returned` for the flags."""
         if self._batches.urgent:
@@ -178,9 +178,9 @@ class QueueBackgroundWork:
                 self._queue.limits.drop_excess_of_returned()
             self._queue.touch()
 
-    def purge(self) -> list[QueueEntry]:
+    def purge(self) -> list[QueuedMessage]:
         """Drop the waiting messages that would become ready, and return them. Those to be dead-lettered stay."""
-        dropped = list[QueueEntry]()
+        dropped = list[QueuedMessage]()
         for returned in self._returned:
             if returned.ready:
                 self._uncount(returned, len(returned.entries))
@@ -188,7 +188,7 @@ class QueueBackgroundWork:
         self._returned = [returned for returned in self._returned if not returned.ready]
         return dropped
 
-    def end(self) -> list[QueueEntry]:
+    def end(self) -> list[QueuedMessage]:
         """Forget the queue, which is deleted; return the messages that waited."""
         left = list(self.entries)
         self.messages, self._first = 0, 0
@@ -221,7 +221,7 @@ class QueueBackgroundWork:
     def _handle_some(self) -> int:
         """Handle one step of the oldest returned messages; return its size in bytes. An error skips that step only."""
         returned, copies = self._returned[0], self._turn.dead_letter_copies
-        chunk, size = list[QueueEntry](), 0
+        chunk, size = list[QueuedMessage](), 0
         while returned.entries and (size := size + _cost(returned.entries[0], writes=returned.writes)) <= CHUNK_BYTES:
             chunk.append(returned.entries.popleft())
         if not chunk:  # a message larger than a step is a step of its own
@@ -260,11 +260,11 @@ class QueueBackgroundWork:
 _NOTHING = Future.resolved(None)
 
 
-def _cost(entry: QueueEntry, *, writes: bool) -> int:
+def _cost(entry: QueuedMessage, *, writes: bool) -> int:
     return entry.size + MESSAGE_BYTES if writes else RETURN_BYTES
 
 
-def _are_few(entries: Sequence[QueueEntry], *, writes: bool) -> bool:
+def _are_few(entries: Sequence[QueuedMessage], *, writes: bool) -> bool:
     """Return whether these fit into one step; bodies are added up only where the count does not decide it."""
     least = len(entries) * (MESSAGE_BYTES if writes else RETURN_BYTES)
     if least > CHUNK_BYTES or not writes or len(entries) == 1:

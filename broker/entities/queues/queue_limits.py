@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES
 
@@ -221,7 +221,7 @@ class QueueLimits(Unlimited):
         entry = self._queue.ready_in_order.peek()
         return entry is not None and self._is_due(entry)
 
-    def _is_due(self, entry: QueueEntry) -> bool:
+    def _is_due(self, entry: QueuedMessage) -> bool:
         spared = self._strictly and not entry.redelivered
         return 0 < entry.expires_at <= (self.moment() - 1 if spared else self._now())
 
@@ -245,7 +245,7 @@ class QueueLimits(Unlimited):
             return self._discard((entry,), reason)
         return MESSAGE_BYTES if entry is None else entry.size + MESSAGE_BYTES
 
-    def _discard(self, entries: Sequence[QueueEntry], reason: str) -> int:
+    def _discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
         """Let go of the first ready messages, which have been taken, and put back those that are too many for a step.
 
         How much it was in bytes, MESSAGE_BYTES for each message and for each copy of a dead letter included.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from broker.entities.messages.message import BccMessage, EntryQueue, Message, QueueEntry
+from broker.entities.messages.message import BccMessage, Message, OriginQueue, QueuedMessage
 from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.statistics.counters import QueueCounters
@@ -95,7 +95,7 @@ class QueueStore:
         self.redelivered_up_to = 0
         self.used = False
 
-    def put(self, entry: QueueEntry, *, durable: bool) -> None:
+    def put(self, entry: QueuedMessage, *, durable: bool) -> None:
         """Have a message written with the open batch, to survive a restart if it is `durable`."""
         message = entry.message
         assert message is not None, "only what is in memory can be written"
@@ -107,7 +107,7 @@ class QueueStore:
             self.state.messages += 1
             self.state.bytes += entry.size
 
-    def put_all(self, entries: Sequence[QueueEntry], *, durable: bool) -> None:
+    def put_all(self, entries: Sequence[QueuedMessage], *, durable: bool) -> None:
         """Have a run of messages written, as `put` does with one."""
         puts, size, overhead = self._open().puts, 0, len(entries) * RECORD_BYTES
         for entry in entries:
@@ -123,7 +123,7 @@ class QueueStore:
             self.state.messages += len(entries)
             self.state.bytes += size
 
-    def settle(self, entries: Sequence[QueueEntry], *, moved: bool = False) -> None:
+    def settle(self, entries: Sequence[QueuedMessage], *, moved: bool = False) -> None:
         """Messages are finished with. Those that were not written yet never will be.
 
         With `moved` something was put in their place with the open batch: the one is not stored without the other.
@@ -147,7 +147,7 @@ class QueueStore:
         state.messages -= messages
         state.bytes -= size
 
-    def delivered(self, entries: Sequence[QueueEntry]) -> None:
+    def delivered(self, entries: Sequence[QueuedMessage]) -> None:
         """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""
         for entry in reversed(entries):
             if entry.persistent:
@@ -156,7 +156,7 @@ class QueueStore:
                     self._open()
                 break
 
-    def purge(self, floor: int, survivors: Iterable[QueueEntry]) -> None:
+    def purge(self, floor: int, survivors: Iterable[QueuedMessage]) -> None:
         """Everything below `floor` is dead, save what is still out with consumers."""
         if not self.used:
             return
@@ -191,14 +191,14 @@ class QueueStore:
         self.redelivered_up_to = self.state.delivered_up_to
         return {self.number: self}
 
-    def read(self, queue: EntryQueue, after: int, before: int, window: MemoryWindow) -> list[QueueEntry]:
+    def read(self, queue: OriginQueue, after: int, before: int, window: MemoryWindow) -> list[QueuedMessage]:
         """Stored messages of a queue between two positions, half a window of them."""
         messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
         found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
         self.counters.read(len(found))
         return [self._entry(queue, stored) for stored in found]
 
-    def load(self, entries: Iterable[QueueEntry]) -> None:
+    def load(self, entries: Iterable[QueuedMessage]) -> None:
         """Read the content of messages back into memory; those that cannot be read stay without."""
         wanted = {entry.position: entry for entry in entries}
         if not wanted:
@@ -212,7 +212,7 @@ class QueueStore:
         """When delayed messages between two positions are due; about so many, and none when there are none."""
         return self._source.waiting(self.queue_id, self.number, after, before, max_messages)
 
-    def check(self, entries: Sequence[QueueEntry], *, complete: bool) -> None:
+    def check(self, entries: Sequence[QueuedMessage], *, complete: bool) -> None:
         """Raise AssertionError unless the lane counts the persistent ones of its queue's messages.
 
         `entries` are those in memory; without being `complete` there may be others on disk.
@@ -230,9 +230,9 @@ class QueueStore:
             dead = self._writes.puts.keys() & set(self._writes.settled)
             assert not dead, f"messages {sorted(dead)} are to be written and settled"
 
-    def _entry(self, queue: EntryQueue, stored: StoredMessage) -> QueueEntry:
+    def _entry(self, queue: OriginQueue, stored: StoredMessage) -> QueuedMessage:
         position, flags, _count, expires_at, _route, _header, body, _id = stored
-        entry = QueueEntry(queue, position, _message(stored), len(body), expires_at)
+        entry = QueuedMessage(queue, position, _message(stored), len(body), expires_at)
         entry.stored = True
         entry.persistent = bool(flags & PERSISTENT) and queue.durable
         entry.redelivered = position <= self.redelivered_up_to

@@ -25,7 +25,7 @@ from itertools import islice
 from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import EntryQueue, Message, QueueEntry
+from broker.entities.messages.message import Message, OriginQueue, QueuedMessage
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.ordered_queue import OrderedQueue
@@ -49,7 +49,7 @@ LOW_WATER = 0.8
 """A queue that refuses messages takes them again when it is down to this part of its limit."""
 
 
-class QuorumEntry(QueueEntry):
+class QuorumEntry(QueuedMessage):
     """A message's place in a quorum queue.
 
     `deliveries` counts how often it was handed out. While it is shown with its delivery count, `original` is the
@@ -58,7 +58,7 @@ class QuorumEntry(QueueEntry):
 
     __slots__ = ("deliveries", "original")
 
-    def __init__(self, queue: EntryQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         super().__init__(queue, position, message, size, expires_at)
         self.deliveries = 0
         self.original: Message | None = None
@@ -79,7 +79,7 @@ class QuorumEntry(QueueEntry):
         if self.original is not None:
             self.message, self.original = self.original, None
 
-    def another(self, position: int, size: int, expires_at: int) -> QueueEntry:
+    def another(self, position: int, size: int, expires_at: int) -> QueuedMessage:
         """Another one of its kind, without its content."""
         entry = QuorumEntry(self.queue, position, None, size, expires_at)
         entry.deliveries = self.deliveries
@@ -95,7 +95,7 @@ class QuorumEntry(QueueEntry):
 class QuorumReadyMessages(ReadyMessages):
     """Ready messages: those that came back, in the order in which they did, then the others in publish order."""
 
-    def give_back(self, entries: Sequence[QueueEntry]) -> None:
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None:
         """Put messages behind those that came back before."""
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
@@ -103,20 +103,20 @@ class QuorumReadyMessages(ReadyMessages):
     def _check_returned(self) -> None:
         """They are in the order in which they came back, which is recorded nowhere else."""
 
-    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
         """None: those that came back have to be looked at one by one."""
         return []
 
-    def peek(self) -> QueueEntry | None:
+    def peek(self) -> QueuedMessage | None:
         """The first ready message, left in place."""
         return self._returned[-1] if self._returned else super().peek()
 
     @property
-    def head(self) -> QueueEntry | None:
+    def head(self) -> QueuedMessage | None:
         """The first ready message, if it is in memory."""
         return self._returned[-1] if self._returned else super().head
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
         """Take the first ready messages in one go: see `ReadyMessages.run`. One that was out before ends the run."""
         fresh = 0
         for entry in islice(self._head, messages):
@@ -133,7 +133,7 @@ class QuorumStore(QueueStore):
         super().__init__(place, MAIN_LANE)
         self.dead_letters = QueueStore(place, DEAD_LETTERS_LANE)
 
-    def count(self, entry: QueueEntry) -> None:
+    def count(self, entry: QueuedMessage) -> None:
         """Have it written how often a message was handed out."""
         self._open().deliveries[entry.position] = entry.deliveries
 
@@ -144,7 +144,7 @@ class QuorumStore(QueueStore):
         else:
             super().lost(number, messages, size_bytes)
 
-    def _entry(self, queue: EntryQueue, stored: StoredMessage) -> QueueEntry:
+    def _entry(self, queue: OriginQueue, stored: StoredMessage) -> QueuedMessage:
         known = super()._entry(queue, stored)
         entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
         entry.stored, entry.persistent = known.stored, known.persistent
@@ -250,14 +250,14 @@ class QuorumQueue(OrderedQueue):
 
     # Out
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> QueueEntry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Take the first ready message for a channel that asked for one: it says its count even the first time."""
         entry = super().get(outlet, no_ack=no_ack)
         if entry is not None:
             entry.show(entry.deliveries if no_ack else entry.deliveries - 1, self._count_headers)
         return entry
 
-    def pop(self) -> QueueEntry | None:
+    def pop(self) -> QueuedMessage | None:
         """Take the first ready message, its content in memory and ready to be shown; behind one that was out too often,
         the first whose time has not passed.
         """
@@ -278,7 +278,7 @@ class QuorumQueue(OrderedQueue):
             self.drop_exhausted(entry)
         return None
 
-    def await_ack(self, outlet: Outlet, entries: Sequence[QueueEntry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
         """Messages go out to a channel that has to acknowledge them, and are counted."""
         for entry in entries:
             if entry.hand_out() > 1:
@@ -287,7 +287,7 @@ class QuorumQueue(OrderedQueue):
 
     # Back
 
-    def requeue(self, entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
         """Delivered messages come back: to the front, to the end, or never to be delivered again."""
         if self.deleted:
             self.out.remove(entries)
@@ -303,7 +303,7 @@ class QuorumQueue(OrderedQueue):
             drop = partial(self._drop_some, abandoned=abandoned)
             self.background_work.take_in(exhausted, drop, writes=True, first=False, ready=False)
 
-    def _take_back(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> int:
+    def _take_back(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
         self._return_from_channels(entries, abandoned=abandoned)
         if abandoned or self.delivery_limit is not None:
             self.give_back(entries)
@@ -311,7 +311,7 @@ class QuorumQueue(OrderedQueue):
             self._put_at_the_end(entries)
         return len(entries)
 
-    def _drop_some(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> int:
+    def _drop_some(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
         if self.arguments.dead_letter_exchange is not None:
             entries = entries[:1]  # one dead letter in a step: it may be copied very often
         self._return_from_channels(entries, abandoned=abandoned)
@@ -319,7 +319,7 @@ class QuorumQueue(OrderedQueue):
             self.drop_exhausted(entry)
         return len(entries)
 
-    def _return_from_channels(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> None:
+    def _return_from_channels(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> None:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
@@ -339,17 +339,17 @@ class QuorumQueue(OrderedQueue):
             return self._context.personality.delivery_limit
         return None if said == math.inf else said
 
-    def exhausted(self, entry: QueueEntry) -> bool:
+    def exhausted(self, entry: QueuedMessage) -> bool:
         """The message was handed out and came back oftener than it may."""
         limit = self.delivery_limit
         return limit is not None and entry.deliveries > limit
 
-    def drop_exhausted(self, entry: QueueEntry) -> None:
+    def drop_exhausted(self, entry: QueuedMessage) -> None:
         """A message was handed out too often."""
         self.load(entry)
         self.discard((entry,), "delivery_limit")
 
-    def _put_at_the_end(self, entries: Sequence[QueueEntry]) -> None:
+    def _put_at_the_end(self, entries: Sequence[QueuedMessage]) -> None:
         self.store.load([entry for entry in entries if entry.message is None])
         for entry in entries:
             if entry.message is not None:
@@ -359,7 +359,7 @@ class QuorumQueue(OrderedQueue):
             self.limits.drop_excess_of_returned()
         self.touch()
 
-    def _append_again(self, entry: QueueEntry) -> None:
+    def _append_again(self, entry: QueuedMessage) -> None:
         position = self.next_position(entry.position)
         again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
@@ -369,7 +369,7 @@ class QuorumQueue(OrderedQueue):
 
     # Gone
 
-    def discard(self, entries: Sequence[QueueEntry], reason: str) -> int:
+    def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
         """Messages leave without having been acknowledged: see `AtLeastOnce` for what may keep them here."""
         for entry in entries:
             entry.conceal()

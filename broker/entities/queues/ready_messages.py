@@ -23,7 +23,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
@@ -38,7 +38,7 @@ class MemoryWindow(NamedTuple):
         return MemoryWindow(max(1, self.messages // sharers), max(1, self.bytes // sharers))
 
 
-ReadBack = Callable[[int, int, MemoryWindow], list[QueueEntry]]
+ReadBack = Callable[[int, int, MemoryWindow], list[QueuedMessage]]
 """Entries stored after one position and before another, as many as the window holds."""
 
 _END: Final = 1 << 64
@@ -53,10 +53,10 @@ class ReadyMessages:
     def __init__(self, window: MemoryWindow, read_back: ReadBack) -> None:
         self.window = window
         self._read_back: ReadBack | None = read_back
-        self._returned: list[QueueEntry] = []  # descending: the next one is last
-        self._head: deque[QueueEntry] = deque()
+        self._returned: list[QueuedMessage] = []  # descending: the next one is last
+        self._head: deque[QueuedMessage] = deque()
         self._head_bytes = 0
-        self._tail: deque[QueueEntry] = deque()
+        self._tail: deque[QueuedMessage] = deque()
         self._paged = 0
         self._paged_bytes = 0
         self._read_up_to = 0
@@ -72,14 +72,14 @@ class ReadyMessages:
         return MemoryWindow(len(self) - self._paged, max(0, self.bytes - self._paged_bytes))
 
     @property
-    def head(self) -> QueueEntry | None:
+    def head(self) -> QueuedMessage | None:
         """The first ready message, if it is in memory: nothing is read back."""
         first = self._head[0] if self._head else None
         if self._returned and (first is None or self._returned[-1].position < first.position):
             return self._returned[-1] if first is not None or not self._paged else None
         return first
 
-    def append(self, entry: QueueEntry) -> None:
+    def append(self, entry: QueuedMessage) -> None:
         """Add a message that was just published."""
         self.bytes += entry.size
         if self.paging:
@@ -92,7 +92,7 @@ class ReadyMessages:
             self.paging = True
             self._read_up_to = entry.position
 
-    def extend(self, entries: Sequence[QueueEntry]) -> None:
+    def extend(self, entries: Sequence[QueuedMessage]) -> None:
         """Add a run of messages that were just published; a head that they fill may pass its window by them."""
         size = 0
         for entry in entries:
@@ -112,7 +112,7 @@ class ReadyMessages:
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
         self._paged_bytes = size_bytes
 
-    def give_back(self, entries: Sequence[QueueEntry]) -> None:
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None:
         """Put messages back in their places. Many are cheapest last first."""
         if self._are_first(entries):
             self._returned.extend(entries)
@@ -124,12 +124,12 @@ class ReadyMessages:
             self._returned.sort(key=_position, reverse=True)
         self.bytes += sum(map(_size, entries))
 
-    def _are_first(self, entries: Sequence[QueueEntry]) -> bool:
+    def _are_first(self, entries: Sequence[QueuedMessage]) -> bool:
         """They descend, and stand before all others that came back."""
         before = self._returned[-1].position if self._returned else _END
         return all(after < last for last, after in pairwise((before, *map(_position, entries))))
 
-    def peek(self) -> QueueEntry | None:
+    def peek(self) -> QueuedMessage | None:
         """The first ready message, left in place."""
         head = self._head
         if not head and self.paging:
@@ -138,7 +138,7 @@ class ReadyMessages:
             return self._returned[-1]
         return head[0] if head else None
 
-    def pop(self) -> QueueEntry | None:
+    def pop(self) -> QueuedMessage | None:
         """Take the first ready message."""
         entry = self.peek()
         if entry is None:
@@ -151,14 +151,14 @@ class ReadyMessages:
         self.bytes -= entry.size
         return entry
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
         """Take the first ready messages in one go, as long as that is plain: all in memory, none expired before `now`.
 
         No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
         """
         if self._returned:
             return self._run_of_returned(messages, size_bytes, now)
-        taken: list[QueueEntry] = []
+        taken: list[QueuedMessage] = []
         head, size = self._head, 0
         if not now and len(head) <= messages and self._head_bytes < size_bytes:
             taken, size = list(head), self._head_bytes
@@ -173,9 +173,9 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueueEntry]:
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
         """The same of those that came back, as long as they are the first in line."""
-        taken: list[QueueEntry] = []
+        taken: list[QueuedMessage] = []
         head, returned, size = self._head, self._returned, 0
         if self.paging and not head:
             return taken
@@ -189,12 +189,12 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def due(self, now: int, room: int) -> list[QueueEntry]:
+    def due(self, now: int, room: int) -> list[QueuedMessage]:
         """Take the first ready messages whose time has passed; empty where `pop` has to look.
 
         No more after they fill `room` bytes, MESSAGE_BYTES for each included.
         """
-        taken: list[QueueEntry] = []
+        taken: list[QueuedMessage] = []
         head, size = self._head, 0
         if self._returned:
             return taken
@@ -205,7 +205,7 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def next_returned(self, limit: int) -> list[QueueEntry]:
+    def next_returned(self, limit: int) -> list[QueuedMessage]:
         """The next messages in line among the returned ones, left in place."""
         return self._returned[: -limit - 1 : -1]
 
@@ -232,7 +232,7 @@ class ReadyMessages:
         self._read_back = None
         return count
 
-    def resident(self) -> list[QueueEntry]:
+    def resident(self) -> list[QueuedMessage]:
         """The ready messages that are in memory, for statistics and invariants."""
         return [*reversed(self._returned), *self._head, *self._tail]
 
@@ -261,7 +261,7 @@ class ReadyMessages:
 
     def _refill(self) -> None:
         before = self._tail[0].position if self._tail else _END
-        entries: list[QueueEntry] = []
+        entries: list[QueuedMessage] = []
         if self._paged and self._read_back is not None:
             entries = self._read_back(self._read_up_to, before, self.window)
         self._paged = max(0, self._paged - len(entries)) if entries else 0
@@ -299,5 +299,5 @@ _size: Final = attrgetter("size")
 _position: Final = attrgetter("position")
 
 
-def _descending(entry: QueueEntry) -> int:
+def _descending(entry: QueuedMessage) -> int:
     return -entry.position

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker.entities.arguments.queue_types import STREAM
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.consumer_prefetch import UNLIMITED, Consumer, Outlet
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
@@ -255,7 +255,7 @@ class Channel(Outlet):
         """What the channel's prefetch limit leaves. A consumer without acknowledgements waits for it, too."""
         return self.prefetch_all - self.deliveries.consumed if self.prefetch_all else UNLIMITED
 
-    def deliver(self, consumer: Consumer, entries: Sequence[QueueEntry]) -> None:
+    def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
         """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
         ledger, recorder = self.deliveries, self.recorder
         first = ledger.last + 1
@@ -286,7 +286,7 @@ class Channel(Outlet):
             self.vhost, str(connection.peer), self.number, connection.user, connection.settings.cluster_name
         )
 
-    def unacked_of(self, queue: Queue) -> Iterable[QueueEntry]:
+    def unacked_of(self, queue: Queue) -> Iterable[QueuedMessage]:
         """What is out with the client of one queue."""
         settled = (entry for entry in unfinished(self.transaction, self.settling) if entry.queue is queue)
         return chain(self.deliveries.of_queue(queue), settled)

@@ -18,7 +18,7 @@ from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter
 from typing import Final
 
-from broker.entities.messages.message import EntryQueue, QueueEntry, Receiver
+from broker.entities.messages.message import OriginQueue, QueuedMessage, Receiver
 from broker.entities.queues.queue import Queue
 from broker.session.channel.old_deliveries import OldDeliveries, Taken
 from broker.wire.amqp_errors import ChannelException
@@ -37,7 +37,7 @@ class DeliveryLedger:
 
     def __init__(self) -> None:
         self._old = OldDeliveries()
-        self._recent: dict[int, QueueEntry] = {}
+        self._recent: dict[int, QueuedMessage] = {}
         self.last = 0
         self.consumed = 0
         self._chunk: list[range] = []
@@ -49,20 +49,20 @@ class DeliveryLedger:
     def __len__(self) -> int:
         return self._old.count + len(self._recent)
 
-    def items(self) -> Iterator[tuple[int, QueueEntry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """What is outstanding, in the order of the tags."""
         return chain(self._old.items(), self._recent.items())
 
-    def get(self, tag: int) -> QueueEntry | None:
+    def get(self, tag: int) -> QueuedMessage | None:
         """The delivery with a tag, if it is outstanding."""
         return self._recent.get(tag) or self._old.get(tag)
 
-    def add(self, entry: QueueEntry) -> int:
+    def add(self, entry: QueuedMessage) -> int:
         """A message goes out and wants an acknowledgement; its tag."""
         self.add_all((entry,), entry.size)
         return self.last
 
-    def add_all(self, entries: Sequence[QueueEntry], size: int) -> None:
+    def add_all(self, entries: Sequence[QueuedMessage], size: int) -> None:
         """Messages, all to one consumer or to none, go out with the next tags and want acknowledgements.
 
         `size` is what they take in bytes, roughly.
@@ -103,7 +103,7 @@ class DeliveryLedger:
         self.consumed -= len(taken) if all_consumed else taken.consumed
         return taken
 
-    def _take_recent(self, tag: int) -> dict[int, QueueEntry]:
+    def _take_recent(self, tag: int) -> dict[int, QueuedMessage]:
         recent, half = self._recent, len(self._recent) // 2
         tags = list(islice(takewhile(tag.__ge__, recent), half + 1))
         if len(tags) <= half:
@@ -113,10 +113,10 @@ class DeliveryLedger:
         self._recent = {number: recent.pop(number) for number in reversed(later)}
         return recent
 
-    def _pop(self, tag: int) -> QueueEntry:
+    def _pop(self, tag: int) -> QueuedMessage:
         return self._old.pop(tag) if tag <= self._old.last else self._recent.pop(tag)
 
-    def take_each(self, tags: Iterable[int], taken: list[QueueEntry]) -> None:
+    def take_each(self, tags: Iterable[int], taken: list[QueuedMessage]) -> None:
         """Strike tags out one by one and add their messages to `taken`.
 
         Raises ChannelException 406 at the first that is not outstanding; those before it are taken.
@@ -132,7 +132,7 @@ class DeliveryLedger:
         finally:
             self.consumed -= consumed
 
-    def put_back(self, entries: Iterable[tuple[int, QueueEntry]]) -> None:
+    def put_back(self, entries: Iterable[tuple[int, QueuedMessage]]) -> None:
         """Undo `take`: nothing has become of these deliveries."""
         recent = self._recent
         for tag, entry in entries:
@@ -143,7 +143,7 @@ class DeliveryLedger:
                 recent[tag] = entry
         self._recent = dict(sorted(recent.items()))
 
-    def of_queue(self, queue: Queue) -> Iterable[QueueEntry]:
+    def of_queue(self, queue: Queue) -> Iterable[QueuedMessage]:
         """What is outstanding of one queue."""
         return (entry for _, entry in self.items() if entry.queue is queue)
 
@@ -194,14 +194,14 @@ def _unknown(tag: int) -> ChannelException:
     return ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
 
 
-def acknowledge(entries: Iterable[QueueEntry]) -> None:
+def acknowledge(entries: Iterable[QueuedMessage]) -> None:
     """The client has dealt with these messages."""
     _finish(entries, lambda queue, members: queue.settle(members))
 
 
-def requeue(entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
+def requeue(entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
     """These messages go back to their queues, to their places; `abandoned` where the client did not ask for it."""
-    of_queues: dict[EntryQueue, list[QueueEntry]] = {}
+    of_queues: dict[OriginQueue, list[QueuedMessage]] = {}
     for queue, group in groupby(entries, _queue):
         of_queues.setdefault(queue, []).extend(group)
     for queue, members in of_queues.items():
@@ -212,7 +212,7 @@ def requeue(entries: Sequence[QueueEntry], *, abandoned: bool = False) -> None:
                 consumer.settled(count)
 
 
-def reject(entries: Iterable[QueueEntry]) -> None:
+def reject(entries: Iterable[QueuedMessage]) -> None:
     """The client wants these messages neither now nor later."""
     _finish(entries, lambda queue, members: queue.reject(members))
 
@@ -221,7 +221,7 @@ _queue: Final = attrgetter("queue")
 _consumer: Final = attrgetter("consumer")
 
 
-def _finish(entries: Iterable[QueueEntry], how: Callable[[EntryQueue, list[QueueEntry]], None]) -> None:
+def _finish(entries: Iterable[QueuedMessage], how: Callable[[OriginQueue, list[QueuedMessage]], None]) -> None:
     """Tell queues and consumers, once for all messages in a row that share both."""
     for members in _runs(entries):
         consumer = members[0].consumer
@@ -230,11 +230,11 @@ def _finish(entries: Iterable[QueueEntry], how: Callable[[EntryQueue, list[Queue
             consumer.settled(len(members))
 
 
-def _runs(entries: Iterable[QueueEntry]) -> Iterator[list[QueueEntry]]:
+def _runs(entries: Iterable[QueuedMessage]) -> Iterator[list[QueuedMessage]]:
     """The messages in a row that share queue and consumer: as `groupby`, which costs twice as much."""
-    queue: EntryQueue | None = None
+    queue: OriginQueue | None = None
     consumer: Receiver | None = None
-    run: list[QueueEntry] = []
+    run: list[QueuedMessage] = []
     for entry in entries:
         if entry.queue is not queue or entry.consumer is not consumer:
             if run:

@@ -1,7 +1,7 @@
 """The older deliveries of a channel, in few bytes each.
 
-A client may have millions of messages out. As a `QueueEntry` with its tag each takes 220 to 290 bytes. When its content
-has been let go, all that is left are a few numbers, and deliveries of the same kind differ in four of them: those are
+A client may have millions of messages out. As a `QueuedMessage` with its tag each takes 220 to 290 bytes. When its
+content has been let go, a few numbers are left, and deliveries of the same kind differ in four of them: those are
 packed, in 34 bytes each. An entry is made again when its delivery is settled or given back.
 """
 
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 
-from broker.entities.messages.message import EntryQueue, QueueEntry
+from broker.entities.messages.message import OriginQueue, QueuedMessage
 
 
 class Pack:
@@ -21,7 +21,7 @@ class Pack:
 
     __slots__ = ("_columns", "_kinds", "_resident", "last", "queues")
 
-    def __init__(self, deliveries: dict[int, QueueEntry]) -> None:
+    def __init__(self, deliveries: dict[int, QueuedMessage]) -> None:
         self.last = max(deliveries)
         self._resident = {tag: entry for tag, entry in deliveries.items() if entry.message is not None}
         packed = {tag: entry for tag, entry in deliveries.items() if entry.message is None}
@@ -48,16 +48,16 @@ class Pack:
         packed = sum(consumed[kind] for kind in self._columns[-1])
         return packed + sum(entry.consumer is not None for entry in self._resident.values())
 
-    def items(self) -> Iterator[tuple[int, QueueEntry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Tags and entries; those that are packed are made anew each time."""
         packed = self._unpacked()
         return iter(sorted(chain(packed, self._resident.items()), key=_tag)) if self._resident else packed
 
-    def values(self) -> Iterator[QueueEntry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """The entries, in the order of their tags."""
         return (entry for _, entry in self.items())
 
-    def get(self, tag: int) -> QueueEntry | None:
+    def get(self, tag: int) -> QueuedMessage | None:
         """The delivery with a tag."""
         at = self._find(tag)
         if at is None:
@@ -65,7 +65,7 @@ class Pack:
         _, positions, sizes, expiries, kinds = self._columns
         return self._kinds[kinds[at]].another(positions[at], sizes[at], expiries[at])
 
-    def pop(self, tag: int) -> QueueEntry | None:
+    def pop(self, tag: int) -> QueuedMessage | None:
         """Take the delivery with a tag out."""
         entry, at = self.get(tag), self._find(tag)
         if at is None:
@@ -74,14 +74,14 @@ class Pack:
             self._drop(at, at + 1)
         return entry
 
-    def take_up_to(self, tag: int) -> dict[int, QueueEntry]:
+    def take_up_to(self, tag: int) -> dict[int, QueuedMessage]:
         """Take out the deliveries up to a tag."""
         taken = dict(takewhile(lambda item: item[0] <= tag, self.items()))
         self._drop(0, bisect_right(self._columns[0], tag))
         self._resident = {number: entry for number, entry in self._resident.items() if number > tag}
         return taken
 
-    def put_back(self, tag: int, entry: QueueEntry) -> None:
+    def put_back(self, tag: int, entry: QueuedMessage) -> None:
         """A delivery that was taken out is outstanding again."""
         self._resident[tag] = entry
         self.queues.add(entry.queue)
@@ -91,7 +91,7 @@ class Pack:
         at = bisect_left(tags, tag)
         return at if at < len(tags) and tags[at] == tag else None
 
-    def _unpacked(self) -> Iterator[tuple[int, QueueEntry]]:
+    def _unpacked(self) -> Iterator[tuple[int, QueuedMessage]]:
         kinds = self._kinds
         for tag, position, size, expires_at, kind in zip(*self._columns, strict=True):
             yield tag, kinds[kind].another(position, size, expires_at)
@@ -111,7 +111,7 @@ class OldDeliveries:
         self._lasts: list[int] = []
         self.count = self.last = 0
 
-    def append(self, deliveries: dict[int, QueueEntry]) -> None:
+    def append(self, deliveries: dict[int, QueuedMessage]) -> None:
         """Add deliveries with later tags."""
         pack = Pack(deliveries)
         self._packs.append(pack)
@@ -119,15 +119,15 @@ class OldDeliveries:
         self.count += len(pack)
         self.last = pack.last
 
-    def items(self) -> Iterator[tuple[int, QueueEntry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Tags and entries, in order."""
         return chain.from_iterable(pack.items() for pack in self._packs)
 
-    def get(self, tag: int) -> QueueEntry | None:
+    def get(self, tag: int) -> QueuedMessage | None:
         """The delivery with a tag, if it is one of them."""
         return self._packs[bisect_left(self._lasts, tag)].get(tag) if 0 < tag <= self.last else None
 
-    def pop(self, tag: int) -> QueueEntry:
+    def pop(self, tag: int) -> QueuedMessage:
         """Take the delivery with a tag, which is not later than `last`, out. Raises KeyError when there is none."""
         at = bisect_left(self._lasts, tag)
         entry = self._packs[at].pop(tag)
@@ -150,7 +150,7 @@ class OldDeliveries:
         self.count -= sum(map(len, taken))
         return taken
 
-    def put_back(self, tag: int, entry: QueueEntry) -> None:
+    def put_back(self, tag: int, entry: QueuedMessage) -> None:
         """A delivery that was taken out, with a tag that is not later than `last`, is outstanding again."""
         self._packs[bisect_left(self._lasts, tag)].put_back(tag, entry)
         self.count += 1
@@ -176,10 +176,10 @@ class Taken:
 
     __slots__ = ("_next", "_packs", "_recent")
 
-    def __init__(self, recent: dict[int, QueueEntry], packs: Sequence[Pack] = ()) -> None:
+    def __init__(self, recent: dict[int, QueuedMessage], packs: Sequence[Pack] = ()) -> None:
         self._packs = deque(packs)
         self._recent = recent
-        self._next: deque[QueueEntry] = deque()
+        self._next: deque[QueuedMessage] = deque()
 
     def __len__(self) -> int:
         return len(self._next) + sum(map(len, self._packs)) + len(self._recent)
@@ -194,21 +194,21 @@ class Taken:
         return recent + sum(pack.consumed for pack in self._packs)
 
     @property
-    def queues(self) -> Iterator[EntryQueue]:
+    def queues(self) -> Iterator[OriginQueue]:
         """The queues that they are from, before any were taken with `first`; one may come several times."""
         packed = chain.from_iterable(pack.queues for pack in self._packs)
         return chain(packed, (entry.queue for entry in self._recent.values()))
 
-    def items(self) -> Iterator[tuple[int, QueueEntry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Tags and entries, before any were taken with `first`."""
         return chain(chain.from_iterable(pack.items() for pack in self._packs), self._recent.items())
 
-    def values(self) -> Iterator[QueueEntry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """The entries that are left."""
         packed = chain.from_iterable(pack.values() for pack in self._packs)
         return chain(self._next, packed, self._recent.values())
 
-    def first(self, messages: int) -> list[QueueEntry]:
+    def first(self, messages: int) -> list[QueuedMessage]:
         """Take so many of them away, the first that are left."""
         coming = self._next
         while len(coming) < messages and self._packs:
@@ -219,7 +219,7 @@ class Taken:
         return [coming.popleft() for _ in range(min(messages, len(coming)))]
 
 
-def _by_kind(entries: Collection[QueueEntry]) -> tuple[list[QueueEntry], array[int]]:
+def _by_kind(entries: Collection[QueuedMessage]) -> tuple[list[QueuedMessage], array[int]]:
     """An entry of each kind, and the number of each entry's kind in this list."""
     kinds = [entry.kind for entry in entries]
     if kinds and kinds.count(kinds[0]) == len(kinds):  # which is quicker than to look each of them up
@@ -229,5 +229,5 @@ def _by_kind(entries: Collection[QueueEntry]) -> tuple[list[QueueEntry], array[i
     return list(examples.values()), array("H", [numbers[kind] for kind in kinds])
 
 
-def _tag(item: tuple[int, QueueEntry]) -> int:
+def _tag(item: tuple[int, QueuedMessage]) -> int:
     return item[0]

@@ -15,7 +15,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from broker.entities.messages.message import EntryQueue, QueueEntry
+from broker.entities.messages.message import OriginQueue, QueuedMessage
 from broker.entities.queues.queue_background_work import RETURN_BYTES
 from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
@@ -39,13 +39,13 @@ class Returning:
         channel: Channel,
         *taken: Taken,
         abandoned: bool = False,
-        keeps: Callable[[EntryQueue], bool] | None = None,
+        keeps: Callable[[OriginQueue], bool] | None = None,
     ) -> None:
         self._channel = channel
         self._taken = taken
         self._abandoned = abandoned
         self._keeps = keeps
-        self._runs: list[list[QueueEntry]] = []
+        self._runs: list[list[QueuedMessage]] = []
         """Those in order, a run of them from each step."""
         self._lasts: list[tuple[int, int]] = []
         """A heap: of each run that is left the last position, negative, and its number."""
@@ -54,7 +54,7 @@ class Returning:
         for queue in dict.fromkeys(chain.from_iterable(some.queues for some in taken)):
             queue.expect(self._back)
 
-    def values(self) -> Iterator[QueueEntry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """The deliveries that are not back yet."""
         packed = chain.from_iterable(some.values() for some in self._taken)
         return chain(packed, chain.from_iterable(self._runs))
@@ -85,7 +85,7 @@ class Returning:
                     self._runs.append(run)
                 yield RETURN_BYTES * len(some)
 
-    def _leaving(self, entries: list[QueueEntry]) -> list[QueueEntry]:
+    def _leaving(self, entries: list[QueuedMessage]) -> list[QueuedMessage]:
         """Those that do not stay with the channel: where they do, they are out with it under new tags."""
         if self._keeps is None:
             return entries
@@ -97,9 +97,9 @@ class Returning:
                 leaving.append(entry)
         return leaving
 
-    def _last(self, messages: int) -> list[QueueEntry]:
+    def _last(self, messages: int) -> list[QueuedMessage]:
         """Take so many away, of all that are left the last, the last first."""
-        taken: list[QueueEntry] = []
+        taken: list[QueuedMessage] = []
         while self._lasts and len(taken) < messages:
             _, number = heappop(self._lasts)
             run = self._runs[number]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.session.channel.old_deliveries import Taken
 
 
 class Settlement(NamedTuple):
     """Deliveries that are settled at the commit, or some in each turn, and how."""
 
-    how: Callable[[list[QueueEntry]], None]
+    how: Callable[[list[QueuedMessage]], None]
     entries: Taken
 
     def settle(self, messages: int) -> int:
@@ -36,7 +36,7 @@ class Transaction:
         self.publishes: list[Callable[[], int]] = []
         """Each puts one message into queues, and says into how many, 1 at least."""
         self.settlements: list[Settlement] = []
-        self.settled: dict[int, QueueEntry] = {}
+        self.settled: dict[int, QueuedMessage] = {}
         self.refused = False
 
     def clear(self) -> None:
@@ -51,11 +51,11 @@ class Transaction:
 class Leaving(Protocol):
     """Deliveries that are settled or given back, some in each turn."""
 
-    def values(self) -> Iterator[QueueEntry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """Those that are left."""
 
 
-def unfinished(transaction: Transaction | None, settling: Sequence[Leaving]) -> Iterator[QueueEntry]:
+def unfinished(transaction: Transaction | None, settling: Sequence[Leaving]) -> Iterator[QueuedMessage]:
     """Deliveries that were settled in a transaction, or are being settled, and are out until then."""
     if transaction is not None:
         yield from transaction.settled.values()

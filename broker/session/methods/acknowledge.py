@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.queue_background_work import RETURN_BYTES
 from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
@@ -18,7 +18,7 @@ from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
-How = Callable[[list[QueueEntry]], None]
+How = Callable[[list[QueuedMessage]], None]
 
 SETTLED_AT_ONCE = 1024
 """How many deliveries one frame settles in one step."""
@@ -29,7 +29,7 @@ def ack(channel: Channel, method: methods.BasicAck) -> None:
     settle(channel, method.delivery_tag, partial(acknowledge, channel), multiple=method.multiple)
 
 
-def acknowledge(channel: Channel, entries: Sequence[QueueEntry]) -> None:
+def acknowledge(channel: Channel, entries: Sequence[QueuedMessage]) -> None:
     """The client of a channel has dealt with these messages."""
     channel.counters.ack += len(entries)
     if channel.pairs is not None:
@@ -55,7 +55,7 @@ def reject_each(channel: Channel, tags: Iterable[int]) -> None:
 
     Raises ChannelException 406 at the first tag that is not outstanding; the messages before it are rejected.
     """
-    entries: list[QueueEntry] = []
+    entries: list[QueuedMessage] = []
     try:
         channel.deliveries.take_each(tags, entries)
     finally:

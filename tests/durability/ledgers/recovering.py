@@ -13,7 +13,7 @@ from pathlib import Path
 
 from broker.config import Config, Limits
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.messages.message import QueueEntry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.node.broker import Broker
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import OrderedQueue
@@ -63,7 +63,7 @@ class Contents:
         self.held: Held = {}
         self.log: dict[int, int] = {}
         self.counts: dict[int, int] = {}
-        self.first: dict[str, QueueEntry] = {}
+        self.first: dict[str, QueuedMessage] = {}
 
     def look_at(self, vhost: VHost) -> None:
         """Add what a virtual host holds."""

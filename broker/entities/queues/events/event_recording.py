@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
@@ -113,7 +113,7 @@ class Recorder:
             number += len(sizes)
         return first
 
-    def delivering(self, entries: Sequence[QueueEntry]) -> None:
+    def delivering(self, entries: Sequence[QueuedMessage]) -> None:
         """These are about to go out. Records name them by their positions, which is all that is needed here."""
 
     def settled(self, kind: int, place: QueueKey, positions: list[int], *values: object) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.events.event_recording import (
     ACK,
     DEAD_LETTER,
@@ -73,16 +73,16 @@ class QueueEvents:
 
     # Out
 
-    def settled(self, entries: Sequence[QueueEntry]) -> None:
+    def settled(self, entries: Sequence[QueuedMessage]) -> None:
         """Delivered messages are acknowledged."""
         self._recorder.settled(ACK, self._place, _positions(entries), 0)
 
-    def requeued(self, entries: Sequence[QueueEntry], *, abandoned: bool) -> None:
+    def requeued(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> None:
         """Delivered messages come back, because their channel ended if they are `abandoned`."""
         self._recorder.settled(REQUEUE, self._place, _positions(entries), int(abandoned))
 
     def discarded(
-        self, entries: Sequence[QueueEntry], reason: str, exchange: str | None, written: Written = ()
+        self, entries: Sequence[QueuedMessage], reason: str, exchange: str | None, written: Written = ()
     ) -> None:
         """Messages leave without having been acknowledged, as dead letters to an exchange if there is one.
 
@@ -97,7 +97,7 @@ class QueueEvents:
         if hasattr(message, "number"):
             self._dead_lettered([message.number], reason, exchange, written)
 
-    def released(self, entry: QueueEntry) -> None:
+    def released(self, entry: QueuedMessage) -> None:
         """A delayed message is due, or all targets of a dead letter that waited have it."""
         self._recorder.settled(RELEASE, self._place, [entry.position])
 
@@ -107,7 +107,7 @@ class QueueEvents:
         """The queue is there."""
         self._recorder.add(DECLARE, 1, *self._place, kind, int(durable), priorities or 0)
 
-    def purged(self, end: int, held: Iterable[QueueEntry]) -> None:
+    def purged(self, end: int, held: Iterable[QueuedMessage]) -> None:
         """All messages before a position leave, but those that are held by consumers."""
         self.was_purged = True
         self._recorder.add(PURGE, 1, *self._place, end, sorted(_positions(held)))
@@ -132,5 +132,5 @@ class QueueEvents:
         self._recorder.settled(*died, positions, reason, name_bytes(exchange), UNKNOWN)
 
 
-def _positions(entries: Iterable[QueueEntry]) -> list[int]:
+def _positions(entries: Iterable[QueuedMessage]) -> list[int]:
     return [entry.position for entry in entries]

@@ -14,7 +14,7 @@ from typing import cast
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.stream_arguments import Start, StreamFilter
-from broker.entities.messages.message import Message, QueueEntry
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer, Outlet
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, Roles
@@ -185,12 +185,12 @@ class Stream(Queue):
             self._context.turn.last(self.touch)
 
     def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
-        entries = [QueueEntry(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
+        entries = [QueuedMessage(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
         consumer.give(entries)
         for entry in entries:  # it never comes back, so its content is not needed again
             entry.message = None
 
-    def await_ack(self, outlet: Outlet, entries: Sequence[QueueEntry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
         """Messages go out to a channel that has to acknowledge them."""
         self.out.add(len(entries), size)
 
@@ -201,7 +201,7 @@ class Stream(Queue):
 
     # What a stream does not do
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> QueueEntry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Refused: raises ConnectionException 540."""
         raise self._unsupported("basic.get")
 
