@@ -18,30 +18,29 @@ class Outlet(Protocol):
     """The channel behind a consumer."""
 
     def room(self) -> int:
-        """How many more messages the channel can take now: 0 while its connection's output is full."""
+        """Return how many more messages the channel can send now: 0 while its connection's output is full."""
 
     prefetch_all: int
-    """How many unacknowledged messages all its consumers together may hold; 0: any number. With such a limit the
-    channel chooses the next consumer when messages are settled."""
+    """Limit on the unacknowledged messages of all its consumers together; 0: none. With a limit the channel chooses
+    the next consumer when messages are settled."""
 
     def allowance(self) -> int:
-        """How many more unacknowledged messages all its consumers together may hold."""
+        """Return how many more unacknowledged messages all its consumers together may have."""
 
     def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
-        """Send messages to the client. The consumer's credit has been reckoned with."""
+        """Send messages to the client. They are within the consumer's credit."""
 
     def unacked_of(self, queue: Queue) -> Iterable[QueuedMessage]:
-        """What the channel has taken from a queue and not settled."""
+        """Return the unacknowledged messages of a queue on this channel."""
 
     def cancelled(self, consumer: Consumer) -> None:
-        """The queue is gone, and the consumer with it."""
+        """Send basic.cancel: the queue is deleted, and its consumer with it."""
 
 
 class Consumer:
-    """One subscription: a tag on a channel, and how many unacknowledged messages it may hold.
+    """One subscription: a tag on a channel, and its prefetch count, 0 for no limit.
 
-    `prefetch` 0 means no limit. `waiting` says that it stands in its queue's rotation; one without credit
-    leaves it until `resume`.
+    `waiting`: it is in its queue's rotation. A consumer without credit leaves the rotation until `resume`.
     """
 
     __slots__ = (
@@ -83,7 +82,7 @@ class Consumer:
         self.ended = False
 
     def credit(self) -> int:
-        """How many messages it may be given now."""
+        """Return how many messages it may be given now."""
         room = self.outlet.room()
         if self.no_ack:
             return room if self.outlet.allowance() > 0 else 0
@@ -91,7 +90,7 @@ class Consumer:
         return min(room, own, self.outlet.allowance())
 
     def give(self, entries: Sequence[QueuedMessage]) -> None:
-        """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
+        """Deliver messages to the client, and settle them now if the consumer does not acknowledge."""
         if self.no_ack:
             self.outlet.deliver(self, entries)
             self.queue.finish(entries)
@@ -105,11 +104,11 @@ class Consumer:
         self.outlet.deliver(self, entries)
 
     def settled(self, count: int = 1) -> None:
-        """Messages it held are acknowledged or given back."""
+        """Note that messages of this consumer were acknowledged or returned."""
         self.unacked -= count
         if not (self.waiting or (self.outlet.prefetch_all and not self.ended)):
             self.resume()
 
     def resume(self) -> None:
-        """There may be credit again: stand in the rotation, unless the subscription has ended."""
+        """Enter the rotation again, because there may be credit, unless the subscription has ended."""
         self.queue.consumers.enlist(self)

@@ -1,4 +1,4 @@
-"""Consumers of a queue, and whose turn it is."""
+"""The consumers of a queue: round-robin by priority, single active consumer, consumer capacity."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from broker.entities.scheduling.turn import Turn
 
 STALE_MILLISECONDS: Final = 10_000
-"""After what time a measurement of the capacity says nothing any more of now: two rounds of samples."""
+"""Age at which a measurement of the capacity is too old: two sampling intervals."""
 
 
 class Consumers:
-    """The consumers of one queue, served in turn, higher priorities first.
+    """The consumers of one queue, served round-robin, higher priorities first.
 
-    Only those that may have credit stand in the rotation, so that finding the next one does not mean asking
-    everybody. With a single active consumer only the first of `members` is ever enlisted. Its order is the purpose of
-    such a queue: while one that was cancelled has messages out, its successor on another channel waits, because they
-    may come back.
+    Only consumers that may have credit are in the rotation, so that finding the next one does not ask all of them.
+    With a single active consumer only the active one is in the rotation. Order is the purpose of such a queue: while a
+    cancelled active consumer has unacknowledged messages, its successor on another channel waits, because they may be
+    returned.
     """
 
     def __init__(self, now: Callable[[], int], *, single_active: bool) -> None:
@@ -38,14 +38,14 @@ class Consumers:
         self._priorities: list[int] = []
         self._orphans: list[Consumer] = []
         self._leaving: dict[Consumer, None] = {}
-        """Those that were the single active one, and have messages out."""
+        """Former single active consumers that still have unacknowledged messages."""
 
     def __len__(self) -> int:
         return len(self.members)
 
     @property
     def stalled_milliseconds(self) -> int:
-        """For how long messages have waited because no consumer might be given more, all such times together."""
+        """Total time for which ready messages waited because no consumer had credit."""
         return self._stalled + (self._now() - self._stalled_since if self._stalled_since else 0)
 
     @property
@@ -54,7 +54,7 @@ class Consumers:
         return self._exclusive is not None
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a new consumer, last in the rotation of its priority."""
+        """Add a new consumer, last in the rotation of its priority."""
         self.members[consumer] = None
         if consumer.exclusive:
             self._exclusive = consumer
@@ -63,7 +63,7 @@ class Consumers:
         self.enlist(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Let one go. A single active consumer's place passes to the next."""
+        """Remove a consumer. If it was the single active one, make another one active."""
         del self.members[consumer]
         if self._exclusive is consumer:
             self._exclusive = None
@@ -78,19 +78,19 @@ class Consumers:
                 self._succeed(consumer)
 
     def end(self) -> None:
-        """The queue is gone, and has no consumers any more: see `notify`."""
+        """Remove all consumers of a deleted queue: see `notify`."""
         self._orphans = list(self.members)
         for consumer in self._orphans:
             self.remove(consumer)
 
     def notify(self, turn: Turn) -> None:
-        """The deletion is certain: consumers get basic.cancel, after the answer to the client that asked for it."""
+        """Send basic.cancel to the consumers of a deleted queue, after the answer to the client that deleted it."""
         orphans, self._orphans = self._orphans, []
         for consumer in orphans:
             turn.last(partial(consumer.outlet.cancelled, consumer))
 
     def _succeed(self, former: Consumer) -> None:
-        """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
+        """Make the waiting consumer of the highest priority, and of those the oldest, the active one."""
         if former.unacked:
             self._leaving[former] = None
         if self.members:
@@ -98,17 +98,17 @@ class Consumers:
             self.enlist(self._active)
 
     def _leave(self, former: Consumer) -> None:
-        """Nothing that one had is out any more."""
+        """Let the active consumer go on: a former one has no unacknowledged messages left."""
         self._leaving.pop(former, None)
         if self._active is not None:
             self.enlist(self._active)
 
     def _waits(self, consumer: Consumer) -> bool:
-        """Another channel has messages that were given to its predecessors."""
+        """Return whether a former active consumer on another channel still has unacknowledged messages."""
         return any(former.outlet is not consumer.outlet for former in self._leaving)
 
     def active(self, consumer: Consumer) -> bool:
-        """It may be given messages; the others of a single-active-consumer queue stand by."""
+        """Return whether a consumer may be given messages: any, or with a single active consumer only that one."""
         return not self._single_active or self._active is consumer
 
     def enlist(self, consumer: Consumer) -> None:
@@ -130,7 +130,7 @@ class Consumers:
         consumer.queue.touch()
 
     def next(self) -> tuple[Consumer, int, bool] | None:
-        """The consumer whose turn it is, its credit, and whether it is the only one of its priority."""
+        """Return the next consumer, its credit, and whether it is the only one of its priority; None without one."""
         for priority in self._priorities:
             rotation = self._rotations[priority]
             while rotation:
@@ -144,11 +144,11 @@ class Consumers:
         return None
 
     def stall(self) -> None:
-        """There are messages, and no consumer may be given one."""
+        """Note that messages are ready and no consumer has credit."""
         self._stalled_since = self._stalled_since or self._now()
 
     def measure(self) -> None:
-        """Work out the capacity in the time since the last measurement."""
+        """Compute the capacity for the time since the last measurement."""
         now, stalled = self._now(), self.stalled_milliseconds
         passed = now - self._measured_at
         if passed > 0:
@@ -157,9 +157,9 @@ class Consumers:
 
     @property
     def capacity(self) -> float:
-        """In which part of the time that was measured last messages need not have waited for a consumer: 0 to 1.
+        """Consumer capacity: the fraction of the last measured interval in which a consumer had credit, 0 to 1.
 
-        Where nothing else measures it, the time since it was asked for last, of STALE_MILLISECONDS at least.
+        If nothing else measures it, the interval is the time since the last read, at least STALE_MILLISECONDS.
         """
         if self._now() - self._measured_at > STALE_MILLISECONDS:
             self.measure()
@@ -169,7 +169,7 @@ class Consumers:
         self._stalled, self._stalled_since = self.stalled_milliseconds, 0
 
     def check(self) -> None:
-        """Raise AssertionError unless those in the rotation, and no others, are members that wait for their turn."""
+        """Raise AssertionError unless the rotation holds exactly the members that are marked as waiting."""
         rotation = [consumer for members in self._rotations.values() for consumer in members]
         for consumer in rotation:
             assert consumer in self.members, f"consumer {consumer.tag} has gone and is in the rotation"
