@@ -1,16 +1,14 @@
-"""Where the messages of an x-delayed-message exchange wait for their time.
+"""The queue in which an x-delayed-message exchange keeps delayed messages until they are due.
 
-Each such exchange has a queue of its own, which no client sees: with an id from the same sequence as other queues, and
-a lane in the message store. Routing leads a message that asks for a delay there instead of to what the exchange
-matches. So it is written, confirmed and counted as in any queue. What is different is the way out: it has no consumers,
-messages leave in the order of their times, and to leave is to be published again, by the exchange's bindings of
-that moment. Leaving the one queue and entering others happen in one turn, therefore in one batch: a crash finds
-the message in one place or in the other, never in both, never in neither.
+Each such exchange has a queue of its own, which no client sees, with an id from the same sequence as other queues, and
+a lane in the message store. Routing puts a message with a delay there instead of into the bound queues, so it is
+written, confirmed and counted as in any queue. There are no consumers: messages leave in the order of their due times,
+and are then published again by the bindings of that moment. The settlement and the new puts are in one turn, hence in
+one batch: after a crash the message is either here or in the bound queues, never in both or neither.
 
-In memory is a heap with one number per message: when it is due, its position, and the size of its body. That is some
-60 bytes each. The messages themselves stay in memory up to a queue's window, and beyond it on disk only. After a
-restart the heap is read back from the segments' indexes, which takes no body, in pieces between which everything
-else goes on; until the last piece is in, nothing is released, so that the order holds.
+A heap in memory has one number per message: due time, position and body size, about 60 bytes each. The messages are in
+memory up to a queue's window, beyond it on disk only. After a restart the heap is read back from the segments' indexes,
+without bodies, in steps with other work in between; nothing is released until it is complete, so that the order holds.
 """
 
 from __future__ import annotations
@@ -36,29 +34,29 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.queue")
 
 INDEX_MESSAGES = 4096
-"""How many messages' times are read back at a time after a restart: a few milliseconds."""
+"""Due times read back in one step after a restart: a few milliseconds."""
 
 RELEASE_MESSAGES = 128
-"""How many messages leave in one turn, at most."""
+"""Messages released in one turn, at most."""
 
 RELEASE_COPIES = 1024
-"""After so many copies the other messages that are due leave in a later turn."""
+"""Copies put into queues in one turn, after which the other due messages are released in a later turn."""
 
 BATCHES_BEHIND_MAX = 4
-"""With more full batches waiting for the disk than this, what is due has to wait too."""
+"""With more sealed batches than this, due messages wait too."""
 
 BEHIND_MILLISECONDS, FULL_MILLISECONDS = 10, 1000
-"""How long what is due waits before it looks at the disk again: one that is behind, and one that is full."""
+"""Time after which due messages that wait are tried again: while the disk is behind, and while it is full."""
 
 AGAIN_MILLISECONDS, AGAIN_DOUBLINGS_MAX = 1000, 6
-"""After what time a message that could not be published is tried again at first, and how often that time doubles."""
+"""Time after which a message that could not be published is first retried, and how often that time doubles."""
 
 _SIZE_BITS = 32
 _POSITION_BITS = 64
 
 
 class NothingReady:
-    """The ready messages of a queue without consumers: there are none, because what waits in it has not come due."""
+    """The ready messages of a delay queue: always none, because messages are published again once they are due."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -69,22 +67,22 @@ class NothingReady:
         return 0
 
     def end(self) -> int:
-        """Nothing is forgotten."""
+        """Return 0: there is nothing to drop."""
         return 0
 
     def check(self) -> None:
-        """There is nothing to contradict."""
+        """Check nothing."""
 
 
 class Trouble(NamedTuple):
-    """How often a message could not be published, and the queues that have it nevertheless."""
+    """The failed attempts to publish a message, and the queues that it has reached nevertheless."""
 
     attempts: int
     reached: set[Queue]
 
 
 class DelayQueue(Queue):
-    """Messages in the order of the times at which they are due; those due at the same time in publish order."""
+    """Delayed messages by due time; those due at the same time in publish order."""
 
     def __init__(
         self,
@@ -109,14 +107,14 @@ class DelayQueue(Queue):
 
     @property
     def messages(self) -> int:
-        """How many messages wait."""
+        """Number of delayed messages."""
         found = len(self._index)
         return found if self._unread_after is None else max(found, self._lane.state.messages)
 
     # In
 
     def publish(self, message: Message) -> bool:
-        """Take a message that asks for a delay. True if a confirm of it has to wait for the disk."""
+        """Enqueue a message with a delay; return True if its confirm has to wait for the disk."""
         position = self._position + 1
         durable = self.durable and message.persistent
         if self.events is not None:
@@ -136,7 +134,7 @@ class DelayQueue(Queue):
         return durable
 
     def stored(self, lane: int, up_to: int) -> None:
-        """Everything given to the store up to a position is on disk: what has no room in memory leaves it."""
+        """Drop from memory messages beyond the window, up to a position that is on disk."""
         self.stored_up_to = up_to
         while self._leaving and self._leaving[0] <= up_to:
             self._forget(self._leaving.popleft())
@@ -158,7 +156,7 @@ class DelayQueue(Queue):
     # Out
 
     def deliver(self) -> None:
-        """Publish what is due, some of it at a time."""
+        """Publish due messages, one step of them."""
         self._touched = False
         if self._unread_after is not None or self.deleted:
             return
@@ -183,7 +181,7 @@ class DelayQueue(Queue):
         self._watch()
 
     def _attempt(self, entry: QueuedMessage) -> None:
-        """Publish a message; one message's trouble is not the others'."""
+        """Publish a message; an error does not keep others from being published."""
         trouble = self._troubles.pop(entry.position, Trouble(0, set()))
         self._reached = trouble.reached
         try:
@@ -193,19 +191,20 @@ class DelayQueue(Queue):
             self._try_again(entry, trouble)
 
     def _try_again(self, entry: QueuedMessage, trouble: Trouble) -> None:
-        """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
+        """Retry a message later, after a longer time for each attempt. Queues that it has reached do not get it
+        again."""
         self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
         wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
         self._wait_until(entry, self._context.now() + wait)
 
     def _wait_until(self, entry: QueuedMessage, due: int) -> None:
-        """Have a message that was taken out of the index come due, again or once more."""
+        """Put a message that was taken out of the index back, with a due time."""
         self._in_memory[entry.position] = entry
         self._in_memory_bytes += entry.size
         self._add(due, entry.position, entry.size)
 
     def _due(self) -> Iterator[QueuedMessage]:
-        """Take the next messages that are due out of the index: as many as may be in memory at once."""
+        """Take due messages out of the index, at most RELEASE_MESSAGES and LOAD_BYTES."""
         now, bytes_left = self._context.now(), LOAD_BYTES
         for _ in range(RELEASE_MESSAGES):
             if not self._index or bytes_left <= 0 or self._index[0] >> _POSITION_BITS + _SIZE_BITS > now:
@@ -223,25 +222,26 @@ class DelayQueue(Queue):
         return entry
 
     def _let_go(self, entry: QueuedMessage) -> None:
-        """Publish a message and forget it. What could not be read has been set aside by the store, and uncounted."""
+        """Publish a message and settle it. A message that could not be read was set aside by the store, and
+        uncounted."""
         if self.events is not None:
             self.events.released(entry)
         message = entry.message
         if message is None:
             return
-        assert self._release is not None, "from a queue that is gone nothing is taken"
+        assert self._release is not None, "a deleted queue releases nothing"
         entry.persistent = self.durable and message.persistent
         self._release(message, self._reached)
         if entry.stored:
             self._lane.settle((entry,), moved=True)
 
     def _watch(self) -> None:
-        """Come back when the first message is due; for what is due already, in a turn of its own."""
+        """Set a timer for the first due time; messages that are due already get a later turn."""
         if self._index:
             self._look_by(max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.soon()))
 
     def _look_by(self, at: int) -> None:
-        """Come back at a time, or earlier; a later time at which it was to come back is forgotten."""
+        """Set a timer for this time, unless an earlier one is set; it replaces a later one."""
         if not 0 < self._watched <= at:
             self._watched = at
             self._context.timers.at(at, lambda: self._look(at), self)
@@ -254,7 +254,7 @@ class DelayQueue(Queue):
     # The whole
 
     def delete(self) -> int:
-        """End: what waits is gone. The number of messages that waited."""
+        """Drop all messages; return their number."""
         super().delete()
         waiting = self.messages
         self._unread_after = None
@@ -266,7 +266,7 @@ class DelayQueue(Queue):
         return waiting
 
     def check(self) -> None:
-        """Raise AssertionError unless the index is a heap of all that waits, and what is in memory is counted."""
+        """Raise AssertionError unless the index is a heap of all messages, and those in memory are counted."""
         super().check()
         if self.deleted or self._unread_after is not None:
             return
@@ -282,7 +282,7 @@ class DelayQueue(Queue):
         assert 0 <= messages <= len(index), f"the store counts {messages} messages, {len(index)} wait"
 
     def restore(self) -> None:
-        """Start with what the store says is there; when each is due is read soon after."""
+        """Take up the messages that are on disk at a start; their due times are read in later turns."""
         self._lane.restore()
         self.stored_up_to = self._position
         if self._lane.state.messages:
@@ -290,7 +290,7 @@ class DelayQueue(Queue):
             self._context.timers.at(self._context.now(), self._read_index)
 
     def _read_index(self) -> None:
-        """Read some more of the times of what was here before the start."""
+        """Read one step of the due times of messages from before the start."""
         if self._unread_after is None:
             return
         found = self._lane.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)

@@ -1,8 +1,8 @@
-"""Queues whose messages are taken in order: what is ready goes out, comes back, dies, or is acknowledged.
+"""Queues whose messages are taken in order: deliver, requeue, reject, dead-letter, purge. And the classic queue.
 
-What is ready lies in the `ReadyMessages`, what is out with consumers or getters in the ledgers of their channels.
-Persistent messages of a durable queue are also in the queue's store, from the publish until they are settled. How a
-message comes in is for each type of queue to say; in a classic queue without priorities it stands behind the others.
+Ready messages are in `ReadyMessages`, unacknowledged ones in the ledgers of their channels. Persistent messages of a
+durable queue are in the queue's store too, from the publish until they are settled. Each type of queue has its own
+`publish`; a classic queue without priorities appends.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from broker.entities.scheduling.future import Future
 from storage.batch import PERSISTENT
 
 RUN_MESSAGES: Final = 1024
-"""How much one consumer is given, with RUN_BYTES, before it is asked again for its credit."""
+"""Messages, with RUN_BYTES, that one consumer is given before its credit is read again."""
 
 DELIVER_MESSAGES: Final = 1024
-"""How much a queue delivers before it is asked whether others of the turn have to be served first."""
+"""Messages that a queue delivers before other queues of the turn are served."""
 
 LOAD_MESSAGES: Final = 256
-"""How many given-back messages are read from disk at a time, with LOAD_BYTES: one at least."""
+"""Returned messages read from disk at a time, with LOAD_BYTES: at least one."""
 
 
 class OrderedReadyRole(ReadyRole, Protocol):
-    """ReadyRole messages that have an order. What each method means is said in `ReadyMessages`."""
+    """The role of ready messages that are taken in order. `ReadyMessages` documents the methods."""
 
     @property
     def paging(self) -> bool: ...
@@ -60,7 +60,7 @@ class OrderedReadyRole(ReadyRole, Protocol):
 
     def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]: ...
 
-    def due(self, now: int, room: int) -> list[QueuedMessage]: ...
+    def due(self, now: int, size_bytes: int) -> list[QueuedMessage]: ...
 
     def next_returned(self, limit: int) -> list[QueuedMessage]: ...
 
@@ -80,9 +80,9 @@ class OrderedQueue(Queue):
     # Out: to consumers and getters
 
     def deliver(self) -> None:
-        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time.
+        """Deliver ready messages round-robin to consumers with credit, at most DELIVER_MESSAGES; then expire messages.
 
-        What has had its time goes, whether consumers are served now or have to wait.
+        Messages expire whether or not anything can be delivered.
         """
         self._touched = False
         limits, left = self.limits, DELIVER_MESSAGES
@@ -91,6 +91,7 @@ class OrderedQueue(Queue):
         ) and self.background_work.delays_delivery
         while left > 0 and not waits and self.consumers.members and len(self.ready_in_order):
             if limits.timed:
+                # Not those that expired while this turn was going on: see `QueueLimits.moment`.
                 limits.expire(strictly=True)
                 if limits.expiring:
                     break
@@ -99,6 +100,7 @@ class OrderedQueue(Queue):
                 self.consumers.stall()
                 break
             consumer, credit, alone = next_served
+            # With others of its priority a consumer gets one message at a time: that is RabbitMQ's round-robin.
             entries = self.take(min(credit, left) if alone else 1)
             if entries:
                 consumer.give(entries)
@@ -110,8 +112,9 @@ class OrderedQueue(Queue):
             self.touch()
 
     def busy(self) -> Future[None] | None:
-        """What has to be over before the first message may be taken: more came back, or has expired, than can be dealt
-        with in one turn. None, as a rule, for nothing.
+        """Return a future to wait for before a message is taken; usually None.
+
+        There is one while more messages were returned, or have expired, than one turn can handle.
         """
         self.limits.expire()
         if self.background_work.expected:
@@ -119,7 +122,7 @@ class OrderedQueue(Queue):
         return self.background_work.begin() if self.limits.expiring or self.background_work.delays_delivery else None
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
-        """Take the first ready message for a channel that asked for one."""
+        """Take the first ready message for basic.get; None if there is none."""
         self.use()
         if self.busy() is not None:
             return None
@@ -135,7 +138,10 @@ class OrderedQueue(Queue):
         return entry
 
     def take(self, limit: int) -> list[QueuedMessage]:
-        """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
+        """Take up to `limit` messages for one consumer, at most RUN_MESSAGES and RUN_BYTES.
+
+        Ends early where the next message may have expired meanwhile.
+        """
         limit = min(limit, RUN_MESSAGES)
         taken = self.ready_in_order.run(limit, RUN_BYTES, self.limits.moment())
         size_bytes = RUN_BYTES if taken else 0
@@ -150,14 +156,14 @@ class OrderedQueue(Queue):
         return taken
 
     def pop(self) -> QueuedMessage | None:
-        """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
+        """Take the first ready message with its content; None without one. Messages that cannot be read are skipped."""
         while (entry := self.ready_in_order.pop()) is not None:
             if self.load(entry):
                 return entry
         return None
 
     def load(self, entry: QueuedMessage) -> bool:
-        """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
+        """Read a message's content into memory, with its neighbours'; return False if it cannot be read."""
         if entry.message is None:
             wanted, bytes_left = [entry], LOAD_BYTES - entry.size
             for other in self.ready_in_order.next_returned(LOAD_MESSAGES):
@@ -169,7 +175,7 @@ class OrderedQueue(Queue):
         return entry.message is not None
 
     def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
-        """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
+        """Count messages, in order, as unacknowledged on a channel; `size`: bytes of their bodies."""
         self.out.add(len(entries), size)
         self._outlets[outlet] = None
         self.store.delivered(entries)
@@ -177,14 +183,14 @@ class OrderedQueue(Queue):
     # Back: requeued, rejected
 
     def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
-        """Delivered messages come back to their places, to be delivered again.
+        """Requeue delivered messages at their positions.
 
-        Some types of queue treat those differently that were `abandoned`: not given back, but left by a channel's end.
+        `abandoned`: their channel has ended; quorum queues treat these differently from basic.nack and basic.recover.
         """
         if self.deleted:
             self.out.remove(entries)
             return
-        if len(entries) > RUN_MESSAGES:  # so many are put into their places last first, which costs least
+        if len(entries) > RUN_MESSAGES:  # inserted in several steps, which costs least in descending order
             entries = sorted(entries, key=_position, reverse=True)
         take_back = partial(self._take_back, abandoned=abandoned)
         self.background_work.take_in(entries, take_back, writes=False, first=True, ready=True)
@@ -197,7 +203,7 @@ class OrderedQueue(Queue):
         return len(entries)
 
     def give_back(self, entries: Sequence[QueuedMessage]) -> None:
-        """Have messages that came back in their places again."""
+        """Make returned messages ready again, with the redelivered flag."""
         for entry in entries:
             entry.redelivered = True
             entry.consumer = None
@@ -207,14 +213,15 @@ class OrderedQueue(Queue):
         self.touch()
 
     def expect(self, back: Future[None]) -> None:
-        """Messages are about to come back, some in each turn, the last first; nothing is delivered before all have."""
+        """Deliver nothing until `back` is settled, when a requeue over several turns, last message first, is
+        complete."""
         self.background_work.expect(back)
 
     def reject(self, entries: Sequence[QueuedMessage]) -> None:
-        """A consumer does not want messages and does not want them back in the queue."""
+        """Reject delivered messages without requeue: dead-letter them if there is a dead-letter exchange."""
         if self.deleted:
             self.out.remove(entries)
-        elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: a full disk gets room by it
+        elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: this frees space on a full disk
             self._reject(entries)
         else:
             self.background_work.take_in(entries, self._reject, writes=True, first=False, ready=False)
@@ -230,21 +237,21 @@ class OrderedQueue(Queue):
 
     @property
     def unacknowledged(self) -> Iterable[QueuedMessage]:
-        """The unacknowledged messages, with those that came back and are not dealt with yet."""
+        """The unacknowledged messages, including returned ones that are not handled yet."""
         return chain(super().unacknowledged, self.background_work.entries)
 
     # Gone: dead letters, or nothing
 
     def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
-        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them.
+        """Dead-letter messages, or drop them without a dead-letter exchange; return how many of the first it were.
 
-        How many those are, the first of them: all, unless dead letters go to so many queues that one step is too short.
+        All, unless their dead letters go to more queues than one step may copy to.
         """
         exchange = self.arguments.dead_letter_exchange
         written: list[DeadLetterGroup] = []
         if exchange is not None and (messages := [entry.message for entry in entries if entry.message is not None]):
             written = self._context.dead_letters.write(self, messages, reason)
-            if (count := sum(len(letters.copies) for letters in written)) < len(messages):
+            if (count := sum(len(group.copies) for group in written)) < len(messages):
                 entries = _first_readable(entries, count)
         if self.events is not None:
             self.events.discarded(entries, reason, exchange, written)
@@ -259,7 +266,7 @@ class OrderedQueue(Queue):
         return "disabled" if self.arguments.dead_letter_exchange is None else "at_most_once"
 
     def turn_away(self, message: Message, reason: str) -> None:
-        """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
+        """Dead-letter a message that the queue refused, if it has a dead-letter exchange."""
         exchange = self.arguments.dead_letter_exchange
         self.counters.died(1, reason, self._strategy)
         written = [] if exchange is None else self._context.dead_letters.write(self, (message,), reason)
@@ -271,7 +278,7 @@ class OrderedQueue(Queue):
     # The whole: purge, restore
 
     def purge(self) -> int:
-        """Drop every ready message, and those that are on their way to be ready again; their number."""
+        """Drop every ready message and every message being requeued; return their number."""
         returned = self.background_work.purge()
         self.out.remove(returned)
         if self.events is not None:
@@ -280,35 +287,35 @@ class OrderedQueue(Queue):
         return len(returned) + self.ready_in_order.clear()
 
     def delete(self) -> int:
-        """End: no consumers, no messages. The number of ready messages."""
+        """Drop consumers and messages; return the number of ready messages."""
         self.out.remove(self.background_work.end())
         return super().delete()
 
     def restore(self) -> None:
-        """Start with what the store says is there."""
+        """Take up the messages that are on disk at a start."""
         self.stored_up_to = self._position
         for number, lane in self.store.restore().items():
             self.ready_in_order.restore(lane.state.messages, lane.state.bytes, number)
         self.limits.timed = len(self.ready_in_order) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
-        """Everything this queue gave to one lane of its store up to a position is on disk."""
+        """Note that all puts into one lane, up to a position, are on disk."""
         self.stored_up_to = max(up_to, self.stored_up_to)
         if self.ready_in_order.paging:
             self.ready_in_order.stored(up_to, lane)
 
     def check(self) -> None:
-        """Raise AssertionError unless what is ready, what is out and what the store counts agree: see `Invariants`."""
+        """Raise AssertionError unless ready messages, unacknowledged ones and the store's counts agree."""
         super().check()
         if self.deleted:
             return
         self.background_work.check()
         out, resident = list(self.unacknowledged), self.ready_in_order.resident()
-        assert self.unacked == len(out), f"{len(out)} messages are out, {self.unacked} are counted"
+        assert self.unacked == len(out), f"{len(out)} messages are unacknowledged, {self.unacked} are counted"
         out_bytes = sum(entry.size for entry in out)
-        assert self.out.bytes == out_bytes, f"{out_bytes} bytes are out, {self.out.bytes} are counted"
+        assert self.out.bytes == out_bytes, f"{out_bytes} bytes are unacknowledged, {self.out.bytes} are counted"
         both = {entry.position for entry in out} & {entry.position for entry in resident}
-        assert not both, f"messages {sorted(both)} are ready and out"
+        assert not both, f"messages {sorted(both)} are ready and unacknowledged"
         for entry in (*resident, *out):
             assert entry.queue is self, f"message {entry.position} is of another queue"
             assert entry.position <= self._position, f"message {entry.position} is behind the last, {self._position}"
@@ -326,7 +333,7 @@ class ClassicQueue(OrderedQueue):
         self._ready = cast(ReadyMessages, self.ready_messages)
 
     def publish(self, message: Message) -> bool:
-        """Take a message at the end. True if a confirm of it has to wait for the disk."""
+        """Append a message; return True if its confirm has to wait for the disk."""
         position = self._position + 1
         durable = self.durable and bool(message.flags & PERSISTENT)
         if self.events is not None:
@@ -340,15 +347,15 @@ class ClassicQueue(OrderedQueue):
         self._ready.append(entry)
         if limits.on_length:
             limits.drop_excess()
-        if not self._touched:  # as `touch`, which here would be a call for each publish
+        if not self._touched:  # `touch` inlined: this is called for each publish
             self._touched = True
             self._turn.queues.append(self)
         return durable
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take a run of messages at the end: all persistent or none. True if a confirm has to wait for the disk."""
+        """Append messages, all persistent or none; return True if their confirms have to wait for the disk."""
         limits, now = self.limits, 0
-        if limits.on_length:
+        if limits.on_length:  # each message may drop another one
             return super().publish_all(messages)
         ready_messages = self._ready
         first = self._position + 1
@@ -376,7 +383,7 @@ _position: Final = attrgetter("position")
 
 
 def _first_readable(entries: Sequence[QueuedMessage], count: int) -> Sequence[QueuedMessage]:
-    """The first entries, up to the last of so many that have their content."""
+    """Return the first entries, up to the `count`-th one that has its content."""
     for end, entry in enumerate(entries, 1):
         count -= entry.message is not None
         if not count:
