@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from broker.entities.messages.message import Message
-from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.streams.stream_queue import Stream
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.session.channel.channel import Channel
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.input import dispatch

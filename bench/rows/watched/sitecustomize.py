@@ -42,7 +42,7 @@ PARTS = (
     "broker.entities.vhosts.dead_lettering:DeadLettering.publish",
     "broker.entities.scheduling.timers:Timers.run",
     "broker.entities.node.broker:Broker.stored",
-    "broker.entities.queues.pending_batches:PendingBatches.next",
+    "broker.entities.scheduling.pending_batches:PendingBatches.next",
     "broker.server.net.transport:Transport.flush",
     "broker.server.net.transport:Transport.beat",
 )

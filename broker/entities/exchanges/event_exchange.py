@@ -19,9 +19,9 @@ from broker.entities.arguments import erlang_terms
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages.message import Message, headers_of, route_of
-from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.alarms import Alarms
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.statistics.node_identity import NodeIdentity
 from broker.wire.field_tables import Field, Table, decode_table, string

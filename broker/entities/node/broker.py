@@ -14,7 +14,6 @@ from broker.entities.node.parameters import Parameters
 from broker.entities.node.user_limits import UserLimits
 from broker.entities.node.users import Users
 from broker.entities.queues.events.event_recording import Recorder
-from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import MemoryWindow
@@ -23,6 +22,7 @@ from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.totals import BrokerStatistics

@@ -29,7 +29,7 @@ from storage.batch import COUNTER_BITS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.entities.queues.pending_batches import PendingBatches
+    from broker.entities.scheduling.pending_batches import PendingBatches
 
 log = logging.getLogger("leveret.queue")
 

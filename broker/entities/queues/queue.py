@@ -17,10 +17,10 @@ from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.events.queue_events import QueueEvents
-from broker.entities.queues.pending_batches import PendingBatches
-from broker.entities.queues.queue_limits import GONE, Unlimited
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.unlimited import GONE, Unlimited
 from broker.entities.scheduling.background_work import BackgroundWork
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters

@@ -25,8 +25,8 @@ from broker.entities.scheduling.future import Future
 
 if TYPE_CHECKING:
     from broker.entities.arguments.queue_arguments import QueueArguments
-    from broker.entities.queues.pending_batches import PendingBatches
     from broker.entities.scheduling.background_work import BackgroundWork
+    from broker.entities.scheduling.pending_batches import PendingBatches
     from broker.entities.scheduling.turn import Turn
 
 log = logging.getLogger("leveret.queue")

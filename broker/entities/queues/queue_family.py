@@ -30,12 +30,13 @@ from broker.entities.queues.delay_queue import NothingReady
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.priority_queue import PriorityQueue, PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, ReadyRole, Roles, StoreRole
-from broker.entities.queues.queue_limits import QueueLimits, Unlimited
+from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.quorum_queue import QuorumLimits, QuorumQueue, QuorumReadyMessages, QuorumStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.queues.streams.stream_log import StreamLog, StreamStore
 from broker.entities.queues.streams.stream_queue import Readers, Retention, Stream
+from broker.entities.queues.unlimited import Unlimited
 from broker.wire.field_tables import Table
 
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from broker.entities.messages.message import BccMessage, Message, OriginQueue, QueuedMessage
-from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.statistics.counters import QueueCounters
 from storage.batch import (
     BLIND,

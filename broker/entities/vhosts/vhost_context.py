@@ -11,13 +11,13 @@ from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_types import QueueType
 from broker.entities.exchanges.event_exchange import EventExchange
 from broker.entities.queues.events.event_recording import Recorder
-from broker.entities.queues.pending_batches import PendingBatches
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource, StorePlace
 from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters

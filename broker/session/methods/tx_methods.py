@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker.entities.node.broker import Broker
-from broker.entities.queues.pending_batches import OnDisk
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.entities.scheduling.future import Future
+from broker.entities.scheduling.pending_batches import OnDisk
 from broker.session.channel.channel import Channel
 from broker.session.channel.returning import leave_queues
 from broker.session.channel.transaction import Settlement, Transaction

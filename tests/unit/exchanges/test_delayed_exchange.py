@@ -16,7 +16,7 @@ from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_
 from broker.entities.messages.message import Message
 from broker.entities.node.users import Permission
 from broker.entities.queues import delay_queue
-from broker.entities.queues.delay_queue import NO_ROOM_MILLISECONDS, DelayQueue
+from broker.entities.queues.delay_queue import FULL_MILLISECONDS, DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.scheduling.alarms import DISK
@@ -230,7 +230,7 @@ def test_a_full_disk_is_looked_at_once_a_second_however_much_is_due(core: Core, 
         due = core.broker.timers.next_due()
         assert due is not None
         core.advance(due - core.clock.now())
-    assert core.clock.now() == START + 100 + 4 * NO_ROOM_MILLISECONDS
+    assert core.clock.now() == START + 100 + 4 * FULL_MILLISECONDS
     assert waiting(later).messages == 5
     core.broker.batches.disk_full = False
     core.advance(1000)

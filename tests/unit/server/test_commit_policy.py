@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.entities.queues.pending_batches import PendingBatches
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.server.commits.commit_policy import (
     AT_ONCE_BYTES_MAX,
     BATCH_BYTES_MAX,

@@ -18,9 +18,9 @@ from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer, Outlet
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, Roles
-from broker.entities.queues.queue_limits import Unlimited
 from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams.stream_log import StreamLog, StreamMessage, kept
+from broker.entities.queues.unlimited import Unlimited
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 

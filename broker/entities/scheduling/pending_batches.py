@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.entities.scheduling.future import Future
 from storage.batch import SealedBatch, Waiter, WriteBatch
-
-if TYPE_CHECKING:
-    from broker.entities.queues.events.event_recording import Recorder
-
 
 SEALED_MAX = 2
 """With more sealed batches than this, even small background work waits for the disk."""
@@ -23,6 +19,15 @@ WORK_SHARE = 4
 in flight and for the open one."""
 
 
+class EventSource(Protocol):
+    """The recorder of the event log, whose events are handed over before their batch is stored."""
+
+    last_event: int
+
+    def flush(self) -> None:
+        """Hand over the gathered records."""
+
+
 class PendingBatches:
     """All writes of the queues, cut into batches between turns.
 
@@ -31,7 +36,7 @@ class PendingBatches:
     takes several turns and must be atomic keeps the open batch open meanwhile.
     """
 
-    def __init__(self, batch_bytes_max: int, lazy_bytes_max: int, recorder: Recorder | None = None) -> None:
+    def __init__(self, batch_bytes_max: int, lazy_bytes_max: int, recorder: EventSource | None = None) -> None:
         self._batch_bytes_max = batch_bytes_max
         self._lazy_bytes_max = lazy_bytes_max
         self._recorder = recorder
