@@ -106,7 +106,7 @@ def account(registry: Registry, peer: Peer, authorization: str) -> Account:
     except sasl.Malformed as error:
         log.warning("HTTP request of %s: %s", peer, error, extra={"connection": str(peer)})
         raise Problem(400) from None
-    refused = authenticate.refusal(registry, peer, login, HTTP)
+    refused = authenticate.check_login(registry, peer, login, HTTP)
     if refused is not None:
         words = "HTTP request of %s: login refused: user '%s' - %s"
         fields = {"connection": str(peer), "user": login.user}
@@ -115,10 +115,10 @@ def account(registry: Registry, peer: Peer, authorization: str) -> Account:
     return Account(registry.broker.users.by_name[login.user], registry.broker.users)
 
 
-def _refused(refused: authenticate.Refusal) -> Problem:
-    if refused.unseen:
-        after = {"retry-after": str(math.ceil(refused.unseen))}
+def _refused(refused: authenticate.LoginRefusal) -> Problem:
+    if refused.throttled:
+        after = {"retry-after": str(math.ceil(refused.throttled))}
         return Problem(429, "too_many_requests", "Too many wrong passwords", after)
-    if refused.reason != sasl.INVALID:
+    if refused.reason == authenticate.LOOPBACK_ONLY:
         return Problem(401, "not_authorised", "User can only log in via localhost", CHALLENGE)
-    return Problem(401, "not_authorized", "Login failed", CHALLENGE, delay=refused.longer)
+    return Problem(401, "not_authorized", "Login failed", CHALLENGE, delay=refused.delay)

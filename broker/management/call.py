@@ -37,7 +37,7 @@ LOOK_SECONDS = 0.1
 """Between two looks at the alarms while a publish waits."""
 
 
-class ManagementSettings(NamedTuple):
+class ApiSettings(NamedTuple):
     """What the API takes from the configuration, and says of the broker.
 
     `version` is the RabbitMQ version whose behaviour is claimed; `product_version` is the broker's own.
@@ -63,7 +63,7 @@ class Management:
         registry: Registry,
         administration: Administration,
         segments: SegmentFiles,
-        settings: ManagementSettings,
+        settings: ApiSettings,
         history: History,
     ) -> None:
         self.broker = registry.broker
@@ -222,9 +222,9 @@ def visitor_of(request: Request) -> Visitor:
 
 __all__ = [
     "BLOCKED_SECONDS",
+    "ApiSettings",
     "Call",
     "Management",
-    "ManagementSettings",
     "Refused",
     "names_of",
     "visitor_of",

@@ -20,7 +20,7 @@ from broker.admin.apply_changes import take_effect
 from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.policy_check import checked
-from broker.config import Config, Defaults
+from broker.config import Config, DefaultsSettings
 from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.exchanges.event_exchange import EventSettings
 from broker.entities.exchanges.exchange import Binding, Destination
@@ -266,7 +266,7 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
     return stores.definitions.load()
 
 
-def default_definitions(defaults: Defaults, *, default_user: bool) -> list[Change]:
+def default_definitions(defaults: DefaultsSettings, *, default_user: bool) -> list[Change]:
     """What a new data directory begins with: the default virtual host and, if wanted, its user."""
     changes: list[Change] = [PutVhost(VhostRow(defaults.vhost, "Default virtual host"))]
     if default_user:

@@ -46,7 +46,7 @@ HOMES = {
     "aiosqlite": ("storage.definitions.definition_store",),
     "sqlite3": ("storage", "migrations.apply"),
     "lmdb": ("storage",),
-    "click": ("broker.cli",),
+    "click": ("broker.cli", "broker.rabbitmq"),
     "h11": ("broker.server.http",),
     "starlette": ("broker.management",),
     "prometheus_client": ("broker.management.prometheus",),

@@ -1,4 +1,4 @@
-"""Limits of a queue: message time to live, maximum length and bytes, overflow.
+"""QueueLimits of a queue: message time to live, maximum length and bytes, overflow.
 
 Expired and excess messages leave at the head only, as in RabbitMQ: an expired message behind one that has not expired
 stays until it is first. With overflow reject-publish the queue refuses new messages instead.

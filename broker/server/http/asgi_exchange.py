@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import h11
 import trio
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.management.visitor import SCOPE_KEY, Visitor
 
 Message = MutableMapping[str, Any]
@@ -46,10 +46,12 @@ class Wire(Protocol):
         """Send bytes. Raises trio.TooSlowError when the client does not take them."""
 
 
-class Exchange:
+class HttpExchange:
     """A request whose head has come, and what the application answers. `status` is 0 until it has answered."""
 
-    def __init__(self, http: h11.Connection, head: h11.Request, wire: Wire, visitor: Visitor, settings: Http) -> None:
+    def __init__(
+        self, http: h11.Connection, head: h11.Request, wire: Wire, visitor: Visitor, settings: HttpSettings
+    ) -> None:
         self.status = 0
         self._http = http
         self._head = head

@@ -23,7 +23,7 @@ from operator import attrgetter
 
 import trio
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.management.places import Places
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
@@ -47,7 +47,7 @@ else asks has his turn after one part of each."""
 class WebServer:
     """Connections by HTTP, and how many there may be."""
 
-    def __init__(self, settings: Http, application: Application, nursery: trio.Nursery) -> None:
+    def __init__(self, settings: HttpSettings, application: Application, nursery: trio.Nursery) -> None:
         self._settings = settings
         self._application = application
         self._nursery = nursery
@@ -99,7 +99,7 @@ class WebServer:
     async def _serve(self, connection: HttpConnection, security: Security | None) -> None:
         try:
             if security is not None:
-                async with security.turns:  # one handshake step in each turn of the event loop
+                async with security.handshake_step:  # one handshake step in each turn of the event loop
                     await trio.lowlevel.checkpoint()
             await connection.serve()
         except Exception:

@@ -12,7 +12,7 @@ from broker import __version__
 from broker.admin.administration import Administration
 from broker.config import Config
 from broker.management.application import application
-from broker.management.call import Management, ManagementSettings
+from broker.management.call import ApiSettings, Management
 from broker.management.host_names import HostNames
 from broker.management.rows.node_row import node_figures
 from broker.management.segment_files import SegmentFiles
@@ -70,10 +70,10 @@ class HttpServices:
         await self._metrics(scope, receive, send)
 
 
-def management_settings(config: Config) -> ManagementSettings:
+def management_settings(config: Config) -> ApiSettings:
     """The part of the configuration that the API sees."""
     management = config.management
-    return ManagementSettings(
+    return ApiSettings(
         node=config.identity.shown_node_name,
         version=config.identity.version,
         product_version=__version__,

@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.entities.node.users import User
 from broker.management.places import Places
 from broker.server.http.asgi_exchange import Application
@@ -114,7 +114,7 @@ def said(choices: Choices) -> list[bytes]:
 async def converse(application: Application, pieces: list[bytes]) -> bytes:
     """What the broker answers to some pieces, and then the end."""
     ours, theirs = trio.testing.memory_stream_pair()
-    connection = HttpConnection(theirs, PEER, Http(), application, Places(4, 1))
+    connection = HttpConnection(theirs, PEER, HttpSettings(), application, Places(4, 1))
     heard = bytearray()
 
     async def speak() -> None:
