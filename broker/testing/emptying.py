@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile
-from broker.admin.json_tables import plain
+from broker.admin.views.json_tables import plain
 from broker.config import Config
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.node.parameters import CLUSTER_ID

@@ -20,11 +20,11 @@ from broker.admin.definitions.definitions_file import (
     UserEntry,
     operator_policy,
 )
-from broker.admin.json_tables import table
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings import policy_check
 from broker.admin.settings.limit_admin import checked
 from broker.admin.short_steps import in_steps
+from broker.admin.views.json_tables import table
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange import Router

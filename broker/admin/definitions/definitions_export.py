@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.json_tables import plain
-from broker.admin.listing import Row, binding_row, bindings
 from broker.admin.short_steps import in_steps
+from broker.admin.views.json_tables import plain
+from broker.admin.views.listing import Row, binding_row, bindings
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.queues.queue import Queue

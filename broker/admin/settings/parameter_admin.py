@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
+from broker.admin.views.listing import Row, View, cells, vhosts
 from broker.entities.exchanges.event_exchange import CLI
 from broker.entities.node.parameters import (
     CLUSTER_ID,
@@ -67,8 +67,9 @@ def _of_broker(administration: Administration, arguments: Arguments) -> list[Row
     return [{"name": name, "value": value} for name, value in administration.broker.parameters.everywhere.items()]
 
 
-PARAMETERS = Listing(_of_vhosts, cells("vhost", "component", "name", "value"))
-GLOBAL_PARAMETERS = Listing(_of_broker, cells("name", "value"))
+PARAMETER_COLUMNS, GLOBAL_PARAMETER_COLUMNS = ("vhost", "component", "name", "value"), ("name", "value")
+PARAMETERS = View(_of_vhosts, cells(*PARAMETER_COLUMNS), null=None)
+GLOBAL_PARAMETERS = View(_of_broker, cells(*GLOBAL_PARAMETER_COLUMNS), null=None)
 
 
 async def set_parameter(administration: Administration, arguments: Arguments) -> None:
