@@ -13,10 +13,10 @@ from typing import Any
 
 from broker.entities.arguments.name_patterns import NamePattern
 from broker.entities.arguments.policies import Policy
+from broker.entities.exchanges.event_exchange import INTERNAL
+from broker.entities.node.broker import Broker
+from broker.entities.node.users import Permission, TopicPermission, User
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.event_exchange import INTERNAL
-from broker.entities.vhosts.users import Permission, TopicPermission, User
 from broker.entities.vhosts.vhost import VHostDescription
 from storage.definitions.definition_changes import (
     Change,

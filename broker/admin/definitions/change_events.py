@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from broker.credentials import without_credentials
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.event_exchange import INTERNAL
-from broker.entities.vhosts.parameters import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
-from broker.entities.vhosts.user_limits import OF_VHOSTS
+from broker.entities.exchanges.event_exchange import INTERNAL
+from broker.entities.node.broker import Broker
+from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
+from broker.entities.node.user_limits import OF_VHOSTS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, TRACE_EXCHANGE
 from storage.definitions.definition_changes import (
     Change,

@@ -27,11 +27,11 @@ from broker.admin.short_steps import in_steps
 from broker.admin.views.json_tables import table
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
+from broker.entities.exchanges.exchange import Router
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
-from broker.entities.exchanges.exchange_types import Router
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.parameters import OPERATOR_POLICY, SHOVEL, VHOST_LIMITS
-from broker.entities.vhosts.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
+from broker.entities.node.broker import Broker
+from broker.entities.node.parameters import OPERATOR_POLICY, SHOVEL, VHOST_LIMITS
+from broker.entities.node.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.session.login.passwords import ALGORITHMS
 from broker.wire.amqp_errors import AmqpError

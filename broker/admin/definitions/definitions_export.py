@@ -13,8 +13,8 @@ from broker.admin.short_steps import in_steps
 from broker.admin.views.json_tables import plain
 from broker.admin.views.listing import Row, binding_row, bindings
 from broker.entities.exchanges.exchange import Binding, Exchange
+from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.queues.queue import Queue
-from broker.entities.vhosts.parameters import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
 from broker.session.connection import Connection
 from storage.definitions.definition_changes import Definitions, PolicyRow

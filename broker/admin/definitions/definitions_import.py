@@ -34,9 +34,9 @@ from broker.admin.short_steps import in_steps, let_go
 from broker.admin.views.json_tables import table
 from broker.admin.views.listing import binding_row
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
+from broker.entities.node.parameters import OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.parameters import OPERATOR_POLICY, VHOST_LIMITS
 from broker.session.login.passwords import SHA256, hash_password, verify
 from storage.definitions.definition_changes import (
     Definitions,

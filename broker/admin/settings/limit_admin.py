@@ -8,7 +8,7 @@ from broker.admin import erlang_notation
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.protocol import ValidationFailed
-from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from storage.definitions.definition_changes import (
     DeleteUserLimit,
     DeleteVhostLimit,
