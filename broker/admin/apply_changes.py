@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from broker.admin.kinds import limits, parameters, permissions, policies, users, vhosts
-from broker.admin.kinds.kind import ChangeEvent, Kind
+from broker.admin.kinds.definition_kind import ChangeEvent, DefinitionKind
 from broker.admin.kinds.limits import LimitChanges
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.event_exchange import INTERNAL
 from storage.definitions.definition_rows import Change, DefinitionRow, Delete, Put
 
-KINDS: dict[type[DefinitionRow], Kind] = {
+KINDS: dict[type[DefinitionRow], DefinitionKind] = {
     kind.row: kind
     for kind in (
         vhosts.VHOSTS,

@@ -8,7 +8,7 @@ from functools import partial
 
 from broker.admin.definitions.definitions_file import DefinitionsFile
 from broker.admin.json_tables import table
-from broker.admin.kinds.entry import Entry
+from broker.admin.kinds.definition_entry import DefinitionEntry
 from broker.admin.kinds.topology import BindingEntry, ExchangeEntry, QueueEntry, new_router
 from broker.admin.kinds.values import NAME_BYTES_MAX
 from broker.admin.protocol import AdministrationError, invalid
@@ -76,7 +76,7 @@ async def check(broker: Broker, file: DefinitionsFile) -> None:
             _check_entry(place, entry, after)
 
 
-def _check_entry(place: str, entry: Entry, after: AfterImport) -> None:
+def _check_entry(place: str, entry: DefinitionEntry, after: AfterImport) -> None:
     try:
         _check_names(entry)
         _check_references(entry, after)
@@ -87,20 +87,20 @@ def _check_entry(place: str, entry: Entry, after: AfterImport) -> None:
         raise invalid(f"definitions: {place}: {error}") from None
 
 
-def _entries(file: DefinitionsFile) -> Iterator[tuple[str, Entry]]:
+def _entries(file: DefinitionsFile) -> Iterator[tuple[str, DefinitionEntry]]:
     for kind in file.__struct_fields__:
         for number, entry in enumerate(getattr(file, kind)):
             yield f"{kind}[{number}]", entry
 
 
-def _check_names(entry: Entry) -> None:
+def _check_names(entry: DefinitionEntry) -> None:
     for kind in _NAMES:
         name = getattr(entry, kind, "")
         if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
             raise invalid(f"{kind}: is longer than {NAME_BYTES_MAX} bytes")
 
 
-def _check_references(entry: Entry, after: AfterImport) -> None:
+def _check_references(entry: DefinitionEntry, after: AfterImport) -> None:
     if hasattr(entry, "vhost") and entry.vhost not in after.vhosts:
         raise invalid(f"Virtual host '{entry.vhost}' does not exist")
     if hasattr(entry, "user") and entry.user not in after.users:

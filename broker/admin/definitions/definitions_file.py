@@ -11,7 +11,7 @@ import msgspec
 
 from broker.admin.json_input.json_reader import Row, read_object
 from broker.admin.json_input.strict_json import decode_json
-from broker.admin.kinds.entry import Entry, converted
+from broker.admin.kinds.definition_entry import DefinitionEntry, converted
 from broker.admin.kinds.parameters import GlobalParameterEntry, ParameterEntry
 from broker.admin.kinds.permissions import PermissionEntry, TopicPermissionEntry
 from broker.admin.kinds.policies import PolicyEntry
@@ -38,7 +38,7 @@ class DefinitionsFile(msgspec.Struct, frozen=True):
     bindings: list[BindingEntry] = []
 
 
-ENTRIES: dict[str, type[Entry]] = {
+ENTRIES: dict[str, type[DefinitionEntry]] = {
     part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile)
 }
 """The entries of each list of a file."""

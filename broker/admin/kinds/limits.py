@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from broker.admin.json_terms import binary_pairs, binary_term
 from broker.admin.kinds.change_event import ChangeEvent, parameter_cleared, parameter_set
-from broker.admin.kinds.kind import Kind
+from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.protocol import ValidationFailed, invalid
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.parameters import LIMITS, VHOST_LIMITS
@@ -54,7 +54,7 @@ def replacing(broker: Broker, vhost: str, limits: Mapping[str, int]) -> Iterator
 
 def exported(broker: Broker) -> Iterator[dict[str, Any]]:
     """Yield the limits of each virtual host that has some, as the parameter that RabbitMQ keeps them in."""
-    for vhost, limits in broker.user_limits.vhosts.items():
+    for vhost, limits in list(broker.user_limits.vhosts.items()):  # they may change while rows are sent
         if limits:
             yield {"vhost": vhost, "component": VHOST_LIMITS, "name": LIMITS, "value": limits}
 
@@ -154,5 +154,5 @@ def _user_limit_events(changes: LimitChanges) -> Iterator[ChangeEvent]:
 
 
 _NAMED = {"name": LIMITS}
-VHOST_LIMIT_KIND = Kind(VhostLimitRow, _put_vhost_limit, _delete_vhost_limit)
-USER_LIMIT_KIND = Kind(UserLimitRow, _put_user_limit, _delete_user_limit)
+VHOST_LIMIT_KIND = DefinitionKind(VhostLimitRow, _put_vhost_limit, _delete_vhost_limit)
+USER_LIMIT_KIND = DefinitionKind(UserLimitRow, _put_user_limit, _delete_user_limit)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from broker.admin.kinds import limits, policies
 from broker.admin.kinds.change_event import ChangeEvent, parameter_cleared, parameter_set
-from broker.admin.kinds.entry import Entry, Name, converted
-from broker.admin.kinds.kind import Kind
+from broker.admin.kinds.definition_entry import DefinitionEntry, Name, converted
+from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.policies import PolicyEntry, value_of
 from broker.admin.protocol import invalid
 from broker.credentials import without_credentials
@@ -23,7 +23,7 @@ from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_rows import Definitions, Delete, GlobalParameterRow, ParameterRow, Put
 
 
-class ParameterEntry(Entry, frozen=True):
+class ParameterEntry(DefinitionEntry, frozen=True):
     """A runtime parameter of a virtual host."""
 
     vhost: Name
@@ -63,7 +63,7 @@ class ParameterEntry(Entry, frozen=True):
         return converted({**self.value, "vhost": self.vhost, "name": self.name}, PolicyEntry)
 
 
-class GlobalParameterEntry(Entry, frozen=True):
+class GlobalParameterEntry(DefinitionEntry, frozen=True):
     """A runtime parameter of the whole broker."""
 
     name: Name
@@ -151,5 +151,7 @@ def _delete_global_events(broker: Broker, *, name: str) -> Iterator[ChangeEvent]
 
 
 _GLOBAL = {"component": "global"}
-PARAMETERS = Kind(ParameterRow, _put, _delete, _put_events, _delete_events)
-GLOBAL_PARAMETERS = Kind(GlobalParameterRow, _put_global, _delete_global, _put_global_events, _delete_global_events)
+PARAMETERS = DefinitionKind(ParameterRow, _put, _delete, _put_events, _delete_events)
+GLOBAL_PARAMETERS = DefinitionKind(
+    GlobalParameterRow, _put_global, _delete_global, _put_global_events, _delete_global_events
+)

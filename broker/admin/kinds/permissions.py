@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.admin.kinds.change_event import ChangeEvent
-from broker.admin.kinds.entry import Entry, Name
-from broker.admin.kinds.kind import Kind
+from broker.admin.kinds.definition_entry import DefinitionEntry, Name
+from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.values import check_pattern
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.users import Permission, TopicPermission
 from storage.definitions.definition_rows import PermissionRow, Put, TopicPermissionRow
 
 
-class PermissionEntry(Entry, frozen=True):
+class PermissionEntry(DefinitionEntry, frozen=True):
     """A user's permissions in a virtual host: three regular expressions."""
 
     user: Name
@@ -32,7 +32,7 @@ class PermissionEntry(Entry, frozen=True):
         yield Put(PermissionRow(self.user, self.vhost, self.configure, self.write, self.read))
 
 
-class TopicPermissionEntry(Entry, frozen=True):
+class TopicPermissionEntry(DefinitionEntry, frozen=True):
     """The routing keys that a user may use with an exchange: two regular expressions."""
 
     user: Name
@@ -99,5 +99,7 @@ def _delete_topic_events(broker: Broker, *, user: str, vhost: str, exchange: str
         yield ChangeEvent("topic.permission.deleted", {"user": user, "vhost": vhost, **named})
 
 
-PERMISSIONS = Kind(PermissionRow, _put, _delete, _put_events, _delete_events)
-TOPIC_PERMISSIONS = Kind(TopicPermissionRow, _put_topic, _delete_topic, _put_topic_events, _delete_topic_events)
+PERMISSIONS = DefinitionKind(PermissionRow, _put, _delete, _put_events, _delete_events)
+TOPIC_PERMISSIONS = DefinitionKind(
+    TopicPermissionRow, _put_topic, _delete_topic, _put_topic_events, _delete_topic_events
+)

@@ -10,8 +10,8 @@ from msgspec import Meta, field
 
 from broker.admin.kinds import policy_check
 from broker.admin.kinds.change_event import ChangeEvent, parameter_cleared, parameter_set
-from broker.admin.kinds.entry import Entry, Name
-from broker.admin.kinds.kind import Kind
+from broker.admin.kinds.definition_entry import DefinitionEntry, Name
+from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.entities.arguments.name_patterns import NamePattern
 from broker.entities.arguments.policies import Policy
 from broker.entities.scheduling.future import Future
@@ -20,7 +20,7 @@ from broker.entities.vhosts.parameters import OPERATOR_POLICY
 from storage.definitions.definition_rows import Definitions, PolicyRow, Put
 
 
-class PolicyEntry(Entry, frozen=True):
+class PolicyEntry(DefinitionEntry, frozen=True):
     """A policy, or the value of an operator policy's parameter."""
 
     vhost: Name
@@ -98,4 +98,4 @@ def _delete_events(broker: Broker, *, vhost: str, name: str, operator: bool) -> 
     yield ChangeEvent("operator.policy.cleared" if operator else "policy.cleared", {"name": name, "vhost": vhost})
 
 
-POLICIES = Kind(PolicyRow, _put, _delete, _put_events, _delete_events)
+POLICIES = DefinitionKind(PolicyRow, _put, _delete, _put_events, _delete_events)

@@ -1,6 +1,7 @@
 """Exchanges, queues and bindings in definitions files.
 
-Their changes begin in memory and lead to the store, so they have no Kind: an import declares them as a client would.
+They have no DefinitionKind: their changes begin in memory and lead to the store. An import declares them as a client
+would.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from msgspec import Meta
 
 from broker.admin.json_tables import plain, table
-from broker.admin.kinds.entry import Entry, FieldTable, Name
+from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Name
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
@@ -33,7 +34,7 @@ Row = dict[str, Any]
 # Entries
 
 
-class ExchangeEntry(Entry, frozen=True):
+class ExchangeEntry(DefinitionEntry, frozen=True):
     """An exchange."""
 
     name: Name
@@ -52,7 +53,7 @@ class ExchangeEntry(Entry, frozen=True):
             raise invalid("argument alternate-exchange: expected a text")
 
 
-class QueueEntry(Entry, frozen=True):
+class QueueEntry(DefinitionEntry, frozen=True):
     """A queue."""
 
     name: Name
@@ -70,7 +71,7 @@ class QueueEntry(Entry, frozen=True):
         )
 
 
-class BindingEntry(Entry, frozen=True):
+class BindingEntry(DefinitionEntry, frozen=True):
     """A binding. Whether its ends will be there is checked by the import."""
 
     source: Name

@@ -7,8 +7,8 @@ from typing import Any
 
 from broker.admin.kinds import limits
 from broker.admin.kinds.change_event import ChangeEvent
-from broker.admin.kinds.entry import Entry, Name
-from broker.admin.kinds.kind import Kind
+from broker.admin.kinds.definition_entry import DefinitionEntry, Name
+from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.values import separated
 from broker.admin.protocol import invalid
 from broker.entities.vhosts.broker import Broker
@@ -18,7 +18,7 @@ from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, ve
 from storage.definitions.definition_rows import Put, UserLimitRow, UserRow
 
 
-class UserEntry(Entry, frozen=True):
+class UserEntry(DefinitionEntry, frozen=True):
     """A user, with a hash or (as people write such files by hand) with a password."""
 
     name: Name
@@ -90,4 +90,4 @@ def _delete_events(broker: Broker, *, name: str) -> Iterator[ChangeEvent]:
     yield ChangeEvent("user.deleted", {"name": name})
 
 
-USERS = Kind(UserRow, _put, _delete, _put_events, _delete_events)
+USERS = DefinitionKind(UserRow, _put, _delete, _put_events, _delete_events)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from broker.admin.kinds.change_event import ChangeEvent
-from broker.admin.kinds.entry import Entry, Name
-from broker.admin.kinds.kind import Kind
+from broker.admin.kinds.definition_entry import DefinitionEntry, Name
+from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.limits import vhost_limits_cleared
 from broker.admin.kinds.values import separated
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
@@ -30,29 +30,22 @@ class VhostMetadata(msgspec.Struct, frozen=True):
     default_queue_type: str = ""
 
 
-class VhostEntry(Entry, frozen=True):
-    """A virtual host."""
+class VhostEntry(VhostMetadata, DefinitionEntry, frozen=True, kw_only=True):
+    """A virtual host. Fields that are empty are those of `metadata`."""
 
     name: Name
-    description: str = ""
-    tags: list[str] | str = ""
-    default_queue_type: str = ""
     metadata: VhostMetadata = VhostMetadata()
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the virtual host. One that is there keeps its default queue type, as in RabbitMQ 3.10."""
-        there, more = broker.vhosts.get(self.name), self.metadata
+        more = self.metadata
         queue_type = self.default_queue_type or more.default_queue_type
-        yield Put(
-            VhostRow(
-                self.name,
-                self.description or more.description,
-                separated(self.tags) or separated(more.tags),
-                ("" if queue_type == UNDEFINED else queue_type)
-                if there is None
-                else there.description.default_queue_type,
-            )
-        )
+        if self.name in broker.vhosts:
+            queue_type = broker.vhosts[self.name].description.default_queue_type
+        elif queue_type == UNDEFINED:
+            queue_type = ""
+        tags = separated(self.tags) or separated(more.tags)
+        yield Put(VhostRow(self.name, self.description or more.description, tags, queue_type))
 
 
 def exported(vhost: VHost) -> dict[str, Any]:
@@ -143,4 +136,4 @@ def _delete_events(broker: Broker, *, name: str) -> Iterator[ChangeEvent]:
     yield ChangeEvent("vhost.down", {"name": name, "node": broker.event_exchange.node}, INTERNAL)
 
 
-VHOSTS = Kind(VhostRow, _put, _delete, _put_events, _delete_events)
+VHOSTS = DefinitionKind(VhostRow, _put, _delete, _put_events, _delete_events)

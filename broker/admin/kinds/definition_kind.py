@@ -19,7 +19,7 @@ def no_events(broker: Broker, *row: Any, **key: Any) -> Iterator[ChangeEvent]:
     return iter(())
 
 
-class Kind(NamedTuple):
+class DefinitionKind(NamedTuple):
     """The functions of one kind of row.
 
     `put` takes the broker and the row. `delete` takes the broker, the user who deletes, and by name the fields of the

@@ -22,7 +22,7 @@ FieldTable = dict[Name, Any] | list[Any]
 """Arguments. Some versions of RabbitMQ write an empty table as an empty list."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class DefinitionEntry(msgspec.Struct, frozen=True):
     """One entry. Its names of virtual hosts and users are checked by the import, against what there will be."""
 
     def check(self) -> None:
