@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from broker.admin.kinds import limits, parameters, permissions, policies, users, vhosts
-from broker.admin.kinds.definition_kind import ChangeEvent, DefinitionKind
-from broker.admin.kinds.limits import LimitChanges
+from broker.admin.kinds import limit_kind, parameter_kind, permission_kind, policy_kind, user_kind, vhost_kind
+from broker.admin.kinds.change_event import ChangeEvent
+from broker.admin.kinds.definition_kind import DefinitionKind
+from broker.admin.kinds.limit_kind import LimitChanges
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.event_exchange import INTERNAL
@@ -20,15 +21,15 @@ from storage.definitions.definition_rows import Change, DefinitionRow, Delete, P
 KINDS: dict[type[DefinitionRow], DefinitionKind] = {
     kind.row: kind
     for kind in (
-        vhosts.VHOSTS,
-        users.USERS,
-        permissions.PERMISSIONS,
-        permissions.TOPIC_PERMISSIONS,
-        limits.VHOST_LIMIT_KIND,
-        limits.USER_LIMIT_KIND,
-        policies.POLICIES,
-        parameters.PARAMETERS,
-        parameters.GLOBAL_PARAMETERS,
+        vhost_kind.VHOSTS,
+        user_kind.USERS,
+        permission_kind.PERMISSIONS,
+        permission_kind.TOPIC_PERMISSIONS,
+        limit_kind.VHOST_LIMIT_KIND,
+        limit_kind.USER_LIMIT_KIND,
+        policy_kind.POLICIES,
+        parameter_kind.PARAMETERS,
+        parameter_kind.GLOBAL_PARAMETERS,
     )
 }
 _APPLIED: Future[None] = Future.resolved(None)
@@ -53,12 +54,12 @@ def take_effect(broker: Broker, change: Change, by: str = INTERNAL) -> Future[No
 
 def events_of(broker: Broker, changes: Iterable[Change]) -> list[ChangeEvent]:
     """Return the events of changes that are about to take effect. Limits changed together are one event."""
-    return [event for change in limits.together(changes) for event in _events(broker, change)]
+    return [event for change in limit_kind.together(changes) for event in _events(broker, change)]
 
 
 def _events(broker: Broker, change: Change | LimitChanges) -> Iterator[ChangeEvent]:
     if isinstance(change, LimitChanges):
-        yield from limits.limit_events(broker, change)
+        yield from limit_kind.limit_events(broker, change)
     elif isinstance(change, Put) and type(change.row) in KINDS:
         yield from KINDS[type(change.row)].put_events(broker, change.row)
     elif isinstance(change, Delete) and change.kind in KINDS:

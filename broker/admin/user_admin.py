@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.kinds.limits import checked
+from broker.admin.kinds.limit_kind import checked
 from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.vhosts.user_limits import OF_USERS
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, is_hash, verify

@@ -25,8 +25,8 @@ from migrations.apply import MigrationError, apply
 from storage import synced_files
 from storage.definitions import features
 from storage.definitions.change_count import BACKUP, ChangeCount
-from storage.definitions.definition_rows import Change, Definitions, SetMetadata
-from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
+from storage.definitions.definition_rows import TABLES, Change, Definitions, SetMetadata
+from storage.definitions.definition_statements import Row, rows, select, steps
 from storage.definitions.definitions_copy import copied
 from storage.storage_errors import StoreError, StoreIncomplete
 

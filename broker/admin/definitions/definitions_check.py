@@ -9,7 +9,7 @@ from functools import partial
 from broker.admin.definitions.definitions_file import DefinitionsFile
 from broker.admin.json_tables import table
 from broker.admin.kinds.definition_entry import DefinitionEntry
-from broker.admin.kinds.topology import BindingEntry, ExchangeEntry, QueueEntry, new_router
+from broker.admin.kinds.topology_entries import BindingEntry, ExchangeEntry, QueueEntry, new_router
 from broker.admin.kinds.values import NAME_BYTES_MAX
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps

@@ -8,8 +8,8 @@ from typing import Any
 from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.kinds import parameters, policies, topology, users, vhosts
-from broker.admin.kinds.topology import VhostContents, contents_of
+from broker.admin.kinds import parameter_kind, policy_kind, topology_entries, user_kind, vhost_kind
+from broker.admin.kinds.topology_entries import VhostContents, contents_of
 from broker.admin.short_steps import in_steps
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_rows import Definitions
@@ -56,12 +56,12 @@ def whole(administration: Administration, stored: Definitions) -> list[Section]:
     broker = administration.broker
     contents = [contents_of(vhost) for vhost in broker.vhosts.values()]
     return [
-        ("users", users.exported(broker)),
-        ("vhosts", [vhosts.exported(each.vhost) for each in contents]),
+        ("users", user_kind.exported(broker)),
+        ("vhosts", [vhost_kind.exported(each.vhost) for each in contents]),
         ("permissions", (row._asdict() for row in stored.permissions)),
         ("topic_permissions", (row._asdict() for row in stored.topic_permissions)),
-        ("parameters", parameters.exported(broker, stored)),
-        ("global_parameters", parameters.exported_globally(stored)),
+        ("parameters", parameter_kind.exported(broker, stored)),
+        ("global_parameters", parameter_kind.exported_globally(stored)),
         *_in_vhosts(contents, stored),
     ]
 
@@ -69,7 +69,7 @@ def whole(administration: Administration, stored: Definitions) -> list[Section]:
 def of_vhost(administration: Administration, stored: Definitions, vhost: VHost) -> list[Section]:
     """Return what is in one virtual host, in the same way; rows do not name it."""
     sections = [
-        ("parameters", parameters.exported(administration.broker, stored)),
+        ("parameters", parameter_kind.exported(administration.broker, stored)),
         *_in_vhosts([contents_of(vhost)], stored),
     ]
     return [(name, _without_vhost(rows, vhost.name)) for name, rows in sections]
@@ -77,10 +77,10 @@ def of_vhost(administration: Administration, stored: Definitions, vhost: VHost) 
 
 def _in_vhosts(contents: list[VhostContents], stored: Definitions) -> list[Section]:
     return [
-        ("policies", policies.exported(stored)),
-        ("queues", topology.exported_queues(contents)),
-        ("exchanges", topology.exported_exchanges(contents)),
-        ("bindings", topology.exported_bindings(contents)),
+        ("policies", policy_kind.exported(stored)),
+        ("queues", topology_entries.exported_queues(contents)),
+        ("exchanges", topology_entries.exported_exchanges(contents)),
+        ("bindings", topology_entries.exported_bindings(contents)),
     ]
 
 

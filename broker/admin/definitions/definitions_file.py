@@ -12,13 +12,13 @@ import msgspec
 from broker.admin.json_input.json_reader import Row, read_object
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.kinds.definition_entry import DefinitionEntry, converted
-from broker.admin.kinds.parameters import GlobalParameterEntry, ParameterEntry
-from broker.admin.kinds.permissions import PermissionEntry, TopicPermissionEntry
-from broker.admin.kinds.policies import PolicyEntry
-from broker.admin.kinds.topology import BindingEntry, ExchangeEntry, QueueEntry
-from broker.admin.kinds.users import UserEntry
+from broker.admin.kinds.parameter_kind import GlobalParameterEntry, ParameterEntry
+from broker.admin.kinds.permission_kind import PermissionEntry, TopicPermissionEntry
+from broker.admin.kinds.policy_kind import PolicyEntry
+from broker.admin.kinds.topology_entries import BindingEntry, ExchangeEntry, QueueEntry
+from broker.admin.kinds.user_kind import UserEntry
 from broker.admin.kinds.values import check_json
-from broker.admin.kinds.vhosts import VhostEntry
+from broker.admin.kinds.vhost_kind import VhostEntry
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 

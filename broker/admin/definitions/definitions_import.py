@@ -20,7 +20,7 @@ from broker.admin.apply_changes import KINDS
 from broker.admin.command_arguments import Arguments
 from broker.admin.definitions.definitions_check import check
 from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert, convert_in_steps
-from broker.admin.kinds.topology import bind, declare_exchanges, declare_queues
+from broker.admin.kinds.topology_entries import bind, declare_exchanges, declare_queues
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps, let_go
 from broker.entities.scheduling.future import Future

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.kinds.parameters import parameters_of
+from broker.admin.kinds.parameter_kind import parameters_of
 from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed, invalid, not_found
 from broker.admin.settings import limit_admin, policy_admin

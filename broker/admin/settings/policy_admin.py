@@ -7,8 +7,8 @@ from functools import partial
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.kinds.policies import value_of
 from broker.admin.kinds.policy_check import checked
+from broker.admin.kinds.policy_kind import value_of
 from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import invalid, not_found
 from broker.entities.arguments.policies import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.admin.kinds.vhosts import UNDEFINED, metadata
+from broker.admin.kinds.vhost_kind import UNDEFINED, metadata
 from broker.entities.vhosts.vhost import VHost
 from broker.management.columns import ABSENT, Columns
 from broker.management.statistics.past import Past

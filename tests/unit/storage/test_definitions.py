@@ -112,13 +112,13 @@ ENDS: dict[str, tuple[Change, Change, str]] = {
 }
 
 
-@pytest.mark.parametrize(("put", "delete", "words"), ENDS.values(), ids=list(ENDS))
+@pytest.mark.parametrize(("put", "end", "words"), ENDS.values(), ids=list(ENDS))
 def test_what_has_messages_leaves_a_tombstone_until_it_is_dropped(
-    store: DefinitionStore, put: Change, delete: Change, words: str
+    store: DefinitionStore, put: Change, end: Change, words: str
 ) -> None:
     """Its id is never given again, and is below that of the next queue: none that a start declares is refused."""
     store.commit([Put(VHOST), put, Put(QUEUE._replace(id=2, name="r")), delete(QueueRow, id=2)])
-    store.commit([delete])
+    store.commit([end])
     assert store.load().tombstones == {1, 2}
     store.commit([changes.DropTombstone(2)])
     with pytest.raises(DefinitionsError, match=f"this queue id belongs to {words}"):

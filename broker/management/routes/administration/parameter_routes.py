@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.kinds.parameters import parameters_of
+from broker.admin.kinds.parameter_kind import parameters_of
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call, where_absent

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.kinds.policies import value_of
+from broker.admin.kinds.policy_kind import value_of
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments.policies import Policy
 from broker.management.access import Tag

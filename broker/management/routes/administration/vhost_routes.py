@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
-from broker.admin.kinds.vhosts import UNDEFINED
+from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag

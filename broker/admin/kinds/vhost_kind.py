@@ -10,7 +10,7 @@ import msgspec
 from broker.admin.kinds.change_event import ChangeEvent
 from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
-from broker.admin.kinds.limits import vhost_limits_cleared
+from broker.admin.kinds.limit_kind import vhost_limits_cleared
 from broker.admin.kinds.values import separated
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
 from broker.entities.vhosts.broker import Broker

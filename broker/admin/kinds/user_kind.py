@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.admin.kinds import limits
+from broker.admin.kinds import limit_kind
 from broker.admin.kinds.change_event import ChangeEvent
 from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
@@ -32,7 +32,7 @@ class UserEntry(DefinitionEntry, frozen=True):
         """Raise AdministrationError for an unknown hashing algorithm, or for limits that a user cannot have."""
         if self.hashing_algorithm not in ALGORITHMS:
             raise invalid(f"hashing algorithm {self.hashing_algorithm} is not known; known: {', '.join(ALGORITHMS)}")
-        limits.checked(self.limits or {}, OF_USERS, "user-limits")
+        limit_kind.checked(self.limits or {}, OF_USERS, "user-limits")
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the user and its limits; limits that the entry does not name stay."""

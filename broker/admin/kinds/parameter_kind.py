@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from broker.admin.kinds import limits, policies
+from broker.admin.kinds import limit_kind, policy_kind
 from broker.admin.kinds.change_event import ChangeEvent, parameter_cleared, parameter_set
 from broker.admin.kinds.definition_entry import DefinitionEntry, Name, converted
 from broker.admin.kinds.definition_kind import DefinitionKind
-from broker.admin.kinds.policies import PolicyEntry, value_of
+from broker.admin.kinds.policy_kind import PolicyEntry, value_of
 from broker.admin.protocol import invalid
 from broker.credentials import without_credentials
 from broker.entities.vhosts.broker import Broker
@@ -34,7 +34,7 @@ class ParameterEntry(DefinitionEntry, frozen=True):
     def check(self) -> None:
         """Raise AdministrationError for a value that its component does not take."""
         if self.component == VHOST_LIMITS:
-            limits.checked(self.value or {}, OF_VHOSTS, "limits")
+            limit_kind.checked(self.value or {}, OF_VHOSTS, "limits")
         elif self.component == OPERATOR_POLICY:
             self._operator_policy().check(operator=True)
         elif self.component == SHOVEL:
@@ -51,7 +51,7 @@ class ParameterEntry(DefinitionEntry, frozen=True):
     def changes(self, broker: Broker) -> Iterator[Put | Delete]:
         """Yield the parameter, or the limits or the operator policy that it stands for."""
         if self.component == VHOST_LIMITS:
-            yield from limits.replacing(broker, self.vhost, dict(self.value or {}))
+            yield from limit_kind.replacing(broker, self.vhost, dict(self.value or {}))
         elif self.component == OPERATOR_POLICY:
             yield from self._operator_policy().changes(broker, operator=True)
         else:
@@ -78,8 +78,8 @@ def exported(broker: Broker, stored: Definitions) -> Iterator[dict[str, Any]]:
     """Yield the parameters of all virtual hosts as definitions files have them."""
     for row in stored.parameters:
         yield {**row._asdict(), "value": json.loads(row.value)}
-    yield from limits.exported(broker)
-    yield from policies.exported_of_operators(stored)
+    yield from limit_kind.exported(broker)
+    yield from policy_kind.exported_of_operators(stored)
 
 
 def exported_globally(stored: Definitions) -> Iterator[dict[str, Any]]:
