@@ -21,10 +21,10 @@ RUNNERS = (
 
 
 def documented() -> dict[str, set[str]]:
-    """The mistakes named in the last column of the promises' table, by promise."""
-    text = (ROOT / "docs" / "durability.md").read_text(encoding="utf-8").partition("## The promises by number")[2]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] == "| I"]
-    return {row[0]: set(filter(None, row[-1].split("; "))) for row in rows}
+    """The mistakes listed for each promise in docs/durability.md, by the promise's number."""
+    text = (ROOT / "docs" / "durability.md").read_text(encoding="utf-8").partition("## Planted mistakes")[2]
+    listed = re.findall(r"^- \*\*(I\d+)\*\*: (.+(?:\n  .+)*)", text, re.MULTILINE)
+    return {number: {" ".join(name.split()) for name in names.split(";")} for number, names in listed}
 
 
 def test_each_mistake_against_a_promise_stands_beside_it() -> None:

@@ -68,10 +68,10 @@ def test_each_route_and_each_word_is_named() -> None:
 
 
 LANGUAGES = {
-    "js": ("node", "orders.mjs"),
-    "java": ("java", "Orders.java"),
-    "go": ("go run", "orders.go"),
-    "ruby": ("ruby", "orders.rb"),
+    "js": ("node", "requests.mjs"),
+    "java": ("java", "Requests.java"),
+    "go": ("go run", "requests.go"),
+    "ruby": ("ruby", "requests.rb"),
 }
 """How a program of the page is run, and in which file. .NET needs a project."""
 
