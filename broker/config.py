@@ -1,6 +1,6 @@
 """Settings: what they are, their defaults and limits, and where they come from.
 
-A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq_conf), the
+A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq/conf), the
 environment (ENVIRONMENT has the variables), the command line. Names carry their unit. A setting that does not exist or
 does not fit is refused with the file, the key and what was expected; nothing is guessed.
 """
@@ -52,7 +52,7 @@ class Address(NamedTuple):
     port: int
 
 
-class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[server]`."""
 
     listen: tuple[str, ...] = ("127.0.0.1:5672",)
@@ -71,7 +71,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.data_dir)
 
 
-class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[tls]`."""
 
     listen: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [parse_address(text) for text in self.listen]
 
 
-class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[http]`: limits on HTTP clients, of the management API and of Prometheus."""
 
     connections_max: Positive = 64
@@ -106,7 +106,7 @@ class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     send_timeout_seconds: Seconds = 30.0
 
 
-class Management(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ManagementSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[management]`: the HTTP API and the web page."""
 
     listen: tuple[str, ...] = ("127.0.0.1:15672",)
@@ -128,7 +128,7 @@ class Management(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [parse_address(text) for text in self.tls_listen]
 
 
-class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PrometheusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[prometheus]`: metrics for scrapers, without credentials."""
 
     listen: tuple[str, ...] = ("127.0.0.1:15692",)
@@ -140,7 +140,7 @@ class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [parse_address(text) for text in self.listen]
 
 
-class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class IdentitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[identity]`: which RabbitMQ clients meet, and what they read of it in the server's properties."""
 
     personality: Literal["3.10", "3.13", "4"] = "3.13"
@@ -160,7 +160,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.cluster_name or f"leveret@{socket.gethostname()}"
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LimitsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[limits]`."""
 
     channel_max: Annotated[int, Meta(ge=0, le=65535)] = 2047
@@ -186,7 +186,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turn_milliseconds: Annotated[float, Meta(gt=0)] = 1.0
 
 
-class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[memory]`."""
 
     high_watermark: Annotated[float, Meta(gt=0, le=1)] = 0.6
@@ -194,14 +194,14 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     check_interval_seconds: Seconds = 1.0
 
 
-class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DiskSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[disk]`."""
 
     free_limit_bytes: Count = 50_000_000
     check_interval_seconds: Seconds = 5.0
 
 
-class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[store]`."""
 
     batch_bytes_max: Positive = 8 * MEBIBYTE
@@ -212,7 +212,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accept_loss: bool = False
 
 
-class Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[events]`: the event log."""
 
     enabled: bool = False
@@ -223,14 +223,14 @@ class Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stamp_message_ids: bool = False
 
 
-class EventExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EventExchangeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[event_exchange]`: what happens, as messages."""
 
     enabled: bool = False
     vhost: str = ""
 
 
-class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[logs]`."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -238,7 +238,7 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: str = ""
 
 
-class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DefaultsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[defaults]`: what a new data directory begins with."""
 
     user: Text = "guest"
@@ -247,19 +247,19 @@ class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loopback_users: tuple[str, ...] = ("guest",)
 
 
-class Definitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DefinitionsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[definitions]`."""
 
     file: str = ""
 
 
-class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ShutdownSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[shutdown]`."""
 
     timeout_seconds: Seconds = 5.0
 
 
-class Testing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TestingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[testing]`: orders of tests, docs/testing-with-leveret.md."""
 
     enabled: bool = False
@@ -269,7 +269,7 @@ ShovelSettings = dict[str, Any]
 """A static shovel, in the keys of a dynamic one's value."""
 
 
-class Debug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DebugSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[debug]`: switches for finding a fault of the broker's own."""
 
     check_invariants: bool = False
@@ -278,24 +278,24 @@ class Debug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `config.example.toml` says what each is for."""
 
-    server: Server = Server()
-    tls: Tls = Tls()
-    http: Http = Http()
-    management: Management = Management()
-    prometheus: Prometheus = Prometheus()
-    identity: Identity = Identity()
-    limits: Limits = Limits()
-    memory: Memory = Memory()
-    disk: Disk = Disk()
-    store: Store = Store()
-    events: Events = Events()
-    event_exchange: EventExchange = EventExchange()
-    logs: Logs = Logs()
-    defaults: Defaults = Defaults()
-    definitions: Definitions = Definitions()
-    shutdown: Shutdown = Shutdown()
-    testing: Testing = Testing()
-    debug: Debug = Debug()
+    server: ServerSettings = ServerSettings()
+    tls: TlsSettings = TlsSettings()
+    http: HttpSettings = HttpSettings()
+    management: ManagementSettings = ManagementSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    identity: IdentitySettings = IdentitySettings()
+    limits: LimitsSettings = LimitsSettings()
+    memory: MemorySettings = MemorySettings()
+    disk: DiskSettings = DiskSettings()
+    store: StoreSettings = StoreSettings()
+    events: EventsSettings = EventsSettings()
+    event_exchange: EventExchangeSettings = EventExchangeSettings()
+    logs: LogsSettings = LogsSettings()
+    defaults: DefaultsSettings = DefaultsSettings()
+    definitions: DefinitionsSettings = DefinitionsSettings()
+    shutdown: ShutdownSettings = ShutdownSettings()
+    testing: TestingSettings = TestingSettings()
+    debug: DebugSettings = DebugSettings()
     shovels: dict[str, ShovelSettings] = {}
 
     @property
@@ -313,11 +313,11 @@ DEFAULTS_OF: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Defaults of settings that are others with a personality: RabbitMQ's of that series."""
 
-Section = TypeVar("Section", Management, Prometheus)
+Section = TypeVar("Section", ManagementSettings, PrometheusSettings)
 OFF = "off"
 
 
-class Origin(NamedTuple):
+class SettingOrigin(NamedTuple):
     """Where a setting was translated from, and its value there, as they are shown in messages."""
 
     place: str
@@ -328,7 +328,7 @@ class Translated(NamedTuple):
     """Settings that stand in a file of another format: sections with their fields, and where each comes from."""
 
     tree: dict[str, dict[str, Any]]
-    origins: dict[tuple[str, str], Origin]
+    origins: dict[tuple[str, str], SettingOrigin]
 
 
 CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
@@ -429,7 +429,7 @@ def _of_environment(environ: Mapping[str, str]) -> Translated:
         name = next((name for name in names if environ.get(name)), None)
         if name is not None:
             found.tree.setdefault(section, {})[field] = _of_variable(section, field, environ[name])
-            found.origins[section, field] = Origin(name, f'"{environ[name]}"')
+            found.origins[section, field] = SettingOrigin(name, f'"{environ[name]}"')
     return found
 
 
@@ -480,5 +480,5 @@ def _overridden(config: Config, data_dir: str | None, listen: Sequence[str], def
         server = msgspec.structs.replace(server, data_dir=data_dir)
     if listen:
         server = msgspec.structs.replace(server, listen=tuple(listen))
-    imported = config.definitions if definitions is None else Definitions(file=definitions)
+    imported = config.definitions if definitions is None else DefinitionsSettings(file=definitions)
     return msgspec.structs.replace(config, server=server, definitions=imported)

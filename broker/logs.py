@@ -8,7 +8,7 @@ import re
 import sys
 import time
 
-from broker.config import ConfigError, Logs
+from broker.config import ConfigError, LogsSettings
 
 NOISY = ("aiosqlite", "asyncio")
 """Libraries whose debug lines say nothing about the broker."""
@@ -89,7 +89,7 @@ class LogFile(logging.FileHandler):
         log.info("log file reopened")
 
 
-def set_up(logs: Logs) -> None:
+def set_up(logs: LogsSettings) -> None:
     """Send every logger's records of the chosen level to standard error, or to the file that the settings name.
 
     Raises ConfigError when the file cannot be opened.

@@ -19,7 +19,7 @@ def main() -> NoReturn:
 def container() -> NoReturn:
     """Run the entry point of the image."""
     _search_our_own()
-    from broker.container.entry_point import main as run
+    from broker.rabbitmq.container.entry_point import main as run
 
     run()
 

@@ -53,7 +53,7 @@ def _toml(file: Path) -> tuple[int, list[str]]:
 
 def _rabbitmq_conf(file: Path) -> tuple[int, list[str]]:
     # Imported here, as the certificates are: neither is needed for most files.
-    from broker.rabbitmq_conf.conf_translation import read_conf
+    from broker.rabbitmq.conf.conf_translation import read_conf
 
     conf = read_conf([file], os.environ)
     _read_certificates(load(None, {}, translated=conf.settings), file)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from broker.config import Config, Server, load
+from broker.config import Config, ServerSettings, load
 from storage.lock_file import BROKER, is_locked
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,7 +69,7 @@ def target_settings(it: Named) -> Config:
     that is there.
     """
     config = load(it.config, os.environ, data_dir=it.data_dir)
-    if it.data_dir is None and config.server.data_dir == Server().data_dir:
+    if it.data_dir is None and config.server.data_dir == ServerSettings().data_dir:
         return load(it.config, os.environ, data_dir=str(_usual(config.server.directory)))
     return config
 

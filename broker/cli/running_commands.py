@@ -11,7 +11,7 @@ from broker.admin.protocol import NotRunning
 from broker.cli.list_command import LISTINGS
 from broker.cli.table_output import aligned, done, show_tree, text
 from broker.cli.target_broker import LOOK_SECONDS, Target, await_end, json_option, targeted
-from broker.rabbitmq_conf.conf_values import Unfit, size
+from broker.rabbitmq.conf.conf_values import Unfit, size
 
 WAIT_SECONDS = 300.0
 

@@ -15,7 +15,7 @@ from broker.config import load
 from broker.logs import set_up
 
 if TYPE_CHECKING:
-    from broker.rabbitmq_conf.conf_translation import Conf
+    from broker.rabbitmq.conf.conf_translation import Conf
 
 
 @click.command()
@@ -78,6 +78,6 @@ def _read(files: tuple[Path, ...]) -> Conf | None:
     if not files:
         return None
     # Imported here: most brokers have no such file.
-    from broker.rabbitmq_conf.conf_translation import read_conf
+    from broker.rabbitmq.conf.conf_translation import read_conf
 
     return read_conf(files, os.environ)

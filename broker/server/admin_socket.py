@@ -1,8 +1,8 @@
-"""The administration socket: a running broker is administered through itself, never behind its back.
+"""The administration socket: commands for a running broker are carried out by the broker itself.
 
-`broker/admin/protocol.py` has the form of requests and answers. The socket is made once everything is recovered,
-readable by its owner alone, and removed at the end; one that a crash left behind is replaced, because the
-holder of the data directory's lock is the only broker there.
+`broker/admin/protocol.py` has the form of requests and answers. The socket is created after recovery, accessible to
+its owner alone, and removed at the end. One that a crash left is replaced: the holder of the data directory's lock is
+the only broker there.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
-from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, invalid, socket_path
 from broker.admin.short_steps import in_steps, pause_if_due
+from broker.admin.views.listing import Row
 from broker.server.net.listeners import ListenError
 from broker.wire.field_tables import Table, from_python
 
@@ -36,18 +36,18 @@ log = logging.getLogger("leveret.administration")
 REQUEST_BYTES_MAX = 64 << 20
 RECEIVE_BYTES = 64 << 10
 LEVELS = 3
-"""An answer, the kinds of definitions in it, and their rows: a row is written at once."""
+"""Levels of an answer that is written in pieces: answer, kinds of definitions, their rows. A row is one piece."""
 PART_BYTES = 32 << 10
-"""How much of a listing is sent at once."""
+"""Bytes of an answer sent at once."""
 BACKLOG = 16
 
 Admit = Callable[[socket.socket, str, Table], None]
-"""Serves a socket as an AMQP connection that is open in a virtual host, of a client with these properties."""
+"""Serves a socket as an AMQP connection that has opened a virtual host, with these client properties."""
 
 
 @contextmanager
 def listening(directory: Path) -> Iterator[trio.SocketListener]:
-    """The socket in a data directory, for as long as this is entered. Raises ListenError."""
+    """Listen on the socket in a data directory. Raises ListenError."""
     path = directory / SOCKET_NAME
     listener = socket.socket(socket.AF_UNIX)
     try:
@@ -69,9 +69,9 @@ def listening(directory: Path) -> Iterator[trio.SocketListener]:
 
 
 async def serve(administration: Administration, listener: trio.SocketListener, admit: Admit) -> None:
-    """Carry out what is asked, until cancelled. Nothing that is asked ends the broker.
+    """Carry out commands until cancelled. An error in a command never ends the broker.
 
-    `admit` serves a socket as an AMQP connection, for a caller that asks for one.
+    `admit` serves a caller's socket as an AMQP connection after the command `open_amqp`.
     """
     await trio.serve_listeners(partial(_serve_caller, administration, admit), [listener])
 
@@ -82,13 +82,13 @@ async def _serve_caller(administration: Administration, admit: Admit, stream: tr
         while await _answer_next(administration, admit, lines, stream):
             pass
     except (trio.BrokenResourceError, trio.ClosedResourceError):
-        log.debug("a caller went away before it was answered")
+        log.debug("administration: the caller has gone before the answer")
     finally:
         await trio.aclose_forcefully(stream)
 
 
 async def _answer_next(administration: Administration, admit: Admit, lines: Lines, stream: trio.SocketStream) -> bool:
-    """Answer the next request; False where there is no more to be answered."""
+    """Answer the next request. Return False if no further one can follow."""
     try:
         line = await lines.next()
     except AdministrationError as error:
@@ -109,7 +109,7 @@ async def _answer_next(administration: Administration, admit: Admit, lines: Line
 
 
 async def _carry_out(administration: Administration, admit: Admit, line: bytes, stream: trio.SocketStream) -> bool:
-    """Do what is asked; False where what follows is no request, but AMQP."""
+    """Carry out a request. Return False if AMQP follows instead of requests. Raises AdministrationError."""
     try:
         request = await read_json(line, math.inf)
     except UnreadableJson as error:
@@ -133,7 +133,7 @@ async def _carry_out(administration: Administration, admit: Admit, line: bytes, 
 async def _open_amqp(
     administration: Administration, admit: Admit, arguments: Arguments, stream: trio.SocketStream
 ) -> None:
-    """The caller speaks AMQP from now on, in a virtual host."""
+    """Serve the caller's socket as an AMQP connection in a virtual host from now on."""
     vhost = administration.vhost(arguments.text("vhost")).name
     try:
         properties = from_python(arguments.table("properties"))
@@ -144,7 +144,7 @@ async def _open_amqp(
 
 
 async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:
-    """Send rows, made in short steps, so many at a time, and no more than the caller takes."""
+    """Send rows, made in short steps, PART_BYTES at a time, as fast as the caller reads them."""
     part: list[str] = []
     size = 0
     async for row in in_steps(rows):
@@ -157,7 +157,7 @@ async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:
 
 
 async def _say(stream: trio.SocketStream, answer: dict[str, Any]) -> None:
-    """Send an answer, written in short steps, no more of it at a time than the caller takes."""
+    """Send an answer, encoded in short steps, PART_BYTES at a time, as fast as the caller reads it."""
     part: list[str] = []
     size = 0
     async with aclosing(_written(answer, LEVELS)) as pieces:
@@ -172,7 +172,7 @@ async def _say(stream: trio.SocketStream, answer: dict[str, Any]) -> None:
 
 
 async def _written(value: object, levels: int) -> AsyncGenerator[str]:
-    """JSON of a value in pieces: each element so many levels down is one."""
+    """Yield the JSON of a value in pieces, one for each element `levels` down."""
     if not levels or not value or not isinstance(value, dict | list):
         yield json.dumps(value)
         return
@@ -193,14 +193,14 @@ def _refusal(error: AdministrationError) -> dict[str, Any]:
 
 
 class Lines:
-    """Lines from a stream, none longer than REQUEST_BYTES_MAX."""
+    """Reads lines of at most REQUEST_BYTES_MAX from a stream."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
         self._rest = bytearray()
 
     async def next(self) -> bytes | None:
-        """The next line without its end; None when there is none. Raises AdministrationError when it is too long."""
+        """Return the next line without its end; None at the end of the stream. Raises AdministrationError."""
         searched = 0
         while (end := self._rest.find(b"\n", searched)) < 0:
             searched = len(self._rest)

@@ -1,8 +1,8 @@
-"""Changes of definitions on their way to SQLite: gathered while one transaction runs, written in the next.
+"""Writes changes of definitions to SQLite: those that arrive during one transaction are written in the next.
 
-A change that cannot be written fails for the client that asked for it alone. A creation is then forgotten. A deletion
-has taken effect in memory already: it is owed to the disk, and tried again, ahead of every later change, until it is
-written. So a name that was freed can be used again, and what comes after a deletion never comes before it.
+A change that cannot be written fails for its client alone. A creation is then dropped. A deletion
+has taken effect in memory already: it is *owed* to the disk, and tried again before every later change until it is
+written. So a freed name can be used again, and no change overtakes a deletion.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ log = logging.getLogger("leveret.definitions")
 RETRY_SECONDS = 1.0
 
 _FEATURES = {QUORUM.name: features.QUORUM_QUEUES, STREAM.name: features.STREAMS}
-"""The store features that types of queue need: a version that does not know them must not open the store."""
+"""Store features of queue types: a version that does not know a used feature must not open the store."""
 
 
-class Group(NamedTuple):
-    """Changes that are made together or not at all, with the futures that wait for them.
+class ChangeGroup(NamedTuple):
+    """Changes that are written together or not at all, and the future that is resolved when they are on disk.
 
-    Deletions are owed when they could not be written. `gone` is called when they are on disk at last.
+    `owed`: they are deletions, to be tried again if they cannot be written. `gone` is called when they are on disk.
     """
 
     changes: Sequence[Change]
@@ -58,9 +58,9 @@ class Group(NamedTuple):
 
 
 class DefinitionLog:
-    """The definitions of entities in the store: changes in their order, as many in one transaction as have come.
+    """Writes changes of definitions in order, in one transaction all that have arrived.
 
-    `wake` is called after each: a connection may have something to send now. `recorder` is there if events are logged.
+    `wake` is called after each transaction: connections may have answers to send. `recorder`: that of the event log.
     """
 
     def __init__(
@@ -74,41 +74,41 @@ class DefinitionLog:
         self._wake = wake
         self._recorder = recorder
         self._queue_id = highest_queue_id
-        self._waiting: list[Group] = []
-        self._owed: list[Group] = []
-        self._turn = trio.Lock()
+        self._waiting: list[ChangeGroup] = []
+        self._owed: list[ChangeGroup] = []
+        self._writing = trio.Lock()
         self._arrived = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
 
     def write(self, *changes: Change) -> Future[None]:
-        """Have changes written together; settles when they are on disk."""
-        return self._add(Group(changes, Future()))
+        """Write changes together; the future is resolved when they are on disk."""
+        return self._add(ChangeGroup(changes, Future()))
 
     def erase(self, *deletions: Change, gone: Callable[[], None] | None = None) -> Future[None]:
-        """Have deletions written, as `write` does, and when that fails, later; `gone` is called when they are."""
-        return self._add(Group(deletions, Future(), True, gone))
+        """Write deletions, and try again if that fails; `gone` is called when they are on disk."""
+        return self._add(ChangeGroup(deletions, Future(), True, gone))
 
-    def _add(self, group: Group) -> Future[None]:
+    def _add(self, group: ChangeGroup) -> Future[None]:
         self._waiting.append(group)
         self._arrived.set()
         return group.future
 
     def drop_tombstones(self, queue_ids: Sequence[int]) -> None:
-        """The message store holds nothing of these deleted queues any more."""
+        """Drop the tombstones of deleted queues of which the message store holds nothing any more."""
         durable = [queue_id for queue_id in queue_ids if queue_id < TRANSIENT_QUEUE]
         if durable:
             self.erase(*map(DropTombstone, durable))
 
     async def run(self) -> None:
-        """Write what comes, and what is owed, until cancelled."""
+        """Write changes as they arrive, and owed deletions every RETRY_SECONDS, until cancelled."""
         while True:
             with trio.move_on_after(RETRY_SECONDS if self._owed else math.inf):
                 await self._arrived.wait()
             await self.flush()
 
     async def flush(self) -> None:
-        """Return when everything that has come is written, and what is owed has been tried once more."""
-        async with self._turn:
+        """Return when all changes are written, and owed deletions have been tried once more."""
+        async with self._writing:
             owing = bool(self._owed)
             while self._waiting or owing:
                 owing = False
@@ -118,15 +118,15 @@ class DefinitionLog:
                     await self._commit(groups)
                 self._wake()
 
-    async def _commit(self, groups: list[Group]) -> None:
+    async def _commit(self, groups: list[ChangeGroup]) -> None:
         written = [*self._owed, *groups]
         changes = [change for group in written for change in group.changes]
         if self._recorder is not None:
-            self._recorder.flush()  # that a queue has ended is in the event log before it is on disk
+            self._recorder.flush()  # a queue's end must be in the event log before it is on disk
         try:
             await trio.to_thread.run_sync(self._store.commit, changes, limiter=self._limiter)
         except DefinitionsError as error:
-            if len(groups) > 1:  # find out whose it is
+            if len(groups) > 1:  # each alone, so that only the one at fault fails
                 for group in groups:
                     await self._commit([group])
                 return
@@ -139,13 +139,14 @@ class DefinitionLog:
                 group.gone()
             group.future.resolve(None)
 
-    def _fail(self, group: Group, error: DefinitionsError) -> None:
+    def _fail(self, group: ChangeGroup, error: DefinitionsError) -> None:
         log.error("cannot write definitions: %s", error)
         if group.owed:
             self._owed.append(group)
         group.future.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, str(error)))
 
     def _settle_debts(self) -> None:
+        """Forget the owed deletions, which have just been written with the others."""
         owed, self._owed = self._owed, []
         for group in owed:
             if group.gone is not None:
@@ -154,17 +155,18 @@ class DefinitionLog:
             log.warning("%d deletions that could not be written are on disk now", len(owed))
 
     async def load(self) -> Definitions:
-        """Everything that is on disk. Raises DefinitionsError."""
+        """Return all definitions on disk. Raises DefinitionsError."""
         return await trio.to_thread.run_sync(self._store.load, limiter=self._limiter)
 
-    # What the entities ask for
+    # Called by entities: `DurableDefinitions`
 
     def lift_queue_id(self, highest: int) -> None:
-        """Queues with ids up to this one have come into the store."""
+        """Give new queues ids above this one: it is in the store already."""
         self._queue_id = max(self._queue_id, highest)
 
     def new_queue_id(self) -> int:
         self._queue_id += 1
+        assert self._queue_id < TRANSIENT_QUEUE, f"queue id {self._queue_id} is in the range of transient queues"
         return self._queue_id
 
     def exchange_declared(self, vhost: str, exchange: Exchange) -> Future[None]:

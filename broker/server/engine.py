@@ -15,7 +15,7 @@ import trio
 from broker.entities.vhosts.broker import Broker, Pace
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.commits.commit_thread import CommitThread
-from broker.server.commits.committer import Changes, Committer, NewWriter
+from broker.server.commits.committer import Committer, NewWriter, RecurringEvent
 from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.engine")
@@ -62,11 +62,11 @@ class Activity:
 
     def __init__(self) -> None:
         self.count = 0
-        self.turns = Changes()
+        self.turn_ended = RecurringEvent()
 
     async def anything(self) -> None:
         """Sleep until something happens."""
-        await self.turns.next().wait()
+        await self.turn_ended.next().wait()
 
     async def pause(self, seconds: float) -> None:
         """Sleep so long, and then, if nothing has happened meanwhile, until something does."""
@@ -116,8 +116,8 @@ class Engine:
         turn = self.broker.turn
         turn.end()
         self.activity.count += 1
-        if self.activity.turns.awaited is not None:
-            self.activity.turns.happened()
+        if self.activity.turn_ended.awaited is not None:
+            self.activity.turn_ended.happened()
         batches = self.broker.batches
         if batches.current.waiters and batches.current.number not in self.committer.waiting:
             self.committer.waiting[batches.current.number] = trio.current_time()

@@ -1,9 +1,8 @@
-"""The event log's place in the running broker: beginning, end, and what was there before.
+"""The event log of a running broker: start, stop, and the messages that existed before.
 
-Each boot begins with a record of what is known of the one before: how far its log goes, how far it is known to have
-gone, and whether it ended in order. Then, beside everything else and in small steps, the places of all messages that
-were there at the start are recorded; at the end of an orderly stop once more. Between those two, what is recorded is
-what happened.
+Each boot begins with a record about the boot before: the end of its log, the last event that is known to have
+happened, and whether it stopped in order. Then the positions of all messages that existed at the start are recorded,
+in small steps beside all other work; and once more at the end of an orderly stop. Records between the two are events.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from storage.messages.message_store import MessageStore
-from storage.messages.records import NumberInBoot
+from storage.messages.small_records import NumberInBoot
 
 FLUSH_SECONDS = 0.1
 SNAPSHOT_MESSAGES = 4096
-"""How many places are read from the disk at a time: a few milliseconds."""
+"""Positions read from the disk in one step: a few milliseconds."""
 STEP_SECONDS = 0.005
-"""How long everything else has its turn in between."""
+"""Pause for all other work between two steps."""
 
 
 class Events:
-    """Records events from the start of a broker to its end."""
+    """The event log of one boot, from the start to the end of the broker."""
 
     def __init__(self, config: Config, store: MessageStore) -> None:
         settings = EventLogSettings(
@@ -52,13 +51,14 @@ class Events:
         self._gathering = trio.Event()
         self.recorder = Recorder(store.boot, self._hand_over, self._wake_up)
         self._store = store
+        assert last is None or last.boot < store.boot, f"boot {store.boot} begins behind the log of boot {last}"
         self._record_boot(last, store.last_event)
         self.recorder.flush()
 
     def _record_boot(self, logged: NumberInBoot | None, committed: NumberInBoot | None) -> None:
-        """Record the boot before, and what was lost and accepted since: batches, by number in their boot.
+        """Record the boot before, and the batches lost since whose loss was accepted, by number in their boot.
 
-        `idle` says that boots behind the last logged one, if there were any, have left nothing on disk.
+        `idle` means that boots after the last logged one, if any, have left nothing on disk.
         """
         before = logged or NumberInBoot(0, 0)
         known = committed.number if committed is not None and committed.boot == before.boot else 0
@@ -69,7 +69,7 @@ class Events:
                 self.recorder.add(LOSS, 1, loss.first, loss.last)
 
     async def run(self, broker: Broker) -> None:
-        """Record what is queued, and hand over what gathers, until cancelled."""
+        """Record the queued messages, and write recorded events every FLUSH_SECONDS, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._snapshot, broker)
             while True:
@@ -79,9 +79,9 @@ class Events:
                 self.recorder.flush()
 
     def record_stop(self, broker: Broker, seconds: float) -> None:
-        """Record what is queued at the end, as far as time allows, and that this was the end.
+        """Record the messages queued at the end, within `seconds`, and an orderly stop.
 
-        Nothing else goes on any more, and everything is on disk.
+        To be called when nothing else runs and everything is on disk.
         """
         deadline, complete = time.monotonic() + seconds, True
         for _ in self._queued(broker, 1 << 64, _never):
@@ -91,24 +91,24 @@ class Events:
         self.recorder.add(STOP, 1, int(complete))
 
     async def seal(self) -> None:
-        """Have readers see what has happened so far."""
+        """Make all events so far visible to readers."""
         self.recorder.flush()
         await trio.to_thread.run_sync(self._log.seal)
 
     def close(self) -> None:
-        """Write what has gathered, and seal it."""
+        """Write the events recorded so far, and seal them."""
         self.recorder.flush()
         self._log.close()
 
     async def _snapshot(self, broker: Broker) -> None:
-        """Report nothing that a purge has taken behind the purge, even where it is still on disk."""
+        """Record the messages of earlier boots, without those of purged queues, which may be on disk still."""
         for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, _was_purged):
             await trio.sleep(STEP_SECONDS)
         self.recorder.add(SNAPSHOT, 1)
 
     def _queued(self, broker: Broker, before: int, gone: Callable[[Queue], bool]) -> Iterator[None]:
-        """Record the places of all stored messages before a position, some at each step; none of queues that are
-        `gone`. Streams keep theirs.
+        """Record the positions below `before` of all stored messages, some in each step, except of queues that are
+        `gone`, and of streams.
         """
         queues = [
             (vhost.name, queue)
@@ -146,7 +146,7 @@ def _never(queue: Queue) -> bool:
 
 @contextmanager
 def closing_log(events: Events | None) -> Iterator[None]:
-    """Have the event log, if there is one, closed in any case: in order, or because something has gone wrong."""
+    """Close the event log, if there is one, in any case."""
     try:
         yield
     finally:

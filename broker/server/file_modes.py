@@ -1,4 +1,4 @@
-"""What is in the data directory is its owner's alone: it holds messages and hashes of passwords."""
+"""Permissions of the data directory: its files hold messages and hashes of passwords, so only their owner may read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OURS = ("definitions.sqlite*", "definitions.end", "messages", "messages/*", "*.l
 
 
 def keep_private(directory: Path) -> None:
-    """Take from others what they may do with our files, which an older umask or a copy may have given them.
+    """Remove the permissions of group and others from our files: an older umask or a copy may have given some.
 
-    The directory itself may hold more than ours: that it is open to others is only said.
+    The directory itself may hold other files: if it is open to others, that is only logged.
     """
     for pattern in OURS:
         for path in directory.glob(pattern):
@@ -31,7 +31,7 @@ def _close(path: Path) -> None:
     if stat.S_ISLNK(status.st_mode) or not status.st_mode & OTHERS:
         return
     if status.st_uid != os.geteuid():
-        log.warning("%s is open to others and not ours to change: its owner should chmod it", path)
+        log.warning("%s may be read by others and belongs to another user: its owner should chmod it", path)
         return
     path.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS)
-    log.warning("%s was open to others (mode %04o), and is not any more", path, status.st_mode & 0o7777)
+    log.warning("%s was open to others (mode %04o): permissions of others removed", path, status.st_mode & 0o7777)

@@ -60,10 +60,10 @@ class NodeControl:
 
     def look_around(self) -> None:
         """Have alarms as they must be now."""
-        if self._activity.turns.awaited is not None:
+        if self._activity.turn_ended.awaited is not None:
             self._resources.check_memory()
             self._resources.check_disk()
-            self._activity.turns.happened()
+            self._activity.turn_ended.happened()
 
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""

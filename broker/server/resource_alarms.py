@@ -1,8 +1,7 @@
-"""Memory and disk: how much there is, and when publishers must wait.
+"""Memory and disk alarms: they block publishers. And what the process does to use less of both.
 
-Memory is anonymous memory (RssAnon): pages of the message store that the kernel keeps mapped do not
-count, the kernel drops them when it needs the room. The limit is a share of the machine's memory, or of the
-container's where that is less.
+Memory is anonymous memory (RssAnon): mapped pages of the message store do not count, because the kernel drops them
+when it needs memory. The limit is a fraction of the machine's memory, or of the container's if that is less.
 """
 
 from __future__ import annotations
@@ -28,22 +27,23 @@ from storage.space.store_space import StoreSpace
 log = logging.getLogger("leveret.resources")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""From glibc's malloc.h."""
+"""Options of mallopt, from glibc's malloc.h."""
 MAPPED_BYTES_MIN = 32 << 20
-"""Blocks from here up are the kernel's again as soon as they are freed."""
+"""Blocks of this size or more are mapped, so they go back to the kernel as soon as they are freed."""
 KEPT_BYTES = 64 << 20
-"""How much freed memory at the end of the heap is kept."""
+"""Freed memory that is kept at the end of the heap."""
 
 SHRINK_SECONDS = 60.0
 REUSABLE_BYTES_MIN, REUSABLE_BYTES_KEPT = 1 << 20, 64 << 20
-"""When more of the store's file than KEPT has held nothing for so long, the disk gets its room back; while the disk is
-short, when it is more than MIN: a few pages of LMDB's own hold no records either."""
+"""The store's file is shrunk if more than KEPT of it has been free for SHRINK_SECONDS; while the disk is short, if more
+than MIN is: a few pages of LMDB's own hold no records either."""
 
 _YOUNG = 1
-"""The generation up to which garbage in cycles is looked for: in a few milliseconds, however much has stayed."""
+"""The generation up to which garbage is collected: a few milliseconds, however many objects are old."""
 TRIM_SECONDS = 60.0
 TRIM_BYTES_MIN, TRIM_BYTES_KEPT = 16 << 20, 8 << 20
-"""Freed memory goes back to the system when it has grown by MIN since, after so long; all of it but KEPT."""
+"""Freed memory but KEPT goes back to the system if memory has grown by MIN since its least, TRIM_SECONDS after the last
+time."""
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -51,10 +51,10 @@ _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.ss
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep memory for large messages that come next, instead of asking the kernel each time.
+    """Have glibc keep freed memory for further large messages instead of asking the kernel each time.
 
-    Pages that the kernel hands out anew it has to clear, and the broker to touch one by one: for messages of a
-    mebibyte that was a third of their cost. Up to KEPT_BYTES may lie idle in return. Without glibc nothing happens.
+    The kernel clears each page that it hands out, and each page faults once: for messages of a
+    mebibyte that was a third of their cost. Up to KEPT_BYTES may be idle in return. Without glibc nothing happens.
     """
     options = {_M_MMAP_THRESHOLD: MAPPED_BYTES_MIN, _M_TRIM_THRESHOLD: KEPT_BYTES}
     mallopt = getattr(_c_library(), "mallopt", None)
@@ -64,7 +64,7 @@ def keep_freed_memory() -> None:
 
 
 def raise_open_files_limit() -> int:
-    """Allow as many open files as the system lets us; how many that is."""
+    """Raise the limit of open files as far as the system permits, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         try:
@@ -76,19 +76,19 @@ def raise_open_files_limit() -> int:
 
 
 def memory_limit(config: Config) -> int:
-    """From how many bytes of anonymous memory on publishers have to wait."""
+    """Return the bytes of anonymous memory above which publishers are blocked."""
     if config.memory.high_watermark_bytes:
         return config.memory.high_watermark_bytes
     return int(memory_total() * config.memory.high_watermark)
 
 
 def memory_total() -> int:
-    """Bytes of memory of the machine, or of the container where that is less."""
+    """Return the bytes of memory of the machine, or of the container if that is less."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()])
 
 
 def _cgroup_limits() -> Iterator[int]:
-    """The limits of the process's control groups, of the kernel's second kind or its first, and of all around them."""
+    """Yield the memory limits of the process's control groups (cgroup v2 or v1) and of all their parents."""
     try:
         memberships = _OWN_CGROUPS.read_text().splitlines()
     except OSError:
@@ -112,7 +112,7 @@ def _cgroup_limits() -> Iterator[int]:
 
 
 def give_freed_memory_back(kept_bytes: int = 0) -> None:
-    """Have the C library give the system what was freed, but for so much. Takes long; without glibc nothing happens."""
+    """Have glibc return freed memory but `kept_bytes` to the system. Slow; without glibc nothing happens."""
     trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(kept_bytes))
@@ -120,12 +120,12 @@ def give_freed_memory_back(kept_bytes: int = 0) -> None:
 
 @cache
 def _c_library() -> ctypes.CDLL:
-    """The C library, loaded once: each object for it is a cycle of its own."""
+    """Return the C library, loaded once: each CDLL object is garbage in a cycle."""
     return ctypes.CDLL(None)
 
 
 def memory_used() -> int:
-    """Bytes of anonymous memory of this process. Where the kernel does not tell (macOS), its peak of all memory."""
+    """Return the bytes of anonymous memory of this process; without RssAnon (macOS) its peak of all memory."""
     status = _own_status()
     if status >= 0:
         for line in os.pread(status, 1 << 14, 0).splitlines():
@@ -136,7 +136,7 @@ def memory_used() -> int:
 
 @cache
 def _own_status() -> int:
-    """A descriptor that stays open: memory is looked at when there are no more descriptors, too. -1: there is none."""
+    """Return a descriptor of /proc/self/status that stays open, for when descriptors run out; -1 if there is none."""
     try:
         return os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -144,7 +144,7 @@ def _own_status() -> int:
 
 
 def process_age_seconds() -> float:
-    """How long ago this process was started, interpreter and imports included; 0 where the kernel does not tell."""
+    """Return the seconds since this process was started, imports included; 0 if the kernel does not tell."""
     try:
         ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -153,14 +153,14 @@ def process_age_seconds() -> float:
 
 
 def warn_of_network_file_system(directory: Path) -> None:
-    """LMDB needs a local disk: on a network file system neither its locks nor its syncs can be relied on."""
+    """Warn if the data directory is on a network file system: neither locks nor syncs of LMDB are reliable there."""
     kind = file_system(directory)
     if kind in _NETWORK_FILE_SYSTEMS:
         log.warning("%s is on %s: use a local disk, a network file system may lose what was synced", directory, kind)
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system a directory is on; empty where the system does not tell."""
+    """Return the type of a directory's file system; empty if the system does not tell."""
     target, best, kind = str(directory.resolve()), "", ""
     try:
         mounts = Path("/proc/self/mounts").read_text().splitlines()
@@ -175,24 +175,24 @@ def file_system(directory: Path) -> str:
 
 
 Pause = Callable[[float], Awaitable[None]]
-"""Sleeps for so many seconds, and longer where nothing happens: see `Activity.pause`."""
+"""Sleeps for some seconds, and longer while nothing happens: `Activity.pause`."""
 
 
 class SpaceKeeper(Protocol):
-    """What has the store's file changed on behalf of the watch: the committer."""
+    """The part of the committer that changes the size of the store's files."""
 
     def shrink(self) -> None:
-        """Give the room that free pages take back to the disk."""
+        """Give free pages of the store's file back to the disk."""
 
     def restore_ballast(self) -> None:
-        """Take the ballast again."""
+        """Write the ballast again."""
 
 
 class ResourceWatch:
-    """Raises and clears the alarms that make publishers wait."""
+    """Raises and clears the alarms that block publishers."""
 
     def __init__(self, config: Config, alarms: Alarms, space: StoreSpace, held_bytes: Callable[[], int]) -> None:
-        """`held_bytes` says how much of the memory is what publishers have sent while they had to wait."""
+        """`held_bytes` returns the bytes that blocked publishers have sent."""
         self._held_bytes = held_bytes
         self._config = config
         self._alarms = alarms
@@ -210,25 +210,25 @@ class ResourceWatch:
         )
 
     def limit_memory(self, fraction: float | None, size: int) -> None:
-        """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
+        """Set the memory limit: a fraction of all memory or, if that is None, a size."""
         self.memory_limit = size if fraction is None else int(memory_total() * fraction)
         self.memory_setting = {"absolute": size} if fraction is None else {"relative": fraction}
         self._set(MEMORY, self._memory_taken() > self.memory_limit)
 
     def limit_disk(self, size: int) -> None:
-        """Publishers wait from now on below so much free disk."""
+        """Set the least free disk space, in bytes."""
         self.disk_free_limit = size
         self.check_disk()
 
     def restore_limits(self) -> None:
-        """Both limits are those of the settings again."""
+        """Set both limits to those of the settings again."""
         memory = self._config.memory
         size = memory.high_watermark_bytes
         self.limit_memory(None if size else memory.high_watermark, size)
         self.limit_disk(self._config.disk.free_limit_bytes)
 
     async def watch_memory(self, pause: Pause) -> None:
-        """Look at memory again and again. What is garbage or freed is given back before it counts as used."""
+        """Check memory at intervals. Garbage and freed memory are given back before they count as used."""
         trimmed_at, least = trio.current_time(), self._memory_taken()
         while True:
             used = self._memory_taken()
@@ -236,41 +236,42 @@ class ResourceWatch:
             overdue = used > least + TRIM_BYTES_MIN and trio.current_time() > trimmed_at + TRIM_SECONDS
             if overdue or used > self.memory_limit:
                 kept = 0 if used > self.memory_limit else TRIM_BYTES_KEPT
-                gc.collect(_YOUNG)  # while publishers wait so little is made that Python would not look for long
+                gc.collect(_YOUNG)  # blocked publishers make few objects, so that Python itself would collect late
                 await trio.to_thread.run_sync(give_freed_memory_back, kept)
-                # What is freed while the alarm's cause ends, after this, goes back with the next, a minute later.
+                # With 0 as the least, memory that is freed after this goes back TRIM_SECONDS later.
                 trimmed_at, least = trio.current_time(), self._memory_taken() if kept else 0
             self.check_memory()
             await pause(self._config.memory.check_interval_seconds)
 
     def check_memory(self) -> None:
-        """Look at memory now."""
+        """Raise or clear the memory alarm by the memory in use now."""
         self._set(MEMORY, self._memory_taken() > self.memory_limit)
 
     def _memory_taken(self) -> int:
-        """What waits for the end of an alarm would keep it up for good, if it counted."""
+        """Return the memory in use without held publishes, which would keep the alarm raised for ever."""
         return memory_used() - self._held_bytes()
 
     async def watch_disk(self, keeper: SpaceKeeper, pause: Pause) -> None:
-        """Look at the disk again and again, and have the writer of the store do what follows."""
+        """Check the disk at intervals: `look_at_disk`."""
         while True:
             self.look_at_disk(keeper)
             await pause(self._config.disk.check_interval_seconds)
 
     def look_at_disk(self, keeper: SpaceKeeper) -> None:
-        """Look at the disk now, and have done what follows."""
+        """Check the disk now, and have the ballast written again or the store's file shrunk if that is due."""
         self.check_disk()
         if not self._space.has_ballast and not self._alarms.is_raised(DISK):
             keeper.restore_ballast()
         if self.should_shrink():
-            keeper.shrink()  # last: it stops as soon as something behind it waits for the writer
+            keeper.shrink()  # last, because it stops as soon as anything else is handed over
 
     def check_disk(self) -> None:
-        """Look at the disk now."""
+        """Raise or clear the disk alarm by the disk space free now."""
         self._set(DISK, self._disk_full or self._space.room_bytes() < self.disk_free_limit)
 
     def should_shrink(self) -> bool:
-        """The store takes room on the disk that others need now, or that it has not needed for SHRINK_SECONDS."""
+        """Return whether free pages of the store's file are to be given back: the disk is short, or they were free for
+        SHRINK_SECONDS."""
         reusable, now = self._space.reusable_bytes(), time.monotonic()
         if self._space.disk_free_bytes() < self.disk_free_limit:
             return reusable > REUSABLE_BYTES_MIN
@@ -281,7 +282,7 @@ class ResourceWatch:
         return unneeded > REUSABLE_BYTES_KEPT
 
     def disk_full(self, full: bool) -> None:
-        """The message store has met, or overcome, a full disk."""
+        """Note that a commit met a full disk, or that there is space again."""
         self._disk_full = full
         self.check_disk()
 

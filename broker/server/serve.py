@@ -28,7 +28,7 @@ from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
-from broker.config import Address, Config, ConfigError, Defaults
+from broker.config import Address, Config, ConfigError, DefaultsSettings
 from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.commits.commit_policy import SWITCH_SECONDS
@@ -36,7 +36,7 @@ from broker.server.engine import Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
 from broker.server.net import listeners
-from broker.server.net.chosen_parts import USUAL_PARTS
+from broker.server.net.replaceable_parts import USUAL_PARTS
 from broker.server.net.tls_context import Security
 from broker.server.recovery import Recovered, Stores
 from broker.server.server import Listeners, Server
@@ -44,7 +44,7 @@ from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
 from broker.settled_future import settled
-from storage.events.left_over import highest_boot
+from storage.events.event_log_recovery import highest_boot
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _bound(setting: str, addresses: list[Address], backlog: int, *, dispensable:
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
     """A new data directory has no default user where a definitions file brings users, unless settings name one."""
     named = config.defaults.user, config.defaults.password
-    return imported is None or not imported.users or named != (Defaults().user, Defaults().password)
+    return imported is None or not imported.users or named != (DefaultsSettings().user, DefaultsSettings().password)
 
 
 async def _run(

@@ -25,14 +25,14 @@ from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.server import resource_alarms
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
+from broker.server.loop_metrics import LoopMetrics
 from broker.server.net import listeners, local_connections
-from broker.server.net.chosen_parts import USUAL_PARTS, ChosenParts
 from broker.server.net.heartbeats import beat_forever
+from broker.server.net.replaceable_parts import USUAL_PARTS, ReplaceableParts
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport
 from broker.server.node_control import Addresses, NodeControl
-from broker.server.pulse import Pulse
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.shovels import shovel_host
@@ -82,7 +82,7 @@ class Server:
         recovered: Recovered,
         wakeup: Wakeup,
         nursery: trio.Nursery,
-        parts: ChosenParts = USUAL_PARTS,
+        parts: ReplaceableParts = USUAL_PARTS,
     ) -> None:
         self.config = config
         self.stores = stores
@@ -106,7 +106,7 @@ class Server:
         PAUSES.set(Pauses(lambda: self.committer.busy))
         self.activity = self.engine.activity
         measurements = broker.statistics.measurements
-        self.pulse = Pulse(measurements, stores.messages.io.recent, self.committer.waits, self.activity)
+        self.loop_metrics = LoopMetrics(measurements, stores.messages.io.recent, self.committer.waits, self.activity)
         self.transports: dict[Transport, None] = {}
         self.control = NodeControl(config, self.registry, self.resources, self.activity, self.listening)
         self.administration = Administration(
@@ -146,7 +146,7 @@ class Server:
         self.nursery.start_soon(self.resources.watch_memory, self.activity.pause)
         self.nursery.start_soon(self.resources.watch_disk, self.committer, self.activity.pause)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
-        self.nursery.start_soon(self.pulse.run)
+        self.nursery.start_soon(self.loop_metrics.run)
         for listener in bound.plain:
             self.nursery.start_soon(listeners.accept_forever, listener, self.accept, self.has_capacity)
         if bound.security is not None:
@@ -249,7 +249,7 @@ class Server:
     def status(self) -> dict[str, Any]:
         """What this broker is and how it does. Sizes are bytes, times seconds."""
         directory, alarms, files = self.config.server.directory, self.broker.alarms, process_facts.open_files()
-        self.pulse.gather()
+        self.loop_metrics.gather()
         return {
             "version": __version__,
             "core": CORE,

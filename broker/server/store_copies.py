@@ -1,7 +1,7 @@
-"""Copies of both stores, made while everything goes on.
+"""Backups of both stores of a running broker.
 
-The messages are copied first. A queue made meanwhile is empty in the copy; of one deleted meanwhile the copied
-definitions still hold the tombstone, because none is dropped while a copy is being made.
+The messages are copied first. A queue declared meanwhile is empty in the copy; for one deleted meanwhile the copied
+definitions have the tombstone, because none is dropped while a copy is being made.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from storage import synced_files
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup as copy_messages
-from storage.messages.origin import BACKUP_BYTES
+from storage.messages.store_origin import BACKUP_BYTES
 
 
 class StoreCopies:
-    """Makes copies, several at a time if asked to, and holds tombstones back until the last of them is made.
+    """Makes copies, several at a time if asked to, and drops no tombstones until the last of them is made.
 
-    `drop_tombstones` forgets deleted queues of which the message store holds nothing any more.
+    `drop_tombstones` is called with deleted queues of which the message store holds nothing any more.
     """
 
     def __init__(self, stores: Stores, drop_tombstones: Callable[[Sequence[int]], None]) -> None:
@@ -37,7 +37,7 @@ class StoreCopies:
         self._reclaimed: list[int] = []
 
     def reclaimed(self, queue_ids: Sequence[int]) -> None:
-        """The message store holds nothing of these deleted queues any more."""
+        """Drop the tombstones of these deleted queues, whose messages are cleared away, once no copy is being made."""
         self._reclaimed += queue_ids
         self._drop_if_idle()
 
@@ -65,7 +65,7 @@ def _copy(stores: Stores, directory: Path) -> None:
     with _alone(fresh):
         if lmdb_environment.exists(directory):
             raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
-        shutil.rmtree(fresh, ignore_errors=True)  # what a backup that was cut short has left
+        shutil.rmtree(fresh, ignore_errors=True)  # the rest of a backup that was cut short
         fresh.mkdir(mode=0o700)
         try:
             backup_id = secrets.token_bytes(BACKUP_BYTES)
@@ -80,13 +80,13 @@ def _copy(stores: Stores, directory: Path) -> None:
 
 @contextmanager
 def _alone(fresh: Path) -> Iterator[None]:
-    """Keep a second backup out of a directory in the making. Raises AdministrationError `already_exists`."""
+    """Lock out a second backup into the same directory. Raises AdministrationError `already_exists`."""
     path = fresh.with_name(f"{fresh.name}.lock")
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.fstat(held).st_nlink:
-            raise BlockingIOError  # it was another backup's, which has just ended
+            raise BlockingIOError  # another backup has just ended and removed the file that we locked
     except BlockingIOError:
         os.close(held)
         raise AdministrationError("already_exists", f"{fresh} is being written by another backup") from None

@@ -1,1 +1,1 @@
-"""One client's conversation: handshake, connection, channels, handlers. Synchronous: bytes in, bytes out."""
+"""One client's session: handshake, connection, channels, handlers of methods. Synchronous: bytes in, bytes out."""

@@ -1,7 +1,7 @@
-"""The state of one client's connection: its user, how far it has come, its channels, and when it has to wait.
+"""The state of one client's connection: its user, its phase, its channels, and flow control.
 
-What arrives comes by way of `broker.session.input.incoming_frames`; what there is to say is buffered in `output`.
-Nothing here waits. An error is answered in one place, `guard`: a ChannelException ends its channel, a
+Input comes from `broker.session.input.incoming_frames`; output is buffered in `output`.
+Nothing here waits. Errors are answered in one place, `guard`: a ChannelException closes its channel, a
 ConnectionException the connection.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.totals import Traffic
-from broker.session import connection_events
+from broker.session import connection_event_messages
 from broker.session.channel.channel import Action, Channel, ChannelConnection
 from broker.session.login.phase import CAN_SAY_CLOSE, Phase
 from broker.session.output.output_buffer import Output
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.connection")
 
 UNREAD_OUTPUTS: Final = 4
-"""At how many times the output limit a connection is no longer read."""
+"""A connection is not read while its pending output exceeds this many times `limits.output_bytes_max`."""
 
 SILENT_SECONDS = 3.0
-"""For how long a client that is refused before connection.open is left without an answer."""
+"""Time before the socket of a client that is refused before connection.open is closed, as in RabbitMQ."""
 
 DISCARD_SECONDS = 30.0
-"""How long a client has, as in RabbitMQ, to end its side after close-ok; no longer than its heartbeat if it has one."""
+"""Time for a client to close its socket after close-ok, as in RabbitMQ; at most its heartbeat, if it has one."""
 
 
 class Connection(ChannelConnection):
     """State of one client's connection.
 
-    `ended` says that the socket is to be closed, after `linger` seconds, once the output is sent. With `discards`
-    that is the client's to do, which may have written more before it heard of the end: what arrives is thrown away, and
-    `linger` is how long that may take. `readable` is False while the client has to be kept waiting.
+    `ended`: the socket is to be closed once the output is sent and `linger` seconds have passed. With `discards` the
+    client closes it, because it may have sent more before it saw the close: input is discarded, for `linger` seconds at
+    most. `readable` is False while the socket must not be read.
     """
 
     def __init__(self, registry: Registry, peer: Peer, on_flush: Callable[[], None], *, direct: bool = False) -> None:
         self.registry = registry
         self.direct = direct
-        """It has no socket: the broker itself makes it, for a request that came another way."""
+        """It has no socket: the broker itself made it, for the management API."""
         self.broker = registry.broker
         self.settings = registry.settings
         self.peer = peer
@@ -62,46 +62,46 @@ class Connection(ChannelConnection):
         self.vhost_name = ""
         self.client_properties: Table = {}
         self.connected_at = registry.broker.clock.now()
-        """When its socket was accepted, in milliseconds since the epoch."""
+        """Time at which its socket was accepted, in milliseconds since the epoch."""
         self.traffic = Traffic()
-        """Kept by its transport."""
+        """Bytes and frames, counted by its transport."""
         self.frame_max = registry.settings.initial_frame_max
         self.channel_max = 0
         self.heartbeat = 0
         self.mechanism = ""
-        """The SASL mechanism by which the user has logged in."""
+        """The SASL mechanism of the login."""
         self.channels = {}
         self.reply_channels = registry.reply_channels
         self.new_confirms = registry.new_confirms
         self.handling = 0
-        """The key of the method that is being handled."""
-        self.going_on = registry.going_on
-        self.channels_going_on = 0
+        """The key of the method being handled."""
+        self.held_methods = registry.held_methods
+        self.busy_channels = 0
         self.output = Output(registry.broker.turn, registry.settings.output_bytes_max, on_flush, self._replenish)
         self.ended = False
         self.linger = 0.0
         self.discards = False
         self.blocked = False
         self.publishes = False
-        """Whether it has published since it last had to wait for the disk."""
+        """It has published since it last had to wait for the disk."""
         self.confirmed = False
-        """Whether its latest publish is to be answered: with a confirm, or with the end of its transaction."""
+        """Its latest publish is to be answered, by a confirm or by tx.commit-ok."""
         self.incomplete_bytes = 0
-        """Bytes of messages that are not whole, or not committed: registry.incomplete_bytes is the sum of all."""
+        """Bytes of incomplete messages and open transactions; `registry.incomplete_bytes` is the sum of all."""
         self.held_bytes = 0
-        """What it has sent that waits for an alarm to end, or for an answer."""
+        """Bytes of the methods that its channels hold, behind an alarm or a gate."""
         self._released: Future[None] | None = None
         self._capabilities: frozenset[str] = frozenset()
         registry.add(self)
 
     def log_fields(self, **more: object) -> dict[str, object]:
-        """What a log line about this connection says for programs, as its `extra`."""
+        """Return the structured fields of a log line about this connection, its `extra`."""
         return {"connection": str(self.peer), "user": self.user, "vhost": self.vhost_name, **more}
 
     # Errors
 
     def guard(self, channel: Channel, key: int, action: Action) -> None:
-        """Do something for a channel; an error is answered here and nowhere else."""
+        """Run an action for a channel, and answer its error with close; no other place does."""
         if key:
             self.handling = key
         try:
@@ -122,42 +122,42 @@ class Connection(ChannelConnection):
     def _replenish(self) -> None:
         for channel in self.channels.values():
             channel.replenish()
-            channel.go_on(later=True)  # the output is being taken: no time for answers
+            channel.go_on(later=True)  # the output is being sent: answers made now would miss it
 
     # Holding back
 
     @property
     def readable(self) -> bool:
-        """The client may be read from: nothing of it that was held goes on, not too much is, and it reads its answers.
+        """True if the socket may be read: no channel is busy, held bytes are below the limit, the client reads output.
 
-        Confirms do not count: they are not encoded before the socket takes them. Returns and answers do.
+        Confirms do not count as output: they are encoded when the socket takes them. Returns and answers do.
         """
         held_max = self.settings.held_bytes_max
         return not (
             self.write_blocked
-            or self.channels_going_on
+            or self.busy_channels
             or self.held_bytes > held_max
             or (self.blocked and self.incomplete_bytes > held_max)
         )
 
     @property
     def write_blocked(self) -> bool:
-        """The client does not read its output."""
+        """True if the client does not read its output."""
         return self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
 
     @property
     def waits_to_be_read(self) -> bool:
-        """What the client has sent waits, held or unread, until it reads its output, and for no alarm."""
+        """True if the client's input waits until it reads its output, not for an alarm."""
         return self.write_blocked or (self.output.pending >= self.settings.output_bytes_max and not self.blocked)
 
     def hold(self, size: int) -> None:
-        """Count what is held for this connection, in bytes."""
+        """Add to the held bytes."""
         self.held_bytes += size
         if size < 0:
             self.output.touch()  # the transport may read on
 
     def count_incomplete(self, size: int) -> None:
-        """Count what has come of messages that are not whole; too much of it ends the connection that has most."""
+        """Add to the bytes of incomplete messages. Beyond the limit the connection with the most is closed."""
         self.incomplete_bytes += size
         self.registry.incomplete_bytes += size
         if size <= 0:
@@ -169,14 +169,14 @@ class Connection(ChannelConnection):
             self.registry.shed_load()
 
     def block(self) -> None:
-        """The client publishes while a resource is short: it gets connection.blocked, if it has the capability."""
+        """Note that the client publishes while an alarm is raised; send connection.blocked if it has the capability."""
         if not self.blocked:
             self.blocked = True
             if self.knows("connection.blocked"):
                 self.send(methods.ConnectionBlocked(self.broker.alarms.reason))
 
     def unblock(self) -> None:
-        """Resources are plentiful again: what was held goes on."""
+        """Begin to handle the held methods: the alarm has ended."""
         if not self.blocked:
             return
         self.blocked = False
@@ -190,22 +190,22 @@ class Connection(ChannelConnection):
 
     @property
     def parting(self) -> bool:
-        """One side has said that it ends, and the log why: what becomes of the socket is no news."""
+        """True if one side has begun to close: the reason is in the log, so the end of the socket is not logged."""
         return self.ended or self.phase is Phase.CLOSING
 
     def opened(self, client_properties: Table) -> None:
-        """Remember what the client said of itself."""
+        """Keep the client's properties of connection.start-ok."""
         self.client_properties = client_properties
         capabilities = client_properties.get("capabilities")
         if capabilities is not None and capabilities.kind == "F":
             self._capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
 
     def knows(self, capability: str) -> bool:
-        """The client understands one of RabbitMQ's extensions."""
+        """Return whether the client announced a capability (an extension of RabbitMQ)."""
         return capability in self._capabilities
 
     def fail(self, error: ConnectionException, failing: int = 0) -> None:
-        """End the connection with an error; `failing` is the key of the method at fault where the error names none."""
+        """Close the connection with an error; `failing`: key of the method at fault if the error names none."""
         if self.phase is Phase.CLOSING or self.ended:
             return
         log.warning("closing connection %s: %s", self.peer, error, extra=self.log_fields(code=int(error.code)))
@@ -218,18 +218,18 @@ class Connection(ChannelConnection):
         key = (error.class_id << 16 | error.method_id) or failing
         self._say_close(error.code, reply_text(error.code, error.text), key)
 
-    def refuse(self, reason: str, longer: float = 0.0) -> None:
-        """End without a word: after silence while it is being set up (`longer`: more of it, in seconds), else at once.
+    def refuse(self, reason: str, delay: float = 0.0) -> None:
+        """Close the socket without connection.close; after SILENT_SECONDS and `delay` if the client is logging in.
 
         The reason is for the log.
         """
         log.warning("closing connection %s: %s", self.peer, reason, extra=self.log_fields())
         waiting = self.phase in (Phase.START, Phase.TUNE)
         self.release()
-        self.end(SILENT_SECONDS + longer if waiting else 0.0)
+        self.end(SILENT_SECONDS + delay if waiting else 0.0)
 
     def force_close(self, text: str) -> None:
-        """Send the client away: 320 CONNECTION_FORCED."""
+        """Close the connection with 320 CONNECTION_FORCED."""
         if self.phase is Phase.OPEN:
             fields = self.log_fields(code=int(ReplyCode.CONNECTION_FORCED))
             log.info("closing connection %s: CONNECTION_FORCED - %s", self.peer, text, extra=fields)
@@ -243,22 +243,25 @@ class Connection(ChannelConnection):
         self.send(methods.ConnectionClose(code, text, key >> 16, key & 0xFFFF))
 
     def end(self, linger: float = 0.0) -> None:
-        """Have the socket closed once the output is sent, and `linger` seconds have passed."""
+        """Have the socket closed once the output is sent and `linger` seconds have passed."""
         self.ended = True
         self.linger = linger
         self.output.touch()
 
     def say_goodbye(self) -> None:
-        """Answer connection.close. To close a socket with unread bytes in it would take the answer from the client."""
+        """Answer connection.close, and leave it to the client to close the socket.
+
+        If we closed a socket with unread input, the system would reset it, and the client could lose close-ok.
+        """
         if not self.ended:
             self.send(methods.ConnectionCloseOk())
             self.discards = True
             self.end(min(self.heartbeat or DISCARD_SECONDS, DISCARD_SECONDS))
 
     def release(self) -> Future[None]:
-        """Give back everything the client held: channels, consumers, exclusive queues; of very much, some at a time.
+        """End channels, consumers and exclusive queues, and requeue deliveries, as background work.
 
-        What is returned is settled when nothing is left. Nothing is delivered or said to the client meanwhile.
+        The future is resolved when all is done. Nothing is sent to the client meanwhile.
         """
         if self._released is None:
             self.registry.connections.pop(self, None)
@@ -274,7 +277,7 @@ class Connection(ChannelConnection):
         return self._released
 
     def check(self) -> None:
-        """Raise AssertionError unless channels are sound, and what they hold is counted; between two turns."""
+        """Raise AssertionError unless channels are sound and byte counts right; to be called between two turns."""
         channels = self.channels.values()
         for channel in channels:
             channel.check()
@@ -293,11 +296,11 @@ class Connection(ChannelConnection):
             yield None
         if self.vhost_name:
             yield from self.vhost.release(self)
-            connection_events.connection_closed(self)
+            connection_event_messages.connection_closed(self)
 
 
 def enter(connection: Connection, vhost: VHost, *, trusted: bool = False) -> None:
-    """Let a connection whose user is known into a virtual host: it is open. One that is `trusted` may do anything."""
+    """Open a virtual host for a connection whose user has logged in. One that is `trusted` may do anything in it."""
     connection.vhost, connection.vhost_name = vhost, vhost.name
     connection.routes = connection.registry.share_routes(connection.user, vhost.name, trusted=trusted)
     connection.phase = Phase.OPEN

@@ -1,12 +1,11 @@
-"""Consumer (delivery acknowledgement) timeout: when a delivery is out for too long, its channel is closed.
+"""Consumer (delivery acknowledgement) timeout: closes a channel whose oldest delivery is unacknowledged for too long.
 
-RabbitMQ's protection from consumers that hang: what they hold goes back to its queue, for consumers that still work.
-The time is the consumer's, else the queue's, else that of the settings, as in RabbitMQ 3.13.
+It protects from consumers that hang: their messages are requeued, for consumers that work.
+The timeout is the consumer's, else the queue's, else that of the settings, as in RabbitMQ 3.13.
 
-Nothing is noted when a message is delivered. Every half minute all channels are looked at, and the last tag that each
-has given out is marked with the time: whatever is outstanding up to a mark is at least as old as the mark. So a
-channel is closed between the time-out and a minute later, which is when RabbitMQ, looking every minute, closes it.
-As there, only the oldest delivery of a channel is asked for.
+Delivering costs nothing for it. Every half minute each channel's last delivery tag is marked with the time:
+deliveries up to a mark are at least as old as the mark. So a channel is closed between the timeout and a minute later,
+as in RabbitMQ, which looks every minute. As there, only the oldest delivery of a channel is looked at.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ log = logging.getLogger("leveret.channel")
 LOOK_MILLISECONDS = 30_000
 
 Marks = deque[tuple[int, int]]
-"""The last tag given out and when that was seen, rising. A time-out of half an hour keeps sixty of them."""
+"""Last delivery tag and the time at which it was seen, ascending. A timeout of half an hour keeps sixty marks."""
 
 
 def milliseconds(settings: SessionSettings) -> int:
-    """What the settings say of consumers that say nothing themselves; 0: for ever."""
+    """Return the default timeout of the settings; 0: none."""
     return int(settings.consumer_timeout * 1000)
 
 
 def timeout_of(consumer: Receiver | None, queue: Holder, default: int) -> int:
-    """How many milliseconds a delivery may be outstanding; 0: for ever. The consumer is None for a `basic.get`."""
+    """Return the timeout of a delivery in milliseconds; 0: none. The consumer is None after a `basic.get`."""
     if not queue.may_time_out:
         return 0
     said = [] if consumer is None else [consumer_timeout(consumer.arguments)]
@@ -48,7 +47,7 @@ def timeout_of(consumer: Receiver | None, queue: Holder, default: int) -> int:
 
 
 class Overdue:
-    """Looks after the outstanding deliveries of all connections."""
+    """Finds channels with an overdue delivery, on all connections."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -61,7 +60,7 @@ class Overdue:
         self._watching = False
 
     def watch(self) -> None:
-        """Look at all channels every interval since the beginning, as long as there are connections."""
+        """Look at all channels at each interval since the start, while there are connections."""
         if not self._watching:
             self._watching = True
             since = (self._now() - self._began) % self._interval

@@ -1,7 +1,7 @@
-"""An AMQP channel without a socket: what the management API does to queues and messages, in the name of a user.
+"""An AMQP channel without a socket, by which the management API acts on queues and messages in the name of a user.
 
-It goes the way of every client's methods, so that permissions, refusals and their texts are the same ones. What it is
-asked is handled at once or when the disk has followed; the answer is a future, settled at the end of a turn.
+Its methods go the way of every client's, so permissions, refusals and their texts are the same. A method is handled
+at once or when the disk has followed; the answer is a future that is resolved at the end of a turn.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from broker.wire.method import Method
 
 CHANNEL = 1
 FRAME_BYTES = 128 * 1024
-"""How large a frame of a body is at most: some 0.1 ms."""
+"""Largest body frame: some 0.1 ms of work."""
 BODY_BYTES_MAX = 1 << 40
-"""The broker's own limit on messages holds; what it sends is as large as it is."""
+"""No limit of this side's: the broker has checked the messages that it sends."""
 
 
 class Refused(Exception):
-    """The channel, or the connection, was closed with a reply code and a text: `NOT_FOUND - no queue ...`."""
+    """The broker closed the channel or the connection with a reply code and a text: `NOT_FOUND - no queue ...`."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -42,10 +42,10 @@ class Refused(Exception):
 
 
 class DirectSession:
-    """One channel of a user in a virtual host, asked one thing at a time.
+    """One channel of a user in a virtual host, for one request at a time.
 
-    `returned` says whether the publish that was answered last came back unroutable. `on_delivery` is called, at the
-    end of a turn, with what comes for a consumer.
+    `returned`: the publish that was answered last was returned as unroutable. `on_delivery` is called at the
+    end of a turn with each delivery to a consumer.
     """
 
     def __init__(self, registry: Registry, peer: Peer, user: str, vhost: str) -> None:
@@ -63,7 +63,7 @@ class DirectSession:
         self.ask(methods.ChannelOpen())
 
     def ask(self, method: Method) -> Future[Command]:
-        """Send a method that is answered; the answer, or Refused."""
+        """Send a method and return a future of its answer, or of Refused."""
         return self._expect(method_frame(CHANNEL, method))
 
     def send(self, method: Method) -> None:
@@ -71,21 +71,21 @@ class DirectSession:
         self._feed(method_frame(CHANNEL, method))
 
     def publish(self, exchange: str, key: str, header: bytes) -> Future[Command]:
-        """Publish a message, `mandatory`, on a channel in confirm mode; settled by its confirm, ack or nack.
+        """Publish a message, `mandatory`, on a channel in confirm mode; the future is its confirm, an ack or nack.
 
-        Its body has to be added in parts: of a large one each takes time.
+        Add the body with `add_body`, in parts, because a large one would take long at once.
         """
         self.returned = False
         method = method_frame(CHANNEL, methods.BasicPublish(exchange, key, True, False))
         return self._expect(method + content_frames(CHANNEL, header, b"", self._connection.frame_max))
 
     def add_body(self, part: bytes) -> None:
-        """Take the next `body_part_bytes` of the body, or what is left of it."""
+        """Send the next part of the body: `body_part_bytes`, or the rest."""
         if self._refused is None:
             self._feed(frame(FRAME_BODY, CHANNEL, part))
 
     def close(self) -> None:
-        """Give back what the session holds: unacknowledged messages are requeued."""
+        """End the session: unacknowledged messages are requeued."""
         self._connection.release()
         self._connection.output.end()
 

@@ -1,4 +1,4 @@
-"""The two ends of a connection, and what TLS says of it."""
+"""The two ends of a connection, and its TLS session."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 
 class Secured(NamedTuple):
-    """What TLS says of a connection. `certificate` is the client's (DER), checked, or None.
-
-    `asked` says that clients are asked for one.
-    """
+    """A TLS session: `certificate` is the client's (DER), verified, or None; `asked`: clients are asked for one."""
 
     version: str
     cipher: str
@@ -20,7 +17,7 @@ class Secured(NamedTuple):
 class Peer(NamedTuple):
     """Both ends of a connection, as host and port; `secured` is None without TLS, and until its handshake is done.
 
-    One within the broker has no hosts, and a number for its port.
+    A connection within the broker has empty hosts, and a number as its port.
     """
 
     host: str
@@ -32,7 +29,7 @@ class Peer(NamedTuple):
 
     @property
     def within(self) -> bool:
-        """Both ends are in the broker itself."""
+        """True if both ends are in the broker itself."""
         return not self.host
 
     def __str__(self) -> str:

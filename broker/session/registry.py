@@ -1,4 +1,4 @@
-"""What all connections of a broker share."""
+"""All connections of a broker, and the state that they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel import channel
 from broker.session.channel.channel import NewConfirms
-from broker.session.channel.going_on import GoingOn
+from broker.session.channel.held_methods import HeldMethods
 from broker.session.channel.permissions import Access, Trusted
 from broker.session.channel.route_cache import RouteCache
 from broker.session.consumer_timeout import Overdue
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """The connections that are open, and the answers that hold for all of them.
-
-    `new_confirms` makes the ledgers of channels in confirm mode.
-    """
+    """The open connections, shared route caches, login throttle and limits; `new_confirms` makes confirm ledgers."""
 
     def __init__(
         self, broker: Broker, settings: SessionSettings, new_confirms: NewConfirms = channel.new_confirms
@@ -40,24 +37,24 @@ class Registry:
         self.connections: dict[Connection, None] = {}
         self.connection_numbers = count(1)
         self.handshaking: dict[Connection, Callable[[], None]] = {}
-        """Connections that are not through the handshake, oldest first, and what drops each."""
+        """Connections before connection.open-ok, oldest first, each with the function that closes its socket."""
         self.reply_channels: dict[str, Channel] = {}
         self.login_throttle = LoginThrottle(settings.throttle)
         self.incomplete_bytes = 0
-        """Bytes that all connections together have sent of messages that are not whole, or not committed."""
-        self.going_on = GoingOn(broker.background_work)
+        """Bytes of incomplete messages and open transactions, of all connections."""
+        self.held_methods = HeldMethods(broker.background_work)
         self._routes: dict[tuple[str, str], RouteCache] = {}
         self._overdue = Overdue(self)
 
     def add(self, connection: Connection) -> None:
-        """There is one more connection."""
+        """Add a connection."""
         self.connections[connection] = None
         self._overdue.watch()
 
     def routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:
-        """The permissions of a user in a virtual host, and where its publishes go: shared by all its connections.
+        """Return the permissions and cached routes of a user in a virtual host, shared by all its connections.
 
-        Those that are `trusted` have one of their own: no user has an empty name.
+        `trusted` connections share another cache, under the empty name, which no user has.
         """
         routes = self._routes.get(("" if trusted else user, vhost))
         if routes is None:
@@ -67,13 +64,13 @@ class Registry:
         return routes
 
     def share_routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:
-        """The same for one more connection, until it leaves them."""
+        """Return the same cache for a connection that uses it until `leave_routes`."""
         routes = self._routes["" if trusted else user, vhost] = self.routes(user, vhost, trusted=trusted)
         routes.connections += 1
         return routes
 
     def leave_routes(self, routes: RouteCache) -> None:
-        """One of the connections that share them has ended."""
+        """Drop a cache with the last of the connections that share it."""
         routes.connection_ended()
         if not routes.connections:
             trusted = isinstance(routes.access, Trusted)
@@ -81,28 +78,28 @@ class Registry:
 
     @property
     def cluster_name(self) -> str:
-        """What the broker is called: by its operator, or else by its settings."""
+        """The cluster name that an operator has set, or else that of the settings."""
         return self.broker.parameters.cluster_name or self.settings.cluster_name
 
     @property
     def network_connections(self) -> list[Connection]:
-        """The connections of clients, from the moment their sockets are accepted."""
+        """The connections with a socket, from accept on."""
         return [connection for connection in self.connections if not connection.direct]
 
     @property
     def held_bytes(self) -> int:
-        """What all connections together have sent that waits: above all publishes, for the end of an alarm."""
+        """Bytes of methods held on all connections: above all publishes that wait for the end of an alarm."""
         return sum(map(_held_bytes, self.connections))
 
     def count_connections(self, *, user: str | None = None, vhost: str | None = None) -> int:
-        """How many connections of a user, or in a virtual host, are open."""
+        """Return the number of open connections of a user, or in a virtual host."""
         return sum(
             bool(connection.vhost_name) and user in (None, connection.user) and vhost in (None, connection.vhost_name)
             for connection in self.connections
         )
 
     def count_channels(self, user: str) -> int:
-        """How many channels a user has open, over all its connections."""
+        """Return the number of open channels of a user, over all its connections."""
         channels = (connection.channels.values() for connection in self.connections if connection.user == user)
         return sum(not channel.closing for of_one in channels for channel in of_one)
 
@@ -121,7 +118,7 @@ class Registry:
         )
 
     def shed_load(self) -> None:
-        """Close the connection with the most bytes of incomplete messages: together they exceed the limit."""
+        """Close the connection with the most bytes of incomplete messages, because all together exceed the limit."""
         largest = max(self.connections, key=attrgetter("incomplete_bytes"), default=None)
         if largest is not None:
             held, limit = self.incomplete_bytes, self.settings.incomplete_bytes_max
@@ -129,7 +126,7 @@ class Registry:
             largest.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, text))
 
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:
-        """Send connections away with 320 and a reason: all of them, or those of a user or a virtual host."""
+        """Close connections with 320 CONNECTION_FORCED: all, or those of a user or in a virtual host."""
         for connection in list(self.connections):
             if user in (None, connection.user) and vhost in (None, connection.vhost_name):
                 connection.force_close(text)

@@ -14,7 +14,7 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.node.testing_orders import ON
 from broker.admin.protocol import invalid, not_found
 from broker.config import Config
-from broker.server.net.chosen_parts import ChosenParts
+from broker.server.net.replaceable_parts import ReplaceableParts
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.emptying import Emptying
 from broker.testing.event_history import History, HistoryRecorder
@@ -55,7 +55,7 @@ class Testing:
         self._parts = FaultyParts(self.faults, self.history, self.clock, self._gate)
 
     @property
-    def parts(self) -> ChosenParts:
+    def parts(self) -> ReplaceableParts:
         """What serves clients, and obeys orders about faults."""
         return self._parts.chosen
 

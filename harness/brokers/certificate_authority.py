@@ -8,7 +8,7 @@ from typing import Any
 
 import trustme
 
-from broker.config import Tls
+from broker.config import TlsSettings
 
 WITH_EXTERNAL = ("[server]", 'auth_mechanisms = ["PLAIN", "AMQPLAIN", "EXTERNAL"]')
 """For `Authority.config`: clients may log in by certificate."""
@@ -33,7 +33,7 @@ class Authority:
         key.write_bytes(made.private_key_pem.bytes())
         return certificate, key
 
-    def settings(self, **changed: Any) -> Tls:
+    def settings(self, **changed: Any) -> TlsSettings:
         """What the broker would be told, and changes of it."""
         values = {
             "listen": ("127.0.0.1:0",),
@@ -41,7 +41,7 @@ class Authority:
             "key_file": str(self.key_file),
             "ca_file": str(self.ca_file),
         }
-        return Tls(**{**values, **changed})
+        return TlsSettings(**{**values, **changed})
 
     def config(self, *more: str, **changed: Any) -> Path:
         """The same as a file for `--config`, with more lines behind it."""

@@ -16,7 +16,7 @@ from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue
 from broker.entities.scheduling.future import Future
 from broker.session.channel.channel import Channel
-from broker.session.channel.transaction import Settlement
+from broker.session.channel.transaction_contents import Settlement
 from broker.session.methods import acknowledge
 from storage.batch import SealedBatch, SealedLane, WriteBatch
 from storage.messages.message_store import MessageStore

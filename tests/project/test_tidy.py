@@ -15,7 +15,16 @@ import pytest
 
 from harness.project import ROOT
 
-PACKAGES = ("leveret", "pytest_leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark")
+PACKAGES = (
+    "leveret",
+    "pytest_leveret",
+    "broker",
+    "storage",
+    "migrations",
+    "pipeline",
+    "leveret_spark",
+    "leveret_events",
+)
 TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
 """Where there is Python."""
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
@@ -46,7 +55,7 @@ HOMES = {
     "aiosqlite": ("storage.definitions.definition_store",),
     "sqlite3": ("storage", "migrations.apply"),
     "lmdb": ("storage",),
-    "click": ("broker.cli",),
+    "click": ("broker.cli", "broker.rabbitmq"),
     "h11": ("broker.server.http",),
     "starlette": ("broker.management",),
     "prometheus_client": ("broker.management.prometheus",),

@@ -44,7 +44,7 @@ class Verbs(Commands):
 
     def known_command(self, ctx: click.Context, name: str) -> click.Command | None:
         verb = VERBS[name]
-        command = getattr(importlib.import_module(f"broker.cli.{verb.module}"), verb.attribute)
+        command = getattr(importlib.import_module(f"broker.{verb.module}"), verb.attribute)
         assert isinstance(command, click.Command)
         return with_example(command, name)
 

@@ -24,12 +24,12 @@ from storage.journal.journal import JournalFigures
 from storage.journal.journal_file import JournalWrite
 
 GATHER_SECONDS = 0.002
-"""The longest time that several clients' batch waits for others that have sent something by then."""
+"""Longest time that a batch of several clients waits for others that have sent something already."""
 
 AT_ONCE_BYTES_MAX = 16 << 10
 """A lone client's batch is written by the event loop up to this size."""
 PUTS_AT_ONCE_BYTES_MAX = 320 << 10
-"""The same where nothing is settled in it: then no consumer has work meanwhile."""
+"""The same for a batch without settlements: then no consumer has work meanwhile."""
 QUICK_SECONDS = 0.001
 """A write into the journal that takes less is quick."""
 QUICK_WRITES_MIN = 20
@@ -49,27 +49,27 @@ HANGS_SECONDS = 0.1
 BATCH_BYTES_MAX = 1 << 20
 """A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
 STAYING_BYTES_MAX = 2 << 20
-"""With more that is to stay LMDB catches up. All confirms wait meanwhile, and a larger journal would only make that
-longer; messages that are soon taken away again have the whole journal, and never go to LMDB."""
+"""With more unsettled data in the journal LMDB catches up. Confirms wait meanwhile, so more would only make that
+longer. Messages that are settled soon may fill the whole journal, and never go to LMDB."""
 STAYING_MESSAGES_MAX = 2048
-"""The same for small messages, which cost by their number."""
+"""The same by number, for small messages."""
 CATCH_UP_SECONDS = 0.2
-"""The longest time that LMDB lacks what is in the journal."""
+"""Longest time that a batch is in the journal alone."""
 
 RETRY_SECONDS = 1.0
-"""Between two tries of a batch that does not fit on the disk: it waits for others that make room."""
+"""Time between two tries of a batch that does not fit on the disk."""
 
 SWITCH_SECONDS = 0.0005
-"""The event loop keeps the interpreter for so long when the thread wants it, which is some twenty times in a commit.
-With Python's 5 ms a client that keeps the loop busy made everybody's confirms wait for 0.1 to 0.4 s."""
+"""Time after which the event loop gives up the interpreter (GIL) to the thread, which asks some twenty times a commit.
+With Python's 5 ms one client that keeps the loop busy delayed all confirms by 0.1 to 0.4 s."""
 
 
 class CommitLimits(NamedTuple):
-    """Limits of what waits for the disk before publishers wait too.
+    """Backlogs for the disk beyond which publishers are not read.
 
-    Publishers that wait for confirms bound what is under way, so several full batches may wait. Publishers without
-    confirms would always fill them, and delay all confirms; so no more than `lazy_bytes_max` of theirs gathers while a
-    batch is written.
+    Publishers with confirms bound their own backlog, so `batches_max` full batches may wait. Publishers without
+    confirms would always fill these, and delay all confirms; so they are not read while a batch is written and the open
+    one has `lazy_bytes_max`.
     """
 
     batches_max: int
@@ -111,7 +111,7 @@ class CommitPolicy:
         return Wait.NO if waiters < 2 or sealed or no_room else Wait.FOR_OTHERS
 
     def gathers(self, seconds: float) -> bool:
-        """Return True if a batch goes on waiting for others after so many seconds."""
+        """Return True if a batch that has waited for other clients for `seconds` goes on waiting."""
         return seconds <= GATHER_SECONDS
 
     def confirmed_publisher_waits(self, behind: int, *, overfull: bool) -> bool:
@@ -140,7 +140,7 @@ class CommitPolicy:
         return since is None or now - since <= HANGS_SECONDS
 
     def _is_alone(self, batch: SealedBatch) -> bool:
-        """The batch is small, the client that waits for it waited alone for the one before, and the disk is quick."""
+        """Return True if one client alone waits for this batch and waited for the last, it is small, the disk quick."""
         before = self._lone_waiter
         if len(batch.waiters) == 1:
             self._lone_waiter = batch.waiters[0]
@@ -152,7 +152,7 @@ class CommitPolicy:
         return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
 
     def _is_rare(self, batch: SealedBatch, now: float) -> bool:
-        """Somebody waits for the batch, nobody has waited for another one in a while, and the disk was quick then."""
+        """Return True if the batch has waiters, none had any in the last RARE_SECONDS, and the disk is not slow."""
         if not batch.waiters:
             return False
         before, self._waited_at = self._waited_at, now
@@ -165,8 +165,7 @@ class CommitPolicy:
             self._not_before = began + SLOW_FACTOR * (ended - began)
 
     def wrote(self, write: JournalWrite) -> None:
-        """Note a write into the journal, by whichever thread; none was needed for a batch that only ends with the
-        process."""
+        """Note a write into the journal, by the thread or the event loop. A batch of transient messages needs none."""
         if write.size:
             self._quick_writes = self._quick_writes + 1 if write.seconds < QUICK_SECONDS else 0
 
@@ -200,5 +199,5 @@ class CommitPolicy:
         self._catching_up_since = now
 
     def caught_up(self) -> None:
-        """Note that it has, or that it could not."""
+        """Note that LMDB has caught up, or failed to."""
         self._catching_up_since = None

@@ -1,11 +1,11 @@
-"""The thread that commits: one batch after the other is written, and in between what the store needs is done.
+"""The commit thread: it writes batches one after the other and, when none waits, does the store's housekeeping.
 
 `commit_policy` decides where a batch is written and when LMDB catches up. `CommitSteps` are the steps, with the seconds
 to wait between two of them; `CommitThread` is the thread that waits.
 
-Only a full disk is survived: nothing of the batch was written, and it waits. Batches behind it are not kept waiting for
-their turn: they are merged into it, and what they take away (acknowledged, purged, deleted) is committed on its own,
-with the ballast's room if need be. That frees pages, and what was put is tried again.
+The only failure that is survived is a full disk: nothing of the batch was written, and it waits. Batches behind it are
+merged into it, and their removals (acknowledged, purged, deleted) are committed alone,
+if necessary with the ballast's space. That frees pages, and the additions are tried again.
 
 A batch is on disk when it is in the journal. The event loop may commit to the journal while LMDB catches up.
 """
@@ -35,8 +35,8 @@ from storage.storage_errors import StoreFull
 log = logging.getLogger("leveret.commit_thread")
 
 
-class Signal(Enum):
-    """What the thread is handed beside batches."""
+class CommitSignal(Enum):
+    """Orders for the thread, handed over between batches."""
 
     END = "end"
     SHRINK = "shrink"
@@ -46,73 +46,73 @@ class Signal(Enum):
 
 
 class CatchUp(NamedTuple):
-    """Has LMDB catch up behind what was handed over before, and calls `done`, in the event loop."""
+    """An order to have LMDB catch up with all batches handed over before; then `done` is called in the event loop."""
 
     done: Callable[[StoreFull | None], None]
 
 
-Item = SealedBatch | CatchUp | Signal
+Item = SealedBatch | CatchUp | CommitSignal
 
 
 class Progress(Protocol):
-    """What is called, in the event loop, as the thread gets on: the committer."""
+    """The committer as the thread reports to it, in the event loop."""
 
     def stored(self, batch: SealedBatch) -> None:
-        """A batch, and every one before it, is on disk."""
+        """Note that a batch, and every one before it, is on disk."""
 
     def removed(self, batch: SealedBatch) -> None:
-        """What batches up to this one take away is on disk, and not yet what they put."""
+        """Note that the removals of batches up to this one are on disk, but not their additions."""
 
     def disk_full(self, full: bool) -> None:
-        """There is no room for the batch in hand, or there is again."""
+        """Note that the disk is too full for the batch in hand, or not any more."""
 
     def reclaimed(self, queue_ids: list[int]) -> None:
-        """Nothing is left of deleted queues."""
+        """Note that no records of these deleted queues are left."""
 
     def failed(self, error: Exception) -> None:
-        """A commit failed, and the thread has ended."""
+        """Note that a commit failed, and the thread has ended."""
 
 
 class Tell(Protocol):
-    """Has one of the methods of `Progress` called in the event loop."""
+    """Calls a method of `Progress` in the event loop."""
 
     def __call__(self, callback: Callable[..., None], argument: object) -> None: ...
 
 
 class CommitStore(Protocol):
-    """The message store as it is written to: see `MessageStore`."""
+    """The message store as the thread uses it: see `MessageStore`."""
 
     @property
     def space(self) -> StoreSpace:
-        """Its room on the disk."""
+        """Its disk space."""
 
     @property
     def journal(self) -> Journal:
-        """What is in front of LMDB."""
+        """The journal in front of LMDB."""
 
     def commit(self, batch: SealedBatch, *, to_journal: bool) -> bool:
-        """Write a batch, all of it or nothing, and sync it. True where the journal has it, False where LMDB has."""
+        """Write and sync a batch, all of it or nothing. True if the journal has it, False if LMDB has."""
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
-        """Commit a batch by the journal alone. False if that cannot be."""
+        """Commit a batch to the journal. False if that is not possible."""
 
     def catch_up(self) -> None:
-        """Have LMDB take over what the journal has."""
+        """Write the batches of the journal to LMDB."""
 
     def take_away(self) -> None:
-        """Have LMDB take away what the journal says is gone."""
+        """Write the removals of the journal to LMDB."""
 
     def reclaim(self) -> bool:
-        """Clear away some of what is dead. True while more remains."""
+        """Delete some dead records. True while more remain."""
 
     def make_freed_pages_free(self) -> None:
-        """Write next to nothing: what the commit before has freed is free for others only after one more."""
+        """Commit a no-op: LMDB reuses freed pages only one transaction later."""
 
 
 class CommitSteps:
-    """Commits what was handed over. `deleted` are queues of which records may be there still; batches add to it.
+    """Commits the batches that are handed over. `deleted`: deleted queues that may have records; batches add to it.
 
-    `idle` says that nothing more was handed over: only then there is time for what is dead. `now` gives seconds.
+    `idle` returns True if nothing more was handed over: only then dead records are deleted. `now` returns seconds.
     """
 
     def __init__(
@@ -134,16 +134,16 @@ class CommitSteps:
         self._now = now
 
     def run(self) -> Generator[float | None, Item | None]:
-        """Give how many seconds to wait for what is handed over next, None: for ever; take it, or None if none came.
+        """Yield the seconds to wait for the next item (None: for ever); the caller sends it, or None if none came.
 
-        Nothing of a batch is held while waiting for the next one. Ends after END. Raises as `MessageStore.commit` does.
+        Ends after END. Raises as `MessageStore.commit` does. While it waits it refers to no batch, which is large.
         """
         while (yield from self._do_next()):
             pass
         self._catch_up_with_all()
 
     def _do_next(self) -> Generator[float | None, Item | None, bool]:
-        """Do what is due, or else what is handed over next. False at the end."""
+        """Have LMDB catch up if that is due, else do what is handed over next. False at the end."""
         seconds = self._policy.seconds_to_catch_up(self._now(), ahead=self._store.journal.ahead)
         if seconds == 0:
             self._catch_up()
@@ -153,34 +153,34 @@ class CommitSteps:
         return (yield from self._do(item))
 
     def _catch_up(self) -> StoreFull | None:
-        """Have LMDB catch up. On a full disk the journal keeps what there is, and this is tried again."""
+        """Have LMDB catch up; StoreFull if it does not fit: then the journal keeps it, and this is tried again."""
         self._policy.catching_up(self._now())
         try:
             self._store.catch_up()
         except StoreFull as error:
-            log.debug("what is in the journal does not fit: %s", error)
+            log.debug("LMDB cannot catch up with the journal: %s", error)
             return error
         finally:
             self._policy.caught_up()
         return None
 
     def _catch_up_with_all(self) -> StoreFull | None:
-        """The same until LMDB has all that is in the journal by now: the first time may be for what is older."""
+        """Have LMDB catch up until it has all of the journal: the first time may write an older parcel."""
         return self._catch_up() or (self._catch_up() if self._store.journal.ahead else None)
 
     def _do(self, item: Item | None) -> Generator[float | None, Item | None, bool]:
-        """Commit what was handed over, or act on it. False at the end."""
+        """Commit a batch, or carry out an order. False at the end."""
         if isinstance(item, SealedBatch):
             self._tell(self._progress.stored, (yield from self._commit(item)))
         elif isinstance(item, CatchUp):
             self._tell(item.done, self._catch_up_with_all())
-        elif item is Signal.CATCH_UP:
+        elif item is CommitSignal.CATCH_UP:
             self._catch_up()
-        elif item is Signal.SHRINK:
+        elif item is CommitSignal.SHRINK:
             self._shrink()
-        elif item is Signal.RESTORE_BALLAST:
+        elif item is CommitSignal.RESTORE_BALLAST:
             self._store.space.restore_ballast()
-        return item is not Signal.END
+        return item is not CommitSignal.END
 
     def _reclaim(self) -> None:
         while self._idle() and self._reclaim_some():
@@ -197,27 +197,29 @@ class CommitSteps:
         return more
 
     def _shrink(self) -> None:
-        """Give the room of free pages back to the disk, as long as no batch waits; what is left is asked for again."""
+        """Give free pages back to the disk until a batch waits; the resource watch asks again for the rest."""
         with suppress(StoreFull):
             self._store.make_freed_pages_free()
         while self._idle() and self._store.space.give_back():
             pass
 
     def _commit(self, batch: SealedBatch) -> Generator[float | None, Item | None, SealedBatch]:
-        """Write a batch, and on a full disk as many behind it as it takes until there is room; all of them as one."""
+        """Write a batch and return it; after a full disk, merged with all that were handed over until it did fit."""
         try:
             self._write(batch)
             return batch
-        except StoreFull as error:  # which holds all that was made for writing: it goes before the long wait
+        except StoreFull as error:  # left before the long wait, because its traceback refers to all that was encoded
             log.error("%s; publishers are blocked", error)
         self._tell(self._progress.disk_full, True)
-        batch = yield from self._commit_without_room(batch)
+        batch = yield from self._commit_on_full_disk(batch)
         self._tell(self._progress.disk_full, False)
         return batch
 
-    def _commit_without_room(self, batch: SealedBatch) -> Generator[float | None, Item | None, SealedBatch]:
+    def _commit_on_full_disk(self, batch: SealedBatch) -> Generator[float | None, Item | None, SealedBatch]:
+        """Free space, and try the batch again, until it fits. `left` is the part of it that is not written."""
         left = batch
         while True:
+            # In this order, because only removals that LMDB has make pages free, which are then given back.
             left = self._take_away(left)
             self._catch_up_with_reserve()
             self._reclaim()
@@ -227,33 +229,33 @@ class CommitSteps:
                     self._write(left)
                     return batch
             except StoreFull as error:
-                log.debug("still no room: %s", error)
+                log.debug("the disk is still full: %s", error)
             later = yield commit_policy.RETRY_SECONDS
             if isinstance(later, SealedBatch):
                 batch, left = merged(batch, later), merged(left, later)
 
     def _take_away(self, batch: SealedBatch) -> SealedBatch:
-        """Have what a batch takes away on disk, if that is possible. What is left to do of it."""
+        """Commit the removals of a batch alone, if they fit; return what is left to write."""
         taken = removals(batch)
         if taken.empty:
             return batch
         try:
-            self._with_room_of(self._store.space.release_ballast, lambda: self._write(taken))
+            self._using_space_of(self._store.space.release_ballast, lambda: self._write(taken))
         except StoreFull:
             return batch
         self._tell(self._progress.removed, taken)
         return additions(batch)
 
     def _catch_up_with_reserve(self) -> None:
-        """Have LMDB catch up, or at least take away what is gone: only what LMDB does makes room."""
+        """Have LMDB catch up, or at least write the journal's removals: space is freed in LMDB only."""
         try:
-            self._with_room_of(self._store.space.release_reserve, self._store.catch_up)
+            self._using_space_of(self._store.space.release_reserve, self._store.catch_up)
         except StoreFull:
             with suppress(StoreFull):
-                self._with_room_of(self._store.space.release_ballast, self._store.take_away)
+                self._using_space_of(self._store.space.release_ballast, self._store.take_away)
 
-    def _with_room_of(self, release: Callable[[], bool], write: Callable[[], None]) -> None:
-        """Write, if need be into the room that something is released for."""
+    def _using_space_of(self, release: Callable[[], bool], write: Callable[[], None]) -> None:
+        """Call `write`; if the disk is full, `release` space and call it again. Raises StoreFull."""
         try:
             write()
         except StoreFull:
@@ -265,11 +267,11 @@ class CommitSteps:
         journal = self._store.journal
         if self._store.commit(batch, to_journal=self._policy.journal_takes(batch.bytes, journal.figures())):
             self._policy.wrote(journal.last_write)
-        self._deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next look at what is dead
+        self._deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next `reclaim`, which reports them
 
 
 class CommitThread:
-    """The thread of a committer's steps; the event loop may take a step in its place."""
+    """The thread that takes a committer's steps. The event loop may commit in its place while it has nothing to do."""
 
     def __init__(
         self,
@@ -289,21 +291,21 @@ class CommitThread:
         self._committing = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._committing.start()
 
     def join(self) -> None:
-        """Wait for the thread to end: END was handed over."""
+        """Wait for the thread to end, after END was handed over."""
         self._committing.join()
 
     def hand_over(self, item: Item) -> None:
-        """Have a batch committed, or something done, behind what was handed over before."""
+        """Have a batch committed, or an order carried out, after all that was handed over before."""
         self._handed_over.put(item)
 
     def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
-        """Commit a batch here and now, if the policy wants that and the journal has room. False: hand it over.
+        """Commit a batch in the event loop, if the policy says so and it fits into the journal. False: hand it over.
 
-        Only while no batch is under way.
+        To be called only while no batch is under way.
         """
         began, journal = self._now(), self._store.journal
         if not self._policy.loop_writes(batch, journal.figures(), began, loop_busy=loop_busy):
@@ -315,14 +317,14 @@ class CommitThread:
         return True
 
     def _have_lmdb_follow(self) -> None:
-        """Have LMDB catch up, now if the journal has much for it: batches that are committed after this are left."""
+        """Have LMDB catch up, now or later as the policy says; with what is in the journal at this moment."""
         journal = self._store.journal
         figures = journal.figures()
         if self._policy.parcel_due(figures):
             journal.make_parcel()
-            self.hand_over(Signal.CATCH_UP)
+            self.hand_over(CommitSignal.CATCH_UP)
         elif figures.first:
-            self.hand_over(Signal.CATCH_UP_LATER)
+            self.hand_over(CommitSignal.CATCH_UP_LATER)
 
     # In the thread
 
@@ -336,7 +338,7 @@ class CommitThread:
             self._tell(self._progress.failed, error)
 
     def _next(self, seconds: float | None) -> Item | None:
-        """What is handed over next, if it comes within so many seconds."""
+        """Return the next item, or None if none is handed over within `seconds`."""
         try:
             return self._handed_over.get(timeout=seconds)
         except Empty:

@@ -1,9 +1,9 @@
-"""The only writer of the message store, as the event loop sees it.
+"""The event loop's side of commits, and the only writer of the message store.
 
-`commit_policy` decides when a batch is written and by whom; most go to a thread of their own, the `CommitThread`, one
-at a time; what gathers while one is written is the next. When a batch is on disk its confirms leave at once: nothing is
-awaited in between. A commit that fails stops the broker without a confirm, because what is on disk is unknown. On a
-full disk batches are handed over as they come: what they take away makes room.
+`commit_policy` decides when a batch is written and by whom; most are handed to the `CommitThread`, one
+at a time; what gathers while one is written is the next. When a batch is on disk its confirms are sent in the same
+turn. A failed commit stops the broker without a confirm, because the state of the disk is unknown. On a
+full disk batches are handed over as they come: their removals free space.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 
 from broker.entities.vhosts.broker import Broker
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy, Wait
-from broker.server.commits.commit_thread import CatchUp, CommitThread, Item, Progress, Signal
+from broker.server.commits.commit_thread import CatchUp, CommitSignal, CommitThread, Item, Progress
 from broker.server.commits.deferred_commit import DeferredCommit
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
@@ -27,7 +27,7 @@ log = logging.getLogger("leveret.committer")
 
 
 WAITS_MAX = 10_000
-"""How many waits for the disk are remembered until they are asked for."""
+"""Times kept until the metrics take them."""
 
 
 class Writer(Protocol):
@@ -40,23 +40,23 @@ class Writer(Protocol):
 
 
 NewWriter = Callable[[MessageStore, Progress, dict[int, None], CommitPolicy], Writer]
-"""Makes what takes the steps of commits."""
+"""Makes the writer of a committer."""
 
 
-class Changes:
-    """What happens again and again, and costs nothing while nobody waits for it: while it is not `awaited`."""
+class RecurringEvent:
+    """An event that happens again and again. It costs nothing while no task waits for it (`awaited` is None)."""
 
     def __init__(self) -> None:
         self.awaited: trio.Event | None = None
 
     def next(self) -> trio.Event:
-        """Set when it happens the next time."""
+        """Return a trio event that is set when it happens next."""
         if self.awaited is None:
             self.awaited = trio.Event()
         return self.awaited
 
     def happened(self) -> None:
-        """It has happened."""
+        """Wake the tasks that wait for it."""
         if self.awaited is not None:
             self.awaited.set()
             self.awaited = None
@@ -65,8 +65,8 @@ class Changes:
 class Committer:
     """Commits batches in order, in a thread, and notifies the broker when each is on disk.
 
-    `on_stored` is called after that, `on_full` when there is no room for the batch in hand, and when there is again,
-    `on_reclaimed` with deleted queues when nothing is left of them. All are called in the event loop.
+    `on_stored` is called after that; `on_full` when the disk is too full for a batch, and when it is not any more;
+    `on_reclaimed` with deleted queues when none of their records is left. All are called in the event loop.
     """
 
     def __init__(
@@ -87,30 +87,30 @@ class Committer:
         self._on_full = on_full
         self._on_reclaimed = on_reclaimed
         self.waiting: dict[int, float] = {}
-        """Since when something waits for batches, by number, which ascend: at the end of that turn."""
+        """Time at which a batch got its first waiter (at the end of that turn), by batch number, ascending."""
         self.waits: deque[float] = deque(maxlen=WAITS_MAX)
-        """How long something has waited for each batch that is on disk: seconds, to be taken from the left end."""
+        """Seconds from a batch's first waiter to its commit, for the metrics to take from the left end."""
         self._last = self._stored_up_to = 0
         self._error: Exception | None = None
         self._failed = trio.Event()
-        self._changes = Changes()
-        """A batch is on disk, or there is no room, or there is again."""
+        self._progressed = RecurringEvent()
+        """A batch is on disk, or the disk has become full, or is not any more."""
         self.deleted: dict[int, None] = {}
         self._writer = writer(store, self, self.deleted, self._policy)
-        self.line = trio.Lock()
-        """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
-        those with little to do wait for one long turn, not for as many as there are busy clients."""
+        self.round_robin = trio.Lock()
+        """Lock of connections that have more to do than one turn allows. One of them handles input in each round of the
+        event loop, so that other clients wait for one long turn, not for one of each busy client."""
         self.deferred = DeferredCommit(lambda: self.start_commit(gathered=True))
 
     def start(self, deleted: Iterable[int]) -> None:
-        """Begin; records of these deleted queues may be there still."""
+        """Start the writer. These deleted queues may still have records in the store."""
         self.deleted.update(dict.fromkeys(deleted))
         self._writer.start()
 
     def start_commit(self, *, lazily: bool = False, gathered: bool = False) -> None:
-        """Hand the next batch to the thread, if there is one with a waiter, and the thread wants one.
+        """Commit the next batch, or hand it to the thread, if it has a waiter and the policy says now.
 
-        `lazily`: also one without a waiter. `gathered`: others that were ready have added to it what they had.
+        `lazily`: also one without a waiter. `gathered`: clients that were ready have added to it already.
         """
         if self._error is not None:
             return
@@ -123,41 +123,42 @@ class Committer:
             return
         batch = batches.next(lazily=lazily or no_room)
         if batch is not None:
+            assert batch.number > self._last, f"batch {batch.number} is committed after batch {self._last}"
             self._last = batch.number
-            if not under_way and self._writer.commit_at_once(batch, loop_busy=self.line.locked()):
+            if not under_way and self._writer.commit_at_once(batch, loop_busy=self.round_robin.locked()):
                 self.stored(batch)
             else:
                 self._writer.hand_over(batch)
 
     def _gathers(self, number: int) -> bool:
-        """Put the open batch off until the event loop comes round again. False where it has waited for long enough."""
+        """Put the open batch off until the event loop comes round again. False if it has waited long enough."""
         return self.deferred.running and self._policy.gathers(self.deferred.request(number))
 
     def shrink(self) -> None:
-        """Between two batches, give the room that free pages take back to the disk."""
-        self._writer.hand_over(Signal.SHRINK)
+        """Give free pages of the store's file back to the disk, between two batches."""
+        self._writer.hand_over(CommitSignal.SHRINK)
 
     def restore_ballast(self) -> None:
-        """Between two batches, take the ballast again, if there is room."""
-        self._writer.hand_over(Signal.RESTORE_BALLAST)
+        """Write the ballast again, between two batches, if there is space."""
+        self._writer.hand_over(CommitSignal.RESTORE_BALLAST)
 
     @property
     def busy(self) -> bool:
-        """The thread has a batch that is not on disk."""
+        """True if the thread has a batch that is not on disk."""
         return self._last > self._stored_up_to
 
     @property
     def behind(self) -> int:
-        """How many full batches wait for the thread."""
+        """Number of full batches that wait for the thread."""
         return len(self._broker.batches.sealed)
 
-    async def room(self, *, confirmed: bool) -> None:
-        """Return when a publisher, one with confirms or one without, may go on."""
+    async def backpressure(self, *, confirmed: bool) -> None:
+        """Return when a publisher, `confirmed` or not, may be read: the disk is not too far behind."""
         while self.crowded(confirmed=confirmed):
-            await self._changes.next().wait()
+            await self._progressed.next().wait()
 
     def crowded(self, *, confirmed: bool) -> bool:
-        """The disk is so far behind that such a publisher has to wait."""
+        """Return True if the disk is so far behind that a publisher, `confirmed` or not, is not read."""
         batches = self._broker.batches
         if confirmed:
             return self._policy.confirmed_publisher_waits(len(batches.sealed), overfull=batches.overfull)
@@ -165,39 +166,39 @@ class Committer:
         return self._policy.unconfirmed_publisher_waits(behind, gathered, under_way=self.busy)
 
     async def lmdb_at_rest(self) -> None:
-        """Return when a client with a lot to do may go on: LMDB does not catch up, or nobody waits for a commit.
+        """Return when a busy client may go on: LMDB is not catching up, or no commit is awaited.
 
-        Catching up asks for the interpreter at each of its steps, and such a client gives it once in a turn. So what
-        takes 5 ms alone took 30, and no other client got a confirm meanwhile. The next commit ends the wait.
+        Catching up needs the interpreter (GIL) at each of its steps, and a busy client gives it up once in a turn. So
+        5 ms of work took 30, and no other client got a confirm meanwhile. The next commit ends the wait.
         """
         while self._store.catching_up and self.waiting and self._error is None:
-            await self._changes.next().wait()
+            await self._progressed.next().wait()
 
     async def flush(self) -> None:
-        """Return when everything gathered is on disk, or is not going to be: the disk is full, or a commit failed."""
+        """Return when all changes are on disk, or cannot be: the disk is full, or a commit failed."""
         while self.unfinished and not self._broker.batches.no_room:
             await self._commit_some()
 
     async def finish(self) -> None:
-        """Return when everything gathered is on disk, or a commit has failed; then the thread ends."""
+        """Return when all changes are on disk, or a commit has failed; then end the thread."""
         while self.unfinished:
             await self._commit_some()
-        self._writer.hand_over(Signal.END)
+        self._writer.hand_over(CommitSignal.END)
         await trio.to_thread.run_sync(self._writer.join)
 
     @property
     def unfinished(self) -> bool:
-        """Something gathered is not on disk, and no commit has failed."""
+        """True if changes are not on disk and no commit has failed."""
         gathered = self.busy or self.behind > 0 or not self._broker.batches.current.empty
         return gathered and self._error is None
 
     async def _commit_some(self) -> None:
-        changed = self._changes.next()
+        changed = self._progressed.next()
         self.start_commit(lazily=True)  # the batch may be on disk when this returns
         await changed.wait()
 
     async def catch_up(self) -> None:
-        """Return when LMDB has all that is on disk by now. Raises StoreFull."""
+        """Return when LMDB has all batches that are on disk by now. Raises StoreFull."""
         done, failed = trio.Event(), []
 
         def caught_up(error: StoreFull | None) -> None:
@@ -218,11 +219,12 @@ class Committer:
     # Called by the thread
 
     def stored(self, batch: SealedBatch) -> None:
-        """A batch, and every one before it, is on disk."""
+        """Send the confirms of a batch, and of every one before it: they are on disk."""
+        assert batch.number <= self._last, f"batch {batch.number} is stored, and {self._last} was the last to commit"
         self._stored_up_to = batch.number
         self._end_waits(batch.number)
         self._broker.stored(batch)
-        self._changes.happened()
+        self._progressed.happened()
         self._on_stored()
 
     def _end_waits(self, number: int) -> None:
@@ -231,28 +233,28 @@ class Committer:
             self.waits.append(trio.current_time() - waiting.pop(first))
 
     def removed(self, batch: SealedBatch) -> None:
-        """What batches up to this one take away is on disk, and not yet what they put."""
+        """Answer the clients that wait for removals in batches up to this one: those are on disk, additions not yet."""
         for waiter in batch.removal_waiters:
             waiter.stored(batch.number)
         self._on_stored()
 
     def disk_full(self, full: bool) -> None:
-        """There is no room for the batch in hand, or there is again."""
+        """Note that the disk is too full for the batch in hand, or not any more."""
         self._broker.batches.no_room = full
-        self._broker.background_work.disk_moved()  # what makes room need not wait for the disk any more
+        self._broker.background_work.disk_moved()  # work that frees space does not wait for a full disk
         self._on_full(full)
         self.start_commit()
-        self._changes.happened()
+        self._progressed.happened()
 
     def reclaimed(self, queue_ids: list[int]) -> None:
-        """Nothing is left of deleted queues."""
+        """Note that no records of these deleted queues are left."""
         for queue_id in queue_ids:
             self.deleted.pop(queue_id, None)
         self._on_reclaimed(queue_ids)
 
     def failed(self, error: Exception) -> None:
-        """A commit failed, and the thread has ended."""
+        """Stop the broker, by way of `watch`: a commit failed, and the thread has ended."""
         log.critical("cannot write messages to disk, stopping without another confirm: %s", error)
         self._error = error
         self._failed.set()
-        self._changes.happened()
+        self._progressed.happened()

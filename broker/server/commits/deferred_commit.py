@@ -1,4 +1,4 @@
-"""A commit put off until the event loop comes round again: other clients that are ready add to the batch."""
+"""Defers a commit until the event loop has come round, so that other clients that are ready add to the batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trio
 
 
 class DeferredCommit:
-    """Has an action done once each task that was ready has had its turn. It is done only while `run` runs."""
+    """Calls an action after each task that was ready has run. It is called only while `run` runs."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action = action
@@ -17,7 +17,7 @@ class DeferredCommit:
         self.running = False
 
     def request(self, number: int) -> float:
-        """Request it for a batch, unless that was done; the seconds since it was."""
+        """Request the action for a batch, unless it was; return the seconds since the first request."""
         now = trio.current_time()
         if number != self._number:
             self._number, self._since = number, now
@@ -25,7 +25,7 @@ class DeferredCommit:
         return now - self._since
 
     async def run(self) -> None:
-        """Do it whenever it was requested."""
+        """Call the action after each request, until cancelled."""
         self.running = True
         try:
             while True:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from broker.session import connection_events
+from broker.session import connection_event_messages
 from broker.session.connection import enter
 from broker.session.login.passwords import verify
 from broker.session.peer import Peer
@@ -70,7 +70,7 @@ def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, propert
     connection.opened(properties)
     enter(connection, host.broker.vhosts[vhost], trusted=user is None)
     connection.registry.handshaking.pop(connection, None)
-    connection_events.connection_created(connection)
+    connection_event_messages.connection_created(connection)
     host.serve_transport(transport)
 
 

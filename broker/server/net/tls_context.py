@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from broker.config import ConfigError, Tls
+from broker.config import ConfigError, TlsSettings
 from broker.session.login import certificate_names
 from broker.wire.amqp_errors import DecodeError
 
@@ -26,16 +26,16 @@ _KEY = "PRIVATE KEY-----"
 class Security:
     """What TLS connections are made with. `context` is for the next one: connections keep what they began with.
 
-    `turns` is held for a step of a handshake: one handshake step in each turn of the event loop.
+    `handshake_step` is held for a step of a handshake: one handshake step in each turn of the event loop.
     """
 
-    def __init__(self, settings: Tls) -> None:
+    def __init__(self, settings: TlsSettings) -> None:
         """Raises ConfigError, which names the setting, the file and what was expected."""
         self._settings = settings
         self.context = load(settings)
         self.certificate = _own_certificate(settings)
         """What clients are shown, DER."""
-        self.turns = trio.Lock()
+        self.handshake_step = trio.Lock()
 
     @property
     def asks(self) -> bool:
@@ -54,7 +54,7 @@ class Security:
         return True
 
 
-def load(settings: Tls) -> ssl.SSLContext:
+def load(settings: TlsSettings) -> ssl.SSLContext:
     """Read the files that the settings name. Raises ConfigError; what is only suspicious is logged."""
     certificate = _text("tls.certificate_file", settings.certificate_file, _CERTIFICATE, "a certificate in PEM")
     _text("tls.key_file", settings.key_file, _KEY, "a private key in PEM")
@@ -70,7 +70,7 @@ def load(settings: Tls) -> ssl.SSLContext:
     return context
 
 
-def _own_certificate(settings: Tls) -> bytes:
+def _own_certificate(settings: TlsSettings) -> bytes:
     """The first certificate of the file, which is the broker's own, in DER; empty for what is not base64."""
     text = _text("tls.certificate_file", settings.certificate_file, _CERTIFICATE, "a certificate in PEM")
     try:
@@ -98,7 +98,7 @@ def _text(key: str, file: str, mark: str, expected: str) -> str:
     return text
 
 
-def _use_key(context: ssl.SSLContext, settings: Tls) -> None:
+def _use_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
     password = _password(settings)
     asked = []
 
@@ -125,7 +125,7 @@ def _use_key(context: ssl.SSLContext, settings: Tls) -> None:
         ) from None
 
 
-def _password(settings: Tls) -> bytes:
+def _password(settings: TlsSettings) -> bytes:
     if not settings.key_password_file:
         return settings.key_password.encode()
     try:
@@ -136,7 +136,7 @@ def _password(settings: Tls) -> bytes:
         ) from error
 
 
-def _use_ciphers(context: ssl.SSLContext, settings: Tls) -> None:
+def _use_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if not settings.ciphers:
         return
     try:
@@ -147,7 +147,7 @@ def _use_ciphers(context: ssl.SSLContext, settings: Tls) -> None:
         ) from None
 
 
-def _use_authorities(context: ssl.SSLContext, settings: Tls) -> None:
+def _use_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
     _text("tls.ca_file", settings.ca_file, _CERTIFICATE, "the authorities that sign clients' certificates, in PEM")
     try:
         context.load_verify_locations(settings.ca_file)
@@ -155,7 +155,7 @@ def _use_authorities(context: ssl.SSLContext, settings: Tls) -> None:
         raise ConfigError(f"tls.ca_file: {settings.ca_file}: {_words(error)}; expected certificates in PEM") from None
 
 
-def _look_at(certificate: str, settings: Tls) -> None:
+def _look_at(certificate: str, settings: TlsSettings) -> None:
     """Warn of what is unsafe, though it works."""
     mode = Path(settings.key_file).stat().st_mode
     if mode & (stat.S_IRWXG | stat.S_IRWXO):

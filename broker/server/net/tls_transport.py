@@ -78,7 +78,7 @@ class SecureTransport(Transport):
                 return False
             first = first or bytes(_sealed[: min(size, 8)])
             self._incoming.write(_sealed[:size])
-            async with self._security.turns:
+            async with self._security.handshake_step:
                 if self._step(first):
                     return not self.connection.ended
 
@@ -204,7 +204,7 @@ def _complaint(error: ssl.SSLError, first: bytes) -> str:
     if first.startswith(b"AMQP"):
         return "a client without TLS on a TLS port; amqp clients use a port of server.listen"
     if first.startswith(HTTP_VERBS):
-        return f"an HTTP client on an AMQP port with TLS, it said {first!r}"
+        return f"an HTTP client on an AMQP port with TLS, it sent {first!r}"
     return f"TLS handshake failed: {words(error)}"
 
 

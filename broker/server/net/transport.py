@@ -85,7 +85,7 @@ class Transport:
         self._lost = False
         self._paused = False
         self._busy = False
-        self._in_line = False
+        self._round_robin = False
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
@@ -185,22 +185,22 @@ class Transport:
                     text = "connection %s: client unexpectedly closed TCP connection"
                     log.warning(text, connection.peer, extra=connection.log_fields())
                 return
-            if self._in_line:
-                await self._stand_in_line(data)
+            if self._round_robin:
+                await self._handle_round_robin(data)
             else:
                 await self._handle(data)
             data = b""  # what is not handled is with the frames: a client that waits takes no memory for it twice
             while self.frames.unfinished and not connection.ended:
                 await self._hold_back()
-                await self._stand_in_line(b"")
+                await self._handle_round_robin(b"")
             if self._handshaking and connection.phase is Phase.OPEN:
                 self._handshaking = False
                 self._reading.deadline = float("inf")
             await self._hold_back()
 
-    async def _stand_in_line(self, data: bytes) -> None:
+    async def _handle_round_robin(self, data: bytes) -> None:
         """Further turns, in line with other connections, until everything of one read from the socket is handled."""
-        async with self._committer.line:
+        async with self._committer.round_robin:
             await self._committer.lmdb_at_rest()
             await self._handle(data)
 
@@ -212,9 +212,9 @@ class Transport:
         turns = self._engine.turn_seconds
         turns.counts[bisect_left(turns.bounds, seconds)] += 1  # as `observe`, which here would be a call for each turn
         turns.total += seconds
-        self._in_line = self.frames.unfinished
+        self._round_robin = self.frames.unfinished
         if seconds > LONG_TURN_SECONDS:
-            self._in_line = True
+            self._round_robin = True
             await trio.sleep(seconds / 2)
 
     async def _receive(self) -> bytes:
@@ -256,7 +256,7 @@ class Transport:
         while not connection.readable and not connection.ended:
             await self._flushed.wait()
         if connection.publishes or connection.incomplete_bytes:
-            await self._committer.room(confirmed=connection.confirmed)
+            await self._committer.backpressure(confirmed=connection.confirmed)
             connection.publishes = False
         self._paused = False
 

@@ -1,1 +1,1 @@
-"""What is said about a start: that the broker is ready, and what it has begun with."""
+"""Messages about a start: readiness, for systemd and others, and the log line with version and settings."""

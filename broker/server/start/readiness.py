@@ -1,6 +1,6 @@
-"""Announces that the broker is ready, and that it stops: on standard output, and to systemd where that started it.
+"""Announces that the broker is ready, and that it stops: on standard output, and to systemd if that started it.
 
-To systemd it speaks the protocol of sd_notify(3): datagrams of VARIABLE=VALUE to the socket that NOTIFY_SOCKET names.
+systemd's protocol is that of sd_notify(3): datagrams of VARIABLE=VALUE to the socket that NOTIFY_SOCKET names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Addresses = list[tuple[str, int]]
 
 
 class Readiness:
-    """What hears how the broker is. `also` is called when all of it is ready."""
+    """Announces the broker's state. `also` is called when all of it is ready, HTTP too."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Readiness:
         settings_files: Sequence[Path] = (),
     ) -> None:
         self.settings_files = settings_files
-        """Where the settings were read from."""
+        """The files that the settings were read from."""
         address = environ.get("NOTIFY_SOCKET", "")
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog_seconds = _watchdog_seconds(environ) if address else 0.0
         self._also = also
 
     def accepting(self, plain: Addresses, secured: Addresses, data: Path) -> None:
-        """AMQP clients can connect, at these addresses."""
+        """Announce the addresses for AMQP clients, which are accepted from now on."""
         urls = [url("amqp", *address) for address in plain] + [url("amqps", *address) for address in secured]
         start = resource_alarms.process_age_seconds()
         sys.stdout.write(f"leveret ready: {','.join(urls)} data={data} pid={os.getpid()} start={start:.2f}s\n")
@@ -46,17 +46,17 @@ class Readiness:
         self._notify(f"STATUS=listening on {' '.join(urls)}")
 
     def ready(self) -> None:
-        """Everything is open, HTTP too."""
+        """Announce that all listeners are open, HTTP too."""
         self._notify("READY=1")
         if self._also is not None:
             self._also()
 
     def stopping(self) -> None:
-        """The broker has begun to stop."""
+        """Announce that the broker is stopping."""
         self._notify("STOPPING=1\nSTATUS=stopping")
 
     async def feed_watchdog(self) -> None:
-        """Say again and again that the event loop turns, until cancelled; nothing where systemd does not ask for it."""
+        """Tell systemd's watchdog at intervals that the event loop runs, until cancelled; return if it has none."""
         while self._watchdog_seconds:
             self._notify("WATCHDOG=1")
             await trio.sleep(self._watchdog_seconds / 2)
@@ -73,7 +73,7 @@ class Readiness:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """After what silence systemd takes this process for hung; 0: never."""
+    """Return the silence in seconds after which systemd takes this process for hung; 0: it never does."""
     microseconds, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not microseconds.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0
@@ -81,5 +81,5 @@ def _watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 
 def url(scheme: str, host: str, port: int) -> str:
-    """An address as it is written in a URL."""
+    """Return the URL of an address."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -1,4 +1,4 @@
-"""The log line of a broker that has started: its version, settings, data and limits, and who may log in."""
+"""The log line of a broker that has started: version, settings, data, limits, users and virtual hosts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NAMES_SHOWN = 10
 MEBIBYTE = 1 << 20
 
 CORE = "pure" if str(method.__file__).endswith(".py") else "compiled"
-"""Whether what each message passes is run by Python's interpreter, or compiled as in wheels for one platform."""
+"""The core is Python (pure), or compiled by mypyc, as in wheels for one platform."""
 
 
 def log_started(
     settings_files: Sequence[Path], config: Config, broker: Broker, resources: ResourceWatch, sockets_max: int
 ) -> None:
-    """Log what an operator asks first when a client cannot log in or publish."""
+    """Log the facts by which most problems with logins and publishing are explained."""
     log.info(
         "leveret %s on Python %s, core: %s, process %d; settings: %s; data: %s, start number %d;"
         " limits: memory %s, free disk %s, %d connections; users: %s; virtual hosts: %s",

@@ -1,9 +1,9 @@
 """One channel: its state, and the order in which it handles methods.
 
-A channel handles its methods one after the other. When one has to wait - a durable declaration for its commit,
-a transaction for the disk - the channel is *gated*: what comes later is held, and handled when the gate opens,
-so that a publish right after a declaration without reply still finds its queue. Publishes are held too while
-memory or disk run short; acknowledgements pass by them, because they are what makes room.
+A channel handles its methods one after the other. While one waits for the disk - a durable declaration,
+a transaction's commit - the channel is *gated*: later methods are held, and handled when the gate opens,
+so that a publish right after a declaration without reply finds its queue. Publishes are held too while
+the memory or disk alarm is raised; acknowledgements overtake them, because they free memory and disk.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from broker.entities.scheduling.future import Future
 from broker.entities.statistics.counters import ChannelCounters, count_deliveries
 from broker.entities.statistics.pair_counters import ChannelPairs
 from broker.session.channel import firehose
-from broker.session.channel.channel_events import ChannelEvents
+from broker.session.channel.channel_event_messages import ChannelEventMessages
 from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
-from broker.session.channel.deliveries import DeliveryLedger
+from broker.session.channel.delivery_tags import DeliveryLedger
 from broker.session.channel.direct_reply import DirectReplyTo
-from broker.session.channel.old_deliveries import Taken
-from broker.session.channel.returning import Returning
-from broker.session.channel.transaction import Leaving, Transaction, unfinished
+from broker.session.channel.packed_deliveries import Taken
+from broker.session.channel.requeueing import Requeueing
+from broker.session.channel.transaction_contents import Leaving, Transaction, unfinished
 from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
@@ -42,7 +42,7 @@ from broker.wire.properties import PropertySummary
 if TYPE_CHECKING:
     from broker.entities.vhosts.broker import Broker
     from broker.entities.vhosts.vhost import VHost
-    from broker.session.channel.going_on import GoingOn
+    from broker.session.channel.held_methods import HeldMethods
     from broker.session.channel.route_cache import RouteCache
     from broker.session.output.output_buffer import Output
     from broker.session.peer import Peer
@@ -55,14 +55,14 @@ T = TypeVar("T")
 Action = Callable[[], object]
 
 BODY_BYTES_MAX: Final = 536_870_912
-"""No message may be larger, whatever the configuration says; RabbitMQ's own ceiling."""
+"""RabbitMQ's upper limit for `limits.message_bytes_max`."""
 
 HELD_OVERHEAD_BYTES: Final = 256
-"""What a held method costs beside its body, roughly."""
+"""Approximate memory of a held method without its body."""
 
 
 class Held(NamedTuple):
-    """A method that waits: its key, what it does, and roughly how much memory it takes."""
+    """A method that waits: its key, the action that handles it, and its approximate memory."""
 
     key: int
     action: Action
@@ -70,19 +70,19 @@ class Held(NamedTuple):
 
 
 class NewConfirms(Protocol):
-    """Makes the ledger of a channel that enters confirm mode."""
+    """Makes the confirm ledger of a channel that enters confirm mode."""
 
     def __call__(self, channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger: ...
 
 
 class ChannelConnection:
-    """What channels, and the methods that they handle, know of their connection."""
+    """A connection as its channels and their methods see it."""
 
     broker: Broker
     settings: SessionSettings
     peer: Peer
     number: int
-    """Of all connections since the start."""
+    """Counts all connections since the start."""
     user: str
     vhost: VHost
     routes: RouteCache
@@ -90,54 +90,57 @@ class ChannelConnection:
     frame_max: int
     channels: dict[int, Channel]
     reply_channels: dict[str, Channel]
-    """Channels that wait for direct replies, on any connection, by the address of the replies."""
+    """Channels with a reply consumer (direct reply-to), of all connections, by reply address."""
     handling: int
-    going_on: GoingOn
-    channels_going_on: int
-    """How many of its channels go on with what they held, or give back what they had: it is not read from before."""
+    """The key of the method being handled, for the error that it may cause."""
+    held_methods: HeldMethods
+    busy_channels: int
+    """Number of its channels that are handling held methods or being released. Its socket is not read meanwhile."""
     new_confirms: NewConfirms
     publishes: bool
+    """It has published since it last had to wait for the disk."""
     confirmed: bool
+    """Its latest publish is to be answered, by a confirm or by tx.commit-ok."""
 
     @property
     def write_blocked(self) -> bool:
-        """The client does not read its output."""
+        """True if the client does not read its output."""
         raise NotImplementedError
 
     def knows(self, capability: str) -> bool:
-        """The client understands one of RabbitMQ's extensions."""
+        """Return whether the client announced a capability (an extension of RabbitMQ)."""
         raise NotImplementedError
 
     def guard(self, channel: Channel, key: int, action: Action) -> None:
-        """Do something for a channel; an error is answered there."""
+        """Run an action for a channel; an AMQP error is answered with close."""
         raise NotImplementedError
 
     def fail(self, error: ConnectionException, failing: int) -> None:
-        """End the connection with an error that the method with the key `failing` caused."""
+        """Close the connection with an error that the method with the key `failing` caused."""
         raise NotImplementedError
 
     def hold(self, size: int) -> None:
-        """Count what is held for the connection, in bytes."""
+        """Add to the connection's held bytes."""
         raise NotImplementedError
 
     def count_incomplete(self, size: int) -> None:
-        """Count what has come of messages that are not whole, in bytes."""
+        """Add to the connection's bytes of incomplete messages."""
         raise NotImplementedError
 
     def block(self) -> None:
-        """The client publishes while a resource is short."""
+        """Note that the client publishes while an alarm is raised."""
         raise NotImplementedError
 
 
 class Channel(Outlet):
-    """State of one channel of one connection. `recorder` is there where events are logged, `events` where published."""
+    """State of one channel. `recorder` is not None with the event log, `events` with the event exchange."""
 
     def __init__(
         self,
         connection: ChannelConnection,
         number: int,
         recorder: ChannelRecorder | None = None,
-        events: ChannelEvents | None = None,
+        events: ChannelEventMessages | None = None,
     ) -> None:
         self.connection = connection
         self.number = number
@@ -146,7 +149,7 @@ class Channel(Outlet):
         self.vhost = connection.vhost
         self.message_bytes_max = connection.settings.message_bytes_max
         self.opened_at = connection.broker.clock.now()
-        """In milliseconds since the epoch."""
+        """Milliseconds since the epoch."""
         self.counters = ChannelCounters()
         self.pairs = ChannelPairs() if connection.settings.detailed_rates else None
         self.vhost.statistics.channel_sum.join(self.counters)
@@ -157,20 +160,20 @@ class Channel(Outlet):
         self.deliveries = DeliveryLedger()
         self.consumers: dict[str, Consumer] = {}
         self.prefixes: OrderedDict[Consumer, bytes] = OrderedDict()
-        """The bytes that each consumer's deliveries begin with. With a channel limit the last served comes last."""
+        """The start of each consumer's basic.deliver; the least recently served first if the channel has a limit."""
         self.drawn_from: set[int] = set()
-        """The numbers of the queues it has consumed or got from: those that may have messages out with it."""
+        """Ids of the queues that it has consumed or got from: they may have unacknowledged messages with it."""
         self.reads_streams = False
-        """Streams are, or were, among them."""
+        """Some of them are streams."""
         self.confirms: ConfirmLedger | None = None
         self.confirmed = False
-        """Whether publishes are answered: in confirm mode, and in transactions."""
+        """Publishes are answered: it is in confirm or tx mode."""
         self.header = b""
-        """The content header of a publish before, and what it says: the next has the same, as a rule."""
+        """The content header of the last publish, of which `summary` is the parsed form: the next is usually equal."""
         self.summary: PropertySummary | None = None
         self.transaction: Transaction | None = None
         self.settling: list[Leaving] = []
-        """What is settled or goes back over several turns, even when the channel has ended meanwhile."""
+        """Deliveries that are being settled or requeued over several turns, even after the channel has ended."""
         self.prefetch = 0
         self.prefetch_all = 0
         self.last_queue = ""
@@ -184,18 +187,18 @@ class Channel(Outlet):
 
     @property
     def free(self) -> bool:
-        """Whatever comes can be handled at once."""
+        """True if the next method can be handled at once."""
         return not (self.gates or self.held or self.closing)
 
     def handle(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
-        """Do something now, or once everything before it is done; what `may_pass` does not wait for publishes."""
-        if self.free or (may_pass and not self.gates and self.waits_for_room):
+        """Handle a method now, or after those before it. One that `may_pass` overtakes publishes held by an alarm."""
+        if self.free or (may_pass and not self.gates and self.waits_for_alarm):
             action()
         else:
             self._hold(key, action, size)
 
     def hold_publish(self, action: Callable[[], object], body_bytes: int) -> None:
-        """A resource is short: keep a publish, and whatever follows it, until there is enough again."""
+        """Hold a publish, and so all methods behind it, until the alarm has ended."""
         self.connection.block()
         self._hold(methods.BasicPublish.KEY, action, body_bytes + HELD_OVERHEAD_BYTES)
 
@@ -204,7 +207,7 @@ class Channel(Outlet):
         self.connection.hold(size)
 
     def when(self, future: Future[T], go_on: Callable[[T], None]) -> None:
-        """Go on with a result once it is there; nothing else happens on this channel before."""
+        """Call `go_on` with the result of a future; the channel handles no other method until then (it is gated)."""
         if future.done:
             go_on(future.result())
             return
@@ -220,25 +223,25 @@ class Channel(Outlet):
         future.then(settled)
 
     @property
-    def waits_for_room(self) -> bool:
-        """What is held begins with a publish, and memory or disk run short."""
+    def waits_for_alarm(self) -> bool:
+        """True if the first held method is a publish and an alarm is raised."""
         return self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised
 
     def go_on(self, *, later: bool = False) -> None:
-        """Handle what was held, up to the next gate; of much, some in each turn. `later`: nothing of it in this one."""
+        """Begin to handle held methods, some in each turn, up to the next gate; `later`: not before the next turn."""
         if self.held:
-            self.connection.going_on.add(self, later=later)
+            self.connection.held_methods.add(self, later=later)
 
     # Out
 
     def send(self, method: Method, *, no_wait: bool = False) -> None:
-        """Send a method on this channel; nothing where it is an answer that the client does not want."""
+        """Send a method on this channel, unless it is an answer that the client does not want (`no_wait`)."""
         if no_wait:
             return
         self.connection.output.send(method_frame(self.number, method))
 
     def fail(self, error: ChannelException, failing: int) -> None:
-        """End the channel with an error; `failing` is the key of the method that caused it."""
+        """Close the channel with an error; `failing` is the key of the method that caused it."""
         text = reply_text(error.code, error.text)
         _log_failure(self, error.code, text)
         self.closing = True
@@ -248,15 +251,15 @@ class Channel(Outlet):
     # Consumers
 
     def room(self) -> int:
-        """How much more output its connection takes before it counts as slow."""
+        """Return the output bytes that the connection takes before its deliveries stop."""
         return self.connection.output.room()
 
     def allowance(self) -> int:
-        """What the channel's prefetch limit leaves. A consumer without acknowledgements waits for it, too."""
+        """Return the deliveries that the channel's prefetch limit leaves. It holds for no-ack consumers, too."""
         return self.prefetch_all - self.deliveries.consumed if self.prefetch_all else UNLIMITED
 
     def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
+        """Send deliveries to a consumer, and enter them into the ledger unless it is a no-ack consumer."""
         ledger, recorder = self.deliveries, self.recorder
         first = ledger.last + 1
         if self.vhost.traced:
@@ -279,20 +282,20 @@ class Channel(Outlet):
             recorder.delivered(consumer.queue, consumer.tag, first, entries, no_ack=consumer.no_ack)
 
     @property
-    def origin(self) -> firehose.Origin:
-        """What the firehose says of where a message was published or delivered."""
+    def origin(self) -> firehose.TracedChannel:
+        """This channel as the firehose shows it."""
         connection = self.connection
-        return firehose.Origin(
+        return firehose.TracedChannel(
             self.vhost, str(connection.peer), self.number, connection.user, connection.settings.cluster_name
         )
 
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
-        """What is out with the client of one queue."""
+        """Return the unacknowledged deliveries of one queue, including those being settled."""
         settled = (entry for entry in unfinished(self.transaction, self.settling) if entry.queue is queue)
         return chain(self.deliveries.of_queue(queue), settled)
 
     def cancelled(self, consumer: Consumer) -> None:
-        """A queue is gone: its consumer ends. A client with the capability gets basic.cancel (RabbitMQ's extension)."""
+        """End a consumer whose queue is gone. A client with the capability gets basic.cancel (RabbitMQ's extension)."""
         if self.consumers.get(consumer.tag) is not consumer:
             return  # cancelled by the client meanwhile
         self.forget(consumer)
@@ -300,17 +303,17 @@ class Channel(Outlet):
             self.send(methods.BasicCancel(consumer.tag, no_wait=True))
 
     def forget(self, consumer: Consumer) -> None:
-        """A consumer has ended; what it was given stays outstanding."""
+        """Forget a consumer that has ended; its deliveries stay unacknowledged."""
         del self.consumers[consumer.tag]
         del self.prefixes[consumer]
         if self.events is not None:
             self.events.consumer_deleted(consumer, gone=self.ended or self.closing)
 
     def replenish(self, *, settled: bool = False) -> None:
-        """Room has been made that any consumer may use; `settled`: under the limit of the whole channel.
+        """Resume consumers after output was sent or, with `settled`, after deliveries under the channel's limit were.
 
-        Under that limit the consumer served longest ago is first, and at once: no queue gets ahead of others by what
-        else happens in this turn.
+        Under that limit the least recently served consumer is first, and served at once: which queues this turn touches
+        must not decide who gets the credit.
         """
         for consumer in list(self.prefixes):
             if not consumer.waiting:
@@ -323,7 +326,7 @@ class Channel(Outlet):
     # Confirms
 
     def confirm_publishes(self) -> None:
-        """Enter confirm mode; no harm where it is on."""
+        """Enter confirm mode, unless it is on."""
         if self.confirms is None:
             recorder = None if self.recorder is None else ConfirmRecorder(self.recorder, self.connection.broker.turn)
             self.confirms = self.connection.new_confirms(self, recorder)
@@ -335,7 +338,7 @@ class Channel(Outlet):
             self.confirms = None
 
     def check(self) -> None:
-        """Raise AssertionError unless ledgers and consumers are sound and agree, between two turns."""
+        """Raise AssertionError unless ledgers and consumers agree; to be called between two turns."""
         self.deliveries.check()
         if self.confirms is not None:
             self.confirms.check()
@@ -352,16 +355,16 @@ class Channel(Outlet):
     # End
 
     def stop(self) -> None:
-        """The connection is at its end: nothing more is handled or said, and what the channel holds is about to go."""
+        """End the channel with its connection: nothing more is handled or sent; `release` follows."""
         self._end_confirms()
         end(self)
         self.direct_reply.stop(self)
 
     def release(self, *, failed: bool = False) -> Iterator[int | None]:
-        """Steps that give everything back: consumers end, what is unacknowledged returns to its queues.
+        """Yield after each step of ending consumers and requeueing unacknowledged messages.
 
-        As in RabbitMQ, a channel that `failed` keeps until its close is answered what it took from queues that it
-        does not consume from.
+        As in RabbitMQ, a channel that `failed` keeps messages of queues that it does not consume from until
+        channel.close-ok.
         """
         outstanding = [self.deliveries.take(0, multiple=True)]
         self.connection.count_incomplete(-self.assembler.bytes)
@@ -372,7 +375,7 @@ class Channel(Outlet):
             self.transaction = None
         consumed = {consumer.queue for consumer in self.consumers.values()}
         keeps = (lambda queue: queue not in consumed and not self.ended) if failed else None
-        returning = Returning(self, *outstanding, abandoned=True, keeps=keeps)
+        returning = Requeueing(self, *outstanding, abandoned=True, keeps=keeps)
         for consumer in reversed(list(self.consumers.values())):  # a waiting single consumer before the active one
             if self.consumers.get(consumer.tag) is consumer:
                 self.end_consumer(consumer)
@@ -400,26 +403,23 @@ class Channel(Outlet):
 
 
 def new_confirms(channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger:
-    """The ledger of a channel that enters confirm mode."""
+    """Return the confirm ledger of a channel that enters confirm mode."""
     return ConfirmLedger(channel.number, channel.counters, channel.connection.output.answer, recorder)
 
 
 def draw_from(channel: Channel, queue: Queue) -> None:
-    """A channel is about to consume from a queue, or has got from it."""
+    """Note that a channel is about to consume from a queue, or has got from it."""
     channel.drawn_from.add(queue.store.queue_id)
     channel.reads_streams = channel.reads_streams or queue.type is STREAM
 
 
 def release(channel: Channel, then: Callable[[], None], *, failed: bool = False) -> None:
-    """Have a channel give everything back, then go on, if its connection has not ended; the client is not read before.
-
-    See `Channel.release`.
-    """
+    """Run `Channel.release`, then call `then` if the connection has not ended. Its socket is not read meanwhile."""
     connection = channel.connection
-    connection.channels_going_on += 1
+    connection.busy_channels += 1
 
     def released(_: Future[None]) -> None:
-        connection.channels_going_on -= 1
+        connection.busy_channels -= 1
         connection.output.touch()  # the transport may read on
         if not channel.ended:
             then()
@@ -428,7 +428,7 @@ def release(channel: Channel, then: Callable[[], None], *, failed: bool = False)
 
 
 def end(channel: Channel) -> None:
-    """A channel's number is free again, or its connection ends. What it still gives back is counted without it."""
+    """Mark a channel as ended and leave the sum of counters; later requeues are not counted for it."""
     channel.ended = True
     channel.counters = channel.vhost.statistics.channel_sum.leave(channel.counters)
     channel.connection.broker.statistics.churn.channel_closed += 1

@@ -1,7 +1,7 @@
-"""Records what crosses a channel in the event log: see `broker.entities.queues.events.event_recording`.
+"""Records a channel's publishes, deliveries and confirms in the event log (`queues/events/event_recording.py`).
 
-A channel has a `ChannelRecorder` where events are recorded, and None elsewhere. It asks once for each batch of
-publishes or deliveries; its ledger of confirms has a `ConfirmRecorder` and does the same.
+A channel has a `ChannelRecorder` if the event log is on, else None, which it checks once for each batch of
+publishes or deliveries; likewise its confirm ledger has a `ConfirmRecorder`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
 
 STAMP = "x-leveret-message-id"
-"""The header that a delivered message carries its number in, where that is wanted."""
+"""The header with a delivered message's number, if `events.stamp_message_ids` is on."""
 
 Numbers = list[int]
-"""Ranges of message numbers: first, how many, first, how many ..."""
+"""Ranges of message numbers: first, count, first, count ..."""
 
 
 class ChannelRecorder:
-    """Records what is published, delivered and confirmed on one channel.
+    """Records the publishes, deliveries and confirms of one channel.
 
-    `peer` is the connection's name. With `stamps` messages go out with their numbers in a header.
+    `peer` is the connection's name. With `stamps` deliveries carry the message's number in a header.
     """
 
     def __init__(self, recorder: Recorder, vhost: str, peer: str, number: int, *, stamps: bool) -> None:
@@ -35,10 +35,10 @@ class ChannelRecorder:
         self._stamps = stamps
         self._of_transaction: Numbers = []
         self.latest = 0
-        """The number of what was published last, or of the first in its batch."""
+        """Number of the first message in the batch published last."""
 
     def published(self, messages: Sequence[Message], queues: int, *, returned: bool, in_transaction: bool) -> None:
-        """The client has published messages, all persistent or none, which are about to reach so many queues."""
+        """Record messages, all persistent or none, that are about to reach `queues` queues each."""
         origin = (None, (), 1) if in_transaction else ()
         self.latest = first = self.recorder.published(messages, self._publisher, queues, *origin)
         if returned:
@@ -47,11 +47,11 @@ class ChannelRecorder:
             self._of_transaction += (first, len(messages))
 
     def as_sent(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Deliveries as they go out to the client; the messages in the queue stay as they were published."""
+        """Return the deliveries as they are sent, with numbers in headers; the messages in the queue do not change."""
         return [_stamped_copy(entry) for entry in entries] if self._stamps else entries
 
     def delivered(self, queue: Queue, tag: str, first: int, entries: Sequence[Entry], *, no_ack: bool) -> None:
-        """Messages of a queue go out to the consumer `tag` ("": to basic.get), with delivery tags from `first` on."""
+        """Record deliveries to the consumer `tag` ("": to basic.get), with delivery tags from `first` on."""
         positions = [entry.position for entry in entries]
         again = [entry.redelivered for entry in entries]
         seen = int(again[0]) if len(set(again)) == 1 else again
@@ -64,19 +64,19 @@ class ChannelRecorder:
             recorder.settled(ACK, where, positions, 1)
 
     def committed(self) -> None:
-        """tx.commit-ok is about to be sent, which confirms what was published in the transaction."""
+        """Record the publishes of a transaction as confirmed, right before tx.commit-ok is sent."""
         if self._of_transaction:
             numbers, self._of_transaction = self._of_transaction, []
             self.answered(numbers, refused=False)
             self.recorder.flush()
 
     def answered(self, numbers: Numbers, *, refused: bool) -> None:
-        """Publishes are confirmed, or refused. To be handed over before the client knows."""
+        """Record publishes as confirmed or refused. The caller flushes the recorder before the client is told."""
         self.recorder.add(NACK if refused else CONFIRM, sum(numbers[1::2]), *self._publisher, numbers)
 
 
 class ConfirmRecorder:
-    """Knows the messages behind the publish numbers of a channel in confirm mode."""
+    """Maps the publish numbers of a channel in confirm mode to message numbers, and records confirms."""
 
     def __init__(self, channel: ChannelRecorder, turn: Turn) -> None:
         self._channel = channel
@@ -85,7 +85,7 @@ class ConfirmRecorder:
         self._answerable: list[tuple[int, int, bool]] = []
 
     def numbered(self, tag: int, count: int) -> None:
-        """What was published last has the publish numbers from `tag` on."""
+        """Note that the messages published last have the publish numbers from `tag` on."""
         number = self._channel.latest
         if self._messages:
             latest = self._messages[-1]
@@ -95,19 +95,19 @@ class ConfirmRecorder:
         self._messages.append([tag, number, count])
 
     def answerable(self, first: int, last: int, *, refused: bool) -> None:
-        """These publish numbers are answered with the next output."""
+        """Note that these publishes are answered with the next output."""
         if not self._answerable:
             self._channel.recorder.at_turn_end(self._turn, self._record)
         self._answerable.append((first, last, refused))
 
     def answer(self) -> None:
-        """The answers go out now."""
+        """Record the answers that are about to be sent."""
         if self._answerable:
             self._record()
             self._channel.recorder.flush()
 
     def end(self) -> None:
-        """No publish is answered any more."""
+        """Forget the answers: they will not be sent."""
         self._answerable.clear()
 
     def _record(self) -> None:
@@ -121,7 +121,7 @@ class ConfirmRecorder:
                 self._channel.answered(numbers, refused=refused)
 
     def _take(self, first: int, last: int) -> Numbers:
-        """The messages with these tags."""
+        """Remove and return the message numbers of the publishes `first` to `last`."""
         numbers: Numbers = []
         kept: list[list[int]] = []
         while self._messages and self._messages[0][0] <= last:
@@ -140,7 +140,7 @@ class ConfirmRecorder:
 
 
 def _stamped_copy(entry: Entry) -> Entry:
-    """An entry in no queue, for one delivery: the message with its number in its headers."""
+    """Return a copy of an entry whose message has its number in a header. The copy is in no queue."""
     message = entry.message
     assert message is not None, "a queue hands over what it has loaded"
     properties = decode_properties(message.header)

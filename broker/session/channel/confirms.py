@@ -1,8 +1,8 @@
-"""Which publishes of a channel are confirmed, and how to say so in few words.
+"""Publisher confirms of a channel, and how they are sent in few frames.
 
-Every publish gets a number. One that needs no disk, or has been refused, is answered at the end of the turn;
-the others wait for the batch they were written with. Batches reach the disk in order, so the waiting ones are
-a short list of ranges, however many there are. Below the lowest waiting number everything is answered or about
+Every publish gets a number. One that needs no disk, or was refused, is answered at the end of the turn;
+the others wait for the batch that writes them. Batches reach the disk in order, so the waiting numbers are
+a short list of ranges. Below the lowest waiting number everything is answered or about
 to be: a multiple ack may cover that part. Above it, numbers are answered one by one.
 """
 
@@ -25,7 +25,7 @@ _ANSWER: Final = struct.Struct(">BHIIQBB").pack
 """basic.ack or basic.nack as a frame: type, channel, payload size, method, tag, bits and the frame-end octet."""
 _ANSWER_BYTES: Final = 13
 _REQUEUE: Final = 2
-"""Beside the bit for `multiple`, which is 1: RabbitMQ sets it in what it refuses."""
+"""A bit of basic.nack that RabbitMQ sets in confirms; the bit for `multiple` is 1."""
 
 
 class Answer(NamedTuple):
@@ -39,8 +39,8 @@ class Answer(NamedTuple):
 class ConfirmLedger:
     """The publish numbers of one channel in confirm mode.
 
-    `counters` are told of the confirms. `ready` is called with the ledger when there is something to answer and was
-    nothing before. `recorder` is there where events are recorded: it sees every publish and every answer.
+    `counters` count the confirms. `ready` is called with the ledger when its first answer becomes due after there
+    were none. `recorder`, present if the event log is on, sees every publish and every answer.
     """
 
     __slots__ = ("_answerable", "_answered", "_channel", "_counters", "_ready", "_recorder", "_waiting", "last")
@@ -63,11 +63,11 @@ class ConfirmLedger:
 
     @property
     def unanswered(self) -> int:
-        """How many publishes have been neither confirmed nor refused."""
+        """Number of publishes that were neither confirmed nor refused."""
         return self.last - self._answered
 
     def wait_for(self, batch: int, count: int = 1) -> bool:
-        """The next publishes are confirmed with a batch; True if they are the channel's first in that batch."""
+        """Have the next `count` publishes wait for `batch`. True if the ledger has to be told when it is on disk."""
         before = self.last
         self.last = before + count
         if self._recorder is not None:
@@ -81,7 +81,7 @@ class ConfirmLedger:
         return True
 
     def settle(self, count: int = 1, *, refused: bool = False) -> None:
-        """The next publishes can be answered at once."""
+        """Give the next `count` publishes numbers that are answered at the end of the turn."""
         first = self.last + 1
         self.last += count
         if self._recorder is not None:
@@ -89,13 +89,13 @@ class ConfirmLedger:
         self.answer_range(first, self.last, refused=refused)
 
     def stored(self, batch: int) -> None:
-        """Everything up to a batch is on disk."""
+        """Make the publishes that wait for batches up to this one answerable: they are on disk."""
         while self._waiting and self._waiting[0][0] <= batch:
             _, first, last = self._waiting.popleft()
             self.answer_range(first, last, refused=False)
 
     def answers(self) -> list[Answer]:
-        """The acks and nacks to send to the publisher now, in as few frames as AMQP allows."""
+        """Return the acks and nacks to send now, in as few frames as AMQP allows; they count as answered."""
         ranges = sorted(self._answerable)
         self._answerable.clear()
         self._counters.publish_confirmed = self.last
@@ -108,6 +108,7 @@ class ConfirmLedger:
             self._answered += last - first + 1
             if not refused:
                 self._counters.confirm += last - first + 1
+            # Below `open_from` no publish waits, so one multiple frame may cover ranges that do not touch.
             if last < open_from and covered and covered[-1][2] == refused:
                 covered[-1][1] = last
             elif last < open_from:
@@ -117,16 +118,16 @@ class ConfirmLedger:
         return [Answer(last, last > first, bool(refused)) for first, last, refused in covered] + answers
 
     def open_from(self) -> int:
-        """The lowest publish number that cannot be answered yet."""
+        """Return the lowest publish number that waits for the disk, or the next number if none does."""
         return self._waiting[0][1] if self._waiting else self.last + 1
 
     def unanswered_ranges(self) -> list[tuple[int, int]]:
-        """All publish numbers that are not answered."""
+        """Return ranges of all publish numbers that are not answered."""
         waiting = [(first, last) for _, first, last in self._waiting]
         return waiting + [(first, last) for first, last, _ in self._answerable]
 
     def frames(self) -> list[bytes]:
-        """The same as frames."""
+        """Return `answers` as frames."""
         return [
             _ANSWER(FRAME_METHOD, self._channel, _ANSWER_BYTES, BasicNack.KEY, tag, multiple | _REQUEUE, FRAME_END)
             if refused
@@ -135,7 +136,7 @@ class ConfirmLedger:
         ]
 
     def end(self) -> None:
-        """The channel is gone: no publish is answered any more."""
+        """Drop all answers: the channel has ended."""
         if self._recorder is not None:
             self._recorder.end()
             self._recorder = None
@@ -145,7 +146,7 @@ class ConfirmLedger:
         self._answered = self.last
 
     def check(self) -> None:
-        """Raise AssertionError unless every publish waits, can be answered or has been answered: one of them, once."""
+        """Raise AssertionError unless each publish either waits, or can be answered, or has been answered."""
         waiting = [(first, last) for _, first, last in self._waiting]
         batches = [batch for batch, _, _ in self._waiting]
         assert batches == sorted(batches), f"waiting for batches out of order: {batches}"
@@ -161,7 +162,7 @@ class ConfirmLedger:
         )
 
     def answer_range(self, first: int, last: int, *, refused: bool) -> None:
-        """Publishes can be answered: they are, with what is said next."""
+        """Have a range of publishes answered with the connection's next output."""
         if self._recorder is not None:
             self._recorder.answerable(first, last, refused=refused)
         if not self._answerable:

@@ -1,7 +1,7 @@
-"""Direct reply-to: answers that go straight to the channel that asked, through no queue.
+"""Direct reply-to (RabbitMQ's extension): replies go straight to the requesting channel, through no queue.
 
-The channel consumes from a queue that does not exist and names it in its requests; the broker puts an address
-of its own in that name's place. RabbitMQ's extension, one such consumer a channel.
+The channel consumes from the pseudo-queue amq.rabbitmq.reply-to, one consumer per channel, and names it in
+`reply-to`; the broker replaces that by an address of the channel.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class DirectReplyTo:
-    """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none.
+    """The reply address of a channel, and the tag of its reply consumer; both are empty while there is none.
 
-    It does not hold its channel, which would be a cycle: an ended channel is freed at once.
+    It does not refer to its channel, which would be a cycle: an ended channel is freed at once.
     """
 
     def __init__(self) -> None:
@@ -28,21 +28,21 @@ class DirectReplyTo:
         self.tag = ""
 
     def expect(self, channel: Channel, tag: str) -> None:
-        """Answers are delivered to the consumer `tag` of the channel from now on."""
+        """Deliver replies to the consumer `tag` of the channel from now on."""
         self.tag, self.address = tag, generated_name(REPLY_TO + ".")
         channel.connection.reply_channels[self.address] = channel
 
     def stop(self, channel: Channel) -> None:
-        """The reply consumer is gone: later answers are dropped."""
+        """End the reply consumer: later replies are dropped."""
         channel.connection.reply_channels.pop(self.address, None)
         self.address = self.tag = ""
 
     def deliver(self, channel: Channel, message: Message) -> None:
-        """Send an answer to the client; one that does not read its output gets no more."""
+        """Send a reply to the client; dropped while the client does not read its output."""
         if channel.connection.write_blocked:
             return
         prefix = content_frames.deliver_prefix(self.tag)
-        # As in RabbitMQ an answer uses up no tag: the next delivery has the same one.
+        # As in RabbitMQ a reply uses up no delivery tag: the next delivery has the same one.
         tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max
         channel.connection.output.send(
             b"".join(content_frames.deliver(channel.number, prefix, tag, False, message, frame_max))

@@ -1,8 +1,8 @@
-"""The firehose: a copy of all that is published or delivered in a virtual host goes to exchange amq.rabbitmq.trace.
+"""The firehose: copies of all published and delivered messages of a virtual host go to exchange amq.rabbitmq.trace.
 
-Whether it is on is an attribute of the virtual host, `traced`: channels ask for it once for each batch of deliveries.
-Publishes ask only where routes are worked out, because switching it makes all cached routes stale and no route is
-cached while it is on. RabbitMQ 3.10 on the wire is the model for keys and headers. It ends with the process.
+It is on if `traced` of the virtual host is: channels ask for it once for each batch of deliveries.
+Publishes ask only when a route is resolved, because switching it makes all cached routes stale and no route is
+cached while it is on. Routing keys and headers are those of RabbitMQ 3.10. It is off again after a restart.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from broker.wire.field_tables import Field, Table, string
 from broker.wire.properties import REPLY_TO, BasicProperties, decode_properties, encode_header
 
 
-class Origin(NamedTuple):
-    """Where a message was published, or delivered to. `node` is the cluster's name, `connection` the peer's."""
+class TracedChannel(NamedTuple):
+    """The channel of a traced message. `node` is the cluster's name, `connection` the peer's."""
 
     vhost: VHost
     connection: str
@@ -29,7 +29,7 @@ class Origin(NamedTuple):
 
 
 def start(vhost: VHost) -> None:
-    """Trace everything in a virtual host from now on."""
+    """Begin to trace a virtual host."""
     vhost.traced = True
     vhost.bindings.changed_everywhere()
 
@@ -40,8 +40,8 @@ def stop(vhost: VHost) -> None:
     vhost.bindings.changed_everywhere()
 
 
-def published(origin: Origin, message: Message, keys: Sequence[str], queues: Iterable[Queue]) -> None:
-    """A client's message has been routed to these queues; the default exchange routes to whatever the keys name."""
+def published(origin: TracedChannel, message: Message, keys: Sequence[str], queues: Iterable[Queue]) -> None:
+    """Trace a published message. The header `routed_queues` of the default exchange has the keys, existing or not."""
     known = origin.vhost.queues
     # A delaying exchange's hidden queue is not among those that a client knows of.
     names = sorted(queue.name for queue in queues if known.get(queue.name) is queue)
@@ -51,7 +51,7 @@ def published(origin: Origin, message: Message, keys: Sequence[str], queues: Ite
     _tell(origin.vhost, f"publish.{message.exchange}", headers, message.body)
 
 
-def delivered(origin: Origin, entries: Iterable[Entry]) -> None:
+def delivered(origin: TracedChannel, entries: Iterable[Entry]) -> None:
     """Messages go out to a consumer or getter. The firehose's own messages are not traced again."""
     for entry in entries:
         message = entry.message
@@ -64,14 +64,14 @@ def delivered(origin: Origin, entries: Iterable[Entry]) -> None:
 
 def _tell(vhost: VHost, key: str, headers: Table, body: bytes) -> None:
     if len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
-        return  # nothing can be published with it
+        return  # too long for a routing key
     header = encode_header(len(body), BasicProperties(headers=headers))
     trace = Message(route_of(TRACE_EXCHANGE, key), header, body, 0)
     for queue in vhost.route(vhost.exchanges[TRACE_EXCHANGE], (key,), headers, trace).queues:
         hand_over(trace, queue)
 
 
-def _message(origin: Origin, message: Message, keys: Sequence[str]) -> Table:
+def _message(origin: TracedChannel, message: Message, keys: Sequence[str]) -> Table:
     return {
         "exchange_name": string(message.exchange),
         "routing_keys": _strings(keys),
@@ -80,7 +80,7 @@ def _message(origin: Origin, message: Message, keys: Sequence[str]) -> Table:
     }
 
 
-def _place(origin: Origin) -> Table:
+def _place(origin: TracedChannel) -> Table:
     return {
         "vhost": string(origin.vhost.name),
         "connection": string(origin.connection),
@@ -90,7 +90,7 @@ def _place(origin: Origin) -> Table:
 
 
 def _properties(properties: BasicProperties) -> Table:
-    """Those that are set, the last first. All numbers have 32 bits, though a timestamp has more."""
+    """Return the properties that are set, last first. All numbers are cut to 32 bits, timestamps too."""
     table: Table = {}
     for name, value in reversed(properties._asdict().items()):
         if isinstance(value, int):

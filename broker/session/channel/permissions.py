@@ -1,4 +1,4 @@
-"""What one user may do in one virtual host, remembered for as long as it holds."""
+"""Permission checks of one user in one virtual host, with a cache."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ REMEMBERED_MAX = 4096
 class Access:
     """Permission checks of a user in a virtual host, with RabbitMQ's refusals.
 
-    Checks happen with every method; what was allowed is remembered until anything about users changes.
+    Every method is checked; a grant is cached until the cache epoch changes.
     """
 
     def __init__(self, users: Users, user: str, vhost: str, *, named_actions: bool = False) -> None:
-        """`named_actions`: refusals say what was not allowed, configure, write or read."""
+        """`named_actions`: refusals name the permission that is missing, configure, write or read."""
         self._named_actions = named_actions
         self.users = users
         self.user = user
@@ -35,7 +35,7 @@ class Access:
 
     @property
     def impersonator(self) -> bool:
-        """The user may publish in the name of others."""
+        """True if the user may publish with another `user-id`."""
         user = self.users.by_name.get(self.user)
         return user is not None and "impersonator" in user.tags
 
@@ -81,7 +81,7 @@ class Access:
         raise ChannelException(ReplyCode.ACCESS_REFUSED, f"{named}access to {what} refused for user '{self.user}'{why}")
 
     def _log_once(self, action: str, error: PatternError) -> None:
-        """Whoever is refused by a pattern that takes too long may try again for ever."""
+        """Log once per user, virtual host and permission: a client may try again for ever."""
         if self.users.first_given_up(self.user, self.vhost, action):
             log.warning(
                 "user '%s', vhost '%s': %s is refused: %s; the limit is %d steps. Begin the pattern with ^ and repeat "
@@ -108,11 +108,11 @@ class Access:
 
 
 class Trusted(Access):
-    """A connection that the broker itself makes, for nobody's account: it may do anything in its virtual host."""
+    """Permissions of connections that the broker itself makes: they may do anything in their virtual host."""
 
     @property
     def impersonator(self) -> bool:
-        """The user may publish in the name of others."""
+        """True: it may publish with any `user-id`."""
         return True
 
     def _require(self, allowed: Callable[[], bool], action: str, what: str) -> None:

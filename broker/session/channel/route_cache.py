@@ -1,7 +1,7 @@
-"""Where publishes go, remembered by their arguments.
+"""The route cache: the queues of publishes, by the bytes of their arguments.
 
-A client publishes with the same arguments again and again. Their bytes, undecoded, are the key to a `CachedRoute`: the
-parsed arguments, the exchange and - unless each message has a say - the queues.
+A client publishes with the same arguments again and again. Their undecoded bytes are the key of a `CachedRoute`: the
+parsed arguments, the exchange and, if the routing key alone decides, the queues.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from broker.session.channel.permissions import Access
 
 ROUTES_MIN: Final = 128
-"""With fewer routes those to deleted queues are not looked for."""
+"""With fewer routes the cache is not searched for stale ones."""
 ROUTES_MAX: Final = 16_384
 ROUTES_BYTES_MAX: Final = 16 << 20
-"""For all connections of a user to a virtual host together: 10,000 keys of 16 bytes take 6 MiB."""
+"""Limit for all connections of a user to a virtual host together; 10,000 keys of 16 bytes take 6 MiB."""
 ROUTES_KEPT: Final = 1024
-"""When a connection ends that has shared more than these, all are dropped: which were its own is not recorded."""
+"""If a cache has more routes when a connection ends, all are dropped: which ones that connection used is unknown."""
 ROUTE_BYTES: Final = 512
-"""What a route takes beside what it holds of the publishes."""
+"""Memory of a route without its arguments."""
 
 _BASIC_PUBLISH: Final = BasicPublish.KEY.to_bytes(4, "big")
 _MANDATORY: Final = 1
@@ -36,11 +36,10 @@ _IMMEDIATE: Final = 2
 
 
 class CachedRoute:
-    """Where publishes with the same arguments go: the parsed arguments, and the queues while they last.
+    """The parsed arguments of equal publishes, their exchange and their queues.
 
-    `route` is exchange and routing key as the publisher wrote them. `queues` is None when each message has to be routed
-    by itself or, unless it is `routed`, looked up by name. The rest holds as long as neither the exchange's version nor
-    the permissions' cache epoch has changed.
+    `route` is exchange and routing key as bytes. `queues` is None if each message has to be routed by itself (then
+    `routed` is set), or the queue looked up by name. Valid until the exchange's version or the cache epoch changes.
     """
 
     __slots__ = (
@@ -68,11 +67,11 @@ class CachedRoute:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds, roughly: arguments are there as the key, as bytes and as text."""
+        """Approximate memory: the arguments are there as the key, as bytes and as text."""
         return ROUTE_BYTES + 3 * len(self.route)
 
     def is_stale(self, cache_epoch: int) -> bool:
-        """It has to be resolved anew: what it names may be gone."""
+        """Return whether it has to be resolved again: exchange, queues or permissions may have changed."""
         return self.exchange is None or self.exchange.version != self.version or self.cache_epoch != cache_epoch
 
 
@@ -83,17 +82,18 @@ class RouteCache:
         self.access = access
         self.connections = 0
         self.by_arguments: dict[bytes, CachedRoute] = {}
-        """Arguments of basic.publish, as they came, and what they lead to."""
+        """Cached routes by the undecoded arguments of basic.publish."""
         self._due = ROUTES_MIN
+        """Number of routes at which stale ones are dropped."""
         self._bytes = 0
         self._writable: Exchange | None = None
-        """What was resolved last: while version and cache epoch last, the user may publish to it."""
+        """The exchange resolved last: the user may publish to it until its version or the cache epoch changes."""
         self._version = self._cache_epoch = 0
 
     def parse(self, arguments: bytes) -> CachedRoute:
-        """Take arguments that are new in, not resolved yet. Raises ConnectionException for what is refused of them.
+        """Parse new arguments into a route that is not resolved yet. Raises ConnectionException for invalid ones.
 
-        They are read as by `decode_basic_publish`, without making a method of them: each may have a key of its own.
+        Reads as `decode_basic_publish` does, but makes no method object: every publish may have a key of its own.
         """
         try:
             name_end = 3 + arguments[2]
@@ -112,9 +112,10 @@ class RouteCache:
         return route
 
     def resolve(self, route: CachedRoute, vhost: VHost) -> None:
-        """Find out anew where a route leads.
+        """Find exchange and queues of a route.
 
-        Raises ChannelException 403 where the user may not publish like this, 404 where there is no such exchange.
+        Raises ChannelException 403 if the user may not publish to the exchange or with the key, 404 if there is no such
+        exchange.
         """
         exchange = self._find(route.name, vhost)
         self.access.topic(exchange, "write", route.key)
@@ -123,7 +124,7 @@ class RouteCache:
         route.exchange, route.version, route.cache_epoch = exchange, self._version, self._cache_epoch
 
     def _find(self, name: str, vhost: VHost) -> Exchange:
-        """The exchange, which the user may publish to."""
+        """Return the exchange. Raises ChannelException 403 if the user may not publish to it, 404 if there is none."""
         epoch, exchange = self.access.cache_epoch.number, self._writable
         if (
             exchange is not None
@@ -141,8 +142,8 @@ class RouteCache:
         return exchange
 
     def check(self, vhost: VHost) -> None:
-        """Raise AssertionError unless every route that is not stale leads where a fresh one would."""
-        assert len(self.by_arguments) <= max(self._due, ROUTES_MIN), "stale routes are overdue to be let go"
+        """Raise AssertionError unless every route that is not stale has the queues that a fresh one would have."""
+        assert len(self.by_arguments) <= max(self._due, ROUTES_MIN), "stale routes should have been dropped"
         now = self.access.cache_epoch.number
         for route in self.by_arguments.values():
             if route.exchange is None or route.is_stale(now):
@@ -156,8 +157,8 @@ class RouteCache:
     def _remember(self, arguments: bytes, route: CachedRoute) -> None:
         """Keep a route for further publishes with these arguments.
 
-        A stale one may be all that still holds a deleted queue or exchange. So whenever their number has doubled, the
-        stale ones are let go: what is gone takes no more memory than what is there, and each publish pays a little.
+        A stale route may be the last reference to a deleted queue or exchange. So stale ones are dropped whenever the
+        number of routes has doubled: deleted entities take no more memory than existing ones, at O(1) per publish.
         """
         if len(self.by_arguments) >= self._due or self._bytes >= ROUTES_BYTES_MAX:
             self._forget()
@@ -165,14 +166,14 @@ class RouteCache:
         self._bytes += route.size
 
     def connection_ended(self) -> None:
-        """Give back what the routes of a connection take that has ended. Others look theirs up again."""
+        """Drop all routes if they are many and a connection has ended; the other connections look theirs up again."""
         self.connections -= 1
         if len(self.by_arguments) > ROUTES_KEPT:
             self.by_arguments = {}
             self._due, self._bytes = ROUTES_MIN, 0
 
     def _forget(self) -> None:
-        """Let go of stale routes; of very many, of the older half, stale or not."""
+        """Drop the stale routes, or the older half, stale or not, if the cache is at its limits."""
         routes = self.by_arguments
         if len(routes) >= ROUTES_MAX or self._bytes >= ROUTES_BYTES_MAX:
             for arguments in list(islice(routes, len(routes) // 2)):
@@ -185,9 +186,9 @@ class RouteCache:
 
 
 def _lasting_queues(route: CachedRoute, exchange: Exchange, vhost: VHost) -> tuple[Queue, ...] | None:
-    """The queues that every message with these arguments reaches; None where that has to be asked each time.
+    """Return the queues that every message with these arguments reaches; None if they are not the same each time.
 
-    That is so with the default exchange, whose queues come and go by name, where headers or chance decide, and while
-    the firehose is on.
+    None for the default exchange, whose queues come and go by name, if headers or chance decide, and while the
+    firehose is on.
     """
     return vhost.routing.lasting_queues(exchange, route.key) if route.name and not vhost.traced else None

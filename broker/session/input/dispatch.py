@@ -1,4 +1,4 @@
-"""The protocol on one page: which function handles which method."""
+"""The table of all AMQP methods and the functions that handle them."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
     methods.ConfirmSelect: tx_methods.confirm_select,
 }
 
-MAKES_ROOM = frozenset({methods.BasicAck, methods.BasicNack, methods.BasicReject})
-"""What is handled even while publishes before it are held."""
+OVERTAKES_PUBLISHES = frozenset({methods.BasicAck, methods.BasicNack, methods.BasicReject})
+"""Methods that overtake publishes held by an alarm."""
 
 
 def handle(channel: Channel, command: Command) -> None:
-    """Handle a whole command on an open channel."""
+    """Handle a command, a method with its content if it has one, on an open channel."""
     if type(command.method) is methods.BasicPublish:
         assert command.header_payload is not None
         publish.publish(channel, command.arguments, command.header_payload, command.body)
         return
     handler = HANDLERS.get(type(command.method))
-    if handler is None:  # for clients to receive, an answer to what we never ask, or of the connection class
+    if handler is None:  # sent by servers only, an answer to a method that we never send, or of the connection class
         raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
     handler(channel, command.method)
 
 
 def handle_unopened(connection: Connection, number: int, channel: Channel | None, method: Method | None) -> None:
-    """A frame for a channel that is not open: before channel.open, or between channel.close and its answer."""
+    """Handle a frame for a channel that is not open: before channel.open, or between channel.close and its answer."""
     if channel is None:
         if isinstance(method, methods.ChannelOpen):
             channel_methods.open_first(connection, number)

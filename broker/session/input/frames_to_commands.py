@@ -1,6 +1,6 @@
-"""The general way of a frame: decoded, assembled into a command with its content, dispatched by its method's type.
+"""The general path of a frame: decode it, assemble a command of method and content, dispatch it by the method's type.
 
-Whatever is not a publish that is there whole, or an acknowledgement, comes this way.
+All frames but those of complete publishes, acks and rejects take it (see `incoming_frames`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRA
 from broker.wire.method import Method
 
 LARGE_BYTES = 64 * 1024
-"""Body frames from here up are not copied out of what was received, which then stays in memory until the body is whole:
-smaller ones might keep much more alive than they are."""
+"""Body frames of this size or more are not copied but refer to the received bytes, which stay in memory until the body
+is complete. A smaller frame might keep alive many times its own size."""
 
 _KEY = struct.Struct(">I").unpack_from
 
 
 def handle_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:
-    """Handle one frame whose payload lies in `data` from `start` to `stop`. Raises ConnectionException for a breach."""
+    """Handle the frame with payload data[start:stop]. Raises ConnectionException if it is malformed or unexpected."""
     least = frames.PAYLOAD_BYTES_MIN.get(kind)
     if least is None or stop - start < least:
         raise frames.unknown_frame(kind, data[start:stop])
@@ -52,7 +52,7 @@ def _handle_on_connection(connection: Connection, kind: int, payload: bytes) -> 
         raise frames.unexpected_frame(kind, payload)
     try:
         method = _decode(connection, payload)
-    except ConnectionException as error:  # RabbitMQ's own failure here, not its client's
+    except ConnectionException as error:  # on channel 0 RabbitMQ answers 541, as for an error of its own
         raise ConnectionException(ReplyCode.INTERNAL_ERROR, error.text) from error
     if method is None:
         return
@@ -96,7 +96,7 @@ def _handle_body(connection: Connection, number: int, payload: bytes | memoryvie
 def _handle_command(channel: Channel, command: Command, payload_bytes: int) -> None:
     key, size = command.method.KEY, len(command.body) + payload_bytes + HELD_OVERHEAD_BYTES
     action = partial(dispatch.handle, channel, command)
-    may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
+    may_pass = type(command.method) in dispatch.OVERTAKES_PUBLISHES and channel.transaction is None
     channel.connection.guard(channel, key, lambda: channel.handle(key, action, size, may_pass=may_pass))
 
 

@@ -1,10 +1,9 @@
 """From received bytes to handled methods.
 
-Frames are cut where they lie. A publish that is there whole - method, header and one body frame - an acknowledgement
-and a rejection are handled on the spot, with all of their kind behind them: what is the same for all of such a batch -
-the queues that are reached, the disk batch that is waited for, the consumer whose credit returns - is seen to once for
-the batch. Publishes that differ in nothing but their bodies are recognized by comparing bytes, without being taken
-apart. Everything else takes the general way (`frames_to_commands`).
+Frames are parsed in place. Complete publishes (method, header and one body frame), acks and rejects are handled here,
+many of a kind at once: the work that is the same for all of a batch - its queues, the disk batch that it waits for, the
+consumer whose credit returns - is done once. Publishes that differ in their bodies alone are recognized by comparing
+bytes, without being parsed. All other frames take the general path (`frames_to_commands`).
 """
 
 from __future__ import annotations
@@ -45,27 +44,27 @@ _BODY: Final[Callable[[bytes, int], tuple[int, int, int]]] = struct.Struct(">BHI
 _BASIC: Final = 60 << 16
 """The basic class, and a weight of 0."""
 _CONTENT_BYTES_MIN: Final = 30
-"""A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
+"""Least size of a header frame and the start of a body frame behind it; a publish is larger."""
 
 _SETTLEMENT_START: Final = struct.Struct(">BHII").pack
 _SETTLEMENT_BYTES: Final = 13
 _SETTLEMENT_FRAME: Final = struct.Struct(">11sQ2s")
-"""What all acknowledgements or rejections of a channel begin with; delivery tag; their bit and the frame-end octet."""
+"""An ack or reject: the bytes that are the same for all of a channel, delivery tag, bits and frame-end octet."""
 _LAST_OCTET: Final = 18
-"""The place of the delivery tag's last octet in such a frame."""
+"""Offset of the delivery tag's last octet in such a frame."""
 _OCTETS: Final = bytes(range(256))
 _RUN_MIN: Final = 4
-"""From so many frames on it is tried to take them as one run."""
+"""Least number of acks or rejects that are tried as one run of consecutive tags."""
 _NO_BIT: Final = bytes((0, FRAME_END))
-"""Not multiple; not to be requeued."""
+"""The end of an ack that is not multiple, or a reject without requeue."""
 UNLIKE_COPIES: Final = 1
-"""A publish that is not like the one before takes as long as so many more copies."""
+"""Cost, in routed copies, of a publish whose method or header differs from the one before."""
 _REJECTED_AT_ONCE: Final = 64
-"""As many as a queue deals with at once: each may be copied to become a dead letter."""
+"""Rejects of one step: each may be dead-lettered, that is copied, at once."""
 
 
 class IncomingFrames:
-    """What one client sends: cut into frames, and handled. `unfinished` says that there is more to do."""
+    """Cuts the bytes of one client into frames and handles them. `unfinished`: received frames are left to handle."""
 
     __slots__ = ("_connection", "_rest", "unfinished")
 
@@ -75,7 +74,7 @@ class IncomingFrames:
         self.unfinished = False
 
     def receive(self, data: bytes) -> None:
-        """Take what has arrived. With `unfinished` set there is more to do: come back with b"" after others' turns."""
+        """Handle received bytes. If `unfinished` is set afterwards, call again with b"" after other clients' turns."""
         connection = self._connection
         self.unfinished = False
         if connection.ended:
@@ -86,14 +85,14 @@ class IncomingFrames:
         try:
             if rest:
                 missing = _missing_of_large(rest)
-                if 0 < missing < len(data):
+                if 0 < missing < len(data):  # complete the large frame alone, so that what follows it is not copied
                     self._handle_frames(rest + data[:missing], 0)
                     start = missing
                 else:
                     data = rest + data
             if connection.phase is Phase.HEADER:
                 data = handshake.read_header(connection, data)
-                if connection.phase is Phase.HEADER:  # the rest of it is still to come
+                if connection.phase is Phase.HEADER:  # still incomplete
                     self._rest = data
                     return
             self._rest = data[self._handle_frames(data, start) :]
@@ -102,22 +101,22 @@ class IncomingFrames:
 
     @property
     def unhandled_bytes(self) -> int:
-        """How much has arrived and is not handled yet."""
+        """Bytes received and not handled yet."""
         return len(self._rest)
 
     @property
     def missing(self) -> int:
-        """How many bytes a body lacks, about, of which a large frame has begun to arrive; else 0."""
+        """Approximate bytes missing from a body of which a large frame is arriving; else 0."""
         if not _missing_of_large(self._rest):
             return 0
         channel = self._connection.channels.get(_FRAME(self._rest, 0)[1])
         return 0 if channel is None else channel.assembler.missing
 
     def _handle_frames(self, data: bytes, start: int) -> int:
-        """Handle whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
+        """Handle complete frames from `start` on and return the offset behind the last.
 
-        It ends as well when too much has been said that the client has not read. Raises ConnectionException for a
-        broken frame. Long and flat because each frame passes here.
+        Stops when the turn's budget of copies or time is spent, or the connection is not readable any more. Raises
+        ConnectionException for a malformed frame. Long and flat because each frame passes here.
         """
         connection = self._connection
         at, end, budget = start, len(data), connection.settings.turn_copies_max
@@ -144,7 +143,7 @@ class IncomingFrames:
                         continue
             try:
                 handle_frame(connection, kind, number, data, at + 7, stop)
-            except ConnectionException as error:  # frames behind it are in step still: connection.close-ok among them
+            except ConnectionException as error:  # the frames behind it are sound: connection.close-ok is among them
                 connection.fail(error)
             at = stop + 1
             if at < end and (monotonic() > until or not connection.readable):
@@ -154,10 +153,7 @@ class IncomingFrames:
 
 
 def _missing_of_large(rest: bytes) -> int:
-    """How many bytes the large body frame lacks that `rest` is the beginning of; 0 when it is that of none.
-
-    Such a frame is completed by itself, so that what was received behind it need not be moved.
-    """
+    """Return the bytes missing from a partially received large body frame at the start of `rest`; 0 if it has none."""
     if len(rest) < _START or rest[0] != FRAME_BODY:
         return 0
     size = _FRAME(rest, 0)[2]
@@ -165,12 +161,11 @@ def _missing_of_large(rest: bytes) -> int:
 
 
 def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> tuple[int, int]:
-    """Handle the publishes and acknowledgements that lie whole in `data` from `at` on; where they end, and the copies.
+    """Handle the complete publishes and acks in `data` from `at` on; return the offset behind them, and the copies.
 
-    No more are begun once so many copies are made, nor, of those that go one by one, after the moment `until`. That is
-    `at` when it begins with none of them (a publish whose body is empty or comes in several frames goes another way),
-    or the channel has to do something else first. Acknowledged messages wait in `settled`, as plain publishes do in
-    their batch, until something needs them to be handled before it.
+    Stops after `copies_max` copies, or at the deadline `until` for publishes handled one at a time. Returns `at`
+    unchanged if no such frame starts there (a publish with an empty body, or a body in several frames, is none), or
+    the channel holds methods that come first.
     """
     if channel.gates or channel.held or channel.closing or not channel.assembler.idle:
         return at, 0
@@ -180,11 +175,13 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
     batch: PublishBatch | None = None
     settled: list[Entry] = []
     end, copies = len(data), 0
+    # Two `try`: the `finally` puts what came before a faulty frame into its queues, the `except` clauses then close the
+    # channel or connection. Publishes wait in `batch` and acknowledged messages in `settled`, to be handled together.
     try:
         try:
             while at < end and copies < copies_max:
                 cuts = _cut_publish(data, at, channel.number, connection.frame_max)
-                if cuts is None:
+                if cuts is None:  # not a complete publish: a run of acks, or the end of this batch
                     tags, after = _cut_settlements(data, at, channel.number, _ACK, end)
                     if not tags or channel.transaction is not None:
                         break
@@ -200,14 +197,15 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
                 if not queues:
                     copies += UNLIKE_COPIES + batch.publish_special(arguments, header, data[body_at:body_stop])
                     if monotonic() > until:
-                        copies = max(copies, copies_max)
+                        copies = max(copies, copies_max)  # ends the loop, and the turn of this connection
                     continue
                 bodies = [data[body_at:body_stop]]
+                # A next publish that is equal up to its body's size costs a comparison and a slice, nothing else.
                 if data[at : at + body_at - start] == data[start:body_at]:
                     at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
                 copies += UNLIKE_COPIES + len(bodies) * len(queues)
                 batch.add(queues, header, bodies)
-        finally:  # what came before an error has been done before the error is answered
+        finally:
             if batch is not None:
                 batch.enqueue()
             if settled:
@@ -220,7 +218,7 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
 
 
 def _handle_rejections(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> tuple[int, int]:
-    """Handle the rejections, each of one message, that lie in `data` from `at` on; returns as `_handle_batch` does."""
+    """Handle rejects without requeue in `data` from `at` on; returns as `_handle_batch` does."""
     if channel.transaction is not None or channel.reads_streams:
         return at, 0
     tags, after = _cut_settlements(data, at, channel.number, _REJECT, _REJECTED_AT_ONCE)
@@ -236,7 +234,8 @@ def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
 
 
 def _cut_publish(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, int] | None:
-    """Where the three frames of a whole publish end, each at its frame-end octet; None if there is none at `at`."""
+    """Return the offsets of the frame-end octets of the three frames of a publish; None if none is complete at `at`."""
+    # A frame that is malformed makes no publish here either: the general path then raises the right error.
     end = len(data)
     if end - at < _CONTENT_BYTES_MIN:
         return None
@@ -260,7 +259,7 @@ def _cut_publish(data: bytes, at: int, channel: int, frame_max: int) -> tuple[in
 
 
 def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[bytes], bodies_max: int) -> int:
-    """Add the bodies of the publishes that begin as the one from `at` to `after` does; where they end."""
+    """Append the bodies of the publishes behind data[at:after] that equal it up to the body; return their end."""
     common = data[at:body_at]
     skip, stride = body_at - at, after - at
     last = len(data) - stride
@@ -274,8 +273,7 @@ def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[byt
 
 
 def _cut_settlements(data: bytes, at: int, channel: int, key: int, tags_max: int) -> tuple[Sequence[int], int]:
-    """The delivery tags of the acknowledgements, or rejections, of one message each that lie from `at` on on a channel;
-    and where they end. `key` says which of the two."""
+    """Return the delivery tags of the acks or rejects (`key`) of one message each from `at` on, and their end."""
     common = _SETTLEMENT_START(FRAME_METHOD, channel, _SETTLEMENT_BYTES, key)
     if not data.startswith(common, at):
         return (), at
@@ -294,10 +292,9 @@ def _cut_settlements(data: bytes, at: int, channel: int, key: int, tags_max: int
 
 
 def _run_of_settlements(data: bytes, at: int, count_max: int) -> range:
-    """The tags of settlements that lie from `at` on, if they rise by one each and differ in their last octet alone.
+    """Return the tags of up to `count_max` acks or rejects from `at` on if they are consecutive; else an empty range.
 
-    No frame is looked at: apart from that octet all are as the first. Empty unless all are, up to `count_max` or to
-    where the octet begins anew.
+    The run ends before the tag's last octet wraps. Frames are not parsed: all must equal the first but for that octet.
     """
     size = _SETTLEMENT_FRAME.size
     last = data[at + _LAST_OCTET]
@@ -306,6 +303,7 @@ def _run_of_settlements(data: bytes, at: int, count_max: int) -> range:
     octets = run[_LAST_OCTET::size]
     if octets != _OCTETS[last : last + count]:
         return range(0)
+    # With that octet zeroed, frames that are all equal make a text that equals itself moved by one frame.
     run[_LAST_OCTET::size] = bytes(count)
     if run[size:] != run[:-size] or run[_LAST_OCTET + 1 : size] != _NO_BIT:
         return range(0)

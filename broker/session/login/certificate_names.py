@@ -1,7 +1,7 @@
-"""What a client's certificate says of its owner: the name to log in by, written as RabbitMQ writes it.
+"""Names in a client's certificate, of which one is the user that logs in, written as RabbitMQ writes them.
 
-A distinguished name is RFC 4514's string, the last part first, with RabbitMQ's choices where that leaves some:
-its keywords for the types it knows and numbers for the others, everything outside printable ASCII escaped.
+A distinguished name is the string of RFC 4514, last part first. Where that leaves a choice it is RabbitMQ's:
+keywords for the attribute types that it knows and numbers for the others, all outside printable ASCII escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.wire.der import Element
 COMMON_NAME = "2.5.4.3"
 ALTERNATIVE_NAMES = "2.5.29.17"
 VERSION, EXTENSIONS = 0xA0, 0xA3
-"""Tags of the fields of a certificate that may be missing."""
+"""Tags of a certificate's optional fields."""
 
 _KEYWORDS = {
     COMMON_NAME: "CN",
@@ -43,7 +43,7 @@ _SPECIAL = b'"+,;<>\\'
 
 
 class Naming(NamedTuple):
-    """Where in a certificate the name to log in by is found."""
+    """The field of a certificate that names the user: `tls.login_from` and the settings behind it."""
 
     source: str = "distinguished_name"
     alternative_type: str = "dns"
@@ -51,14 +51,14 @@ class Naming(NamedTuple):
 
 
 class Attribute(NamedTuple):
-    """A part of a distinguished name: the type's object identifier and the value."""
+    """One part of a distinguished name: the object identifier of its type, and its value."""
 
     type: str
     value: str
 
 
 def login_name(certificate: bytes, naming: Naming) -> str | None:
-    """The name that a certificate (DER) logs in by; None when it has none there. Raises DecodeError."""
+    """Return the user that a certificate (DER) names; None if the field is missing. Raises DecodeError."""
     if naming.source == "distinguished_name":
         return subject(certificate)
     if naming.source == "common_name":
@@ -82,13 +82,13 @@ def issuer(certificate: bytes) -> str:
 
 
 def valid_from(certificate: bytes) -> datetime:
-    """When the certificate begins to hold. Raises DecodeError."""
+    """Return the start of the certificate's validity. Raises DecodeError."""
     with _readable():
         return _time(_fields(certificate)[3].inside[0])
 
 
 def valid_until(certificate: bytes) -> datetime:
-    """When the certificate expires. Raises DecodeError."""
+    """Return the end of the certificate's validity. Raises DecodeError."""
     with _readable():
         return _time(_fields(certificate)[3].inside[1])
 
@@ -101,7 +101,7 @@ def _time(element: Element) -> datetime:
 
 
 def alternative_names(certificate: bytes, kind: str) -> list[str]:
-    """The alternative names of one kind: dns, email, uri, ip or other_name. Raises DecodeError."""
+    """Return the alternative names of one kind: dns, email, uri, ip or other_name. Raises DecodeError."""
     tag, read = _KINDS[kind]
     with _readable():
         return [read(name) for name in _alternative_names(certificate) if name.tag == tag]
@@ -117,7 +117,7 @@ def _alternative_names(certificate: bytes) -> Iterator[Element]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Elements that are not what their places promise are a DecodeError."""
+    """Turn the errors of reading a malformed certificate into DecodeError."""
     try:
         yield
     except (IndexError, ValueError) as error:
@@ -125,7 +125,7 @@ def _readable() -> Iterator[None]:
 
 
 def _fields(certificate: bytes) -> list[Element]:
-    """Serial number, algorithm, issuer, validity, subject, key and extensions; the version is left out."""
+    """Return serial number, algorithm, issuer, validity, subject, key and extensions; the version is left out."""
     fields = [field for field in der.elements(certificate)[0].inside[0].inside if field.tag != VERSION]
     if len(fields) < 6:
         raise DecodeError("not a certificate")
@@ -174,7 +174,7 @@ def _address(name: Element) -> str:
 
 
 def _other(name: Element) -> str:
-    """The value of an otherName, which is inside of an element of its own."""
+    """Return the value of an otherName, which is nested in an element of its own."""
     return der.text(name.inside[1].inside[0])
 
 
@@ -185,4 +185,4 @@ _KINDS: dict[str, tuple[int, Callable[[Element], str]]] = {
     "uri": (0x86, _plain),
     "ip": (0x87, _address),
 }
-"""Kinds of alternative names, as settings call them: tag and how the name is read."""
+"""Kinds of alternative names as in `tls.login_san_type`: tag, and the function that reads the name."""

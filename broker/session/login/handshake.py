@@ -1,8 +1,8 @@
-"""Channel 0: from the protocol header to connection.close-ok.
+"""Methods of channel 0, from the protocol header to connection.close-ok.
 
-A client that does not get as far as connection.open gets no reason, as in RabbitMQ: the socket stays open for
-three silent seconds, so that guessing passwords is slow, and is closed (`Connection.refuse`). The log has the reason. A
-client that announces `authentication_failure_close` hears of a refused login at once.
+A client that fails before connection.open is told no reason, as in RabbitMQ: nothing is sent for three seconds, which
+slows down password guessing, then the socket is closed (`Connection.refuse`). The log has the reason. Only a
+client with the capability `authentication_failure_close` is told of a refused login, at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from broker import __version__
 from broker.entities.statistics.totals import AMQP
 from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
-from broker.session import connection_events
+from broker.session import connection_event_messages
 from broker.session.connection import Connection, enter
 from broker.session.login import authenticate, sasl
 from broker.session.login.phase import Phase
@@ -29,10 +29,10 @@ from broker.wire.method import Method
 log = logging.getLogger("leveret.connection")
 
 ACCEPTED_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
-"""0-9-1, and what clients of 0-9 send: RabbitMQ takes it for the same."""
+"""Protocol headers of AMQP 0-9-1 and 0-9, which RabbitMQ treats alike."""
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_VERBS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ")
-"""How clients begin that are in the wrong place, so that the log can say so."""
+"""First bytes of clients of other protocols, which the log names."""
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -48,9 +48,9 @@ CAPABILITIES = (
 
 
 def read_header(connection: Connection, data: bytes) -> bytes:
-    """Take the protocol header off what has arrived; the rest of it.
+    """Check the protocol header at the start of `data` and return the bytes behind it, or `data` if it is incomplete.
 
-    Anything else is answered with the header of the version spoken here, and goodbye (specification, 2.2.4).
+    A wrong header is answered with ours, and the connection is closed (specification, 2.2.4).
     """
     if len(data) < len(PROTOCOL_HEADER):
         return data
@@ -69,12 +69,12 @@ def _opened_with(header: bytes) -> str:
     if header.startswith(TLS_HANDSHAKE):
         return "a TLS client on a plain port; amqps clients use the port of tls.listen"
     if header.startswith(HTTP_VERBS):
-        return f"an HTTP client on an AMQP port, it said {header!r}"
-    return f"it opened with {header!r} instead of AMQP 0-9-1"
+        return f"an HTTP client on an AMQP port, it sent {header!r}"
+    return f"it sent {header!r} instead of the protocol header of AMQP 0-9-1"
 
 
 def server_properties(connection: Connection) -> Table:
-    """What the broker says of itself: keys and capabilities are RabbitMQ's, product and version a setting."""
+    """Return the server properties of connection.start. Keys and capabilities are RabbitMQ's."""
     settings = connection.settings
     return {
         "capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES}),
@@ -128,23 +128,23 @@ def _mechanisms(connection: Connection) -> list[str]:
 
 
 def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
-    refused = authenticate.refusal(connection.registry, connection.peer, login, AMQP)
+    refused = authenticate.check_login(connection.registry, connection.peer, login, AMQP)
     if refused is not None:
         reason = f"user '{login.user}' - {refused.reason}"
-        refuse_login(connection, login.user, mechanism, reason, refused.longer)
+        refuse_login(connection, login.user, mechanism, reason, refused.delay)
         return
-    connection_events.login_taken(connection, login.user, mechanism)
+    connection_event_messages.login_taken(connection, login.user, mechanism)
     connection.user, connection.mechanism = login.user, mechanism
     connection.phase = Phase.TUNE
     settings = connection.settings
     connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
 
 
-def refuse_login(connection: Connection, user: str, mechanism: str, reason: str, longer: float = 0.0) -> None:
-    """Refuse a log-in; the reason is for the log."""
-    connection_events.login_refused(connection, user, mechanism, reason)
-    if longer or not connection.knows("authentication_failure_close"):
-        connection.refuse(f"login refused: {reason}", longer)
+def refuse_login(connection: Connection, user: str, mechanism: str, reason: str, delay: float = 0.0) -> None:
+    """Refuse a login, with `delay` seconds more of silence than usual. The reason is for the log."""
+    connection_event_messages.login_refused(connection, user, mechanism, reason)
+    if delay or not connection.knows("authentication_failure_close"):
+        connection.refuse(f"login refused: {reason}", delay)
         return
     fields = connection.log_fields(user=user, code=int(ReplyCode.ACCESS_REFUSED))
     log.warning("closing connection %s: login refused: %s", connection.peer, reason, extra=fields)
@@ -180,7 +180,7 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     enter(connection, vhost)
     connection.registry.handshaking.pop(connection, None)
     connection.send(methods.ConnectionOpenOk())
-    connection_events.connection_created(connection)
+    connection_event_messages.connection_created(connection)
     text = "connection %s: user '%s' authenticated and granted access to vhost '%s'"
     log.info(text, connection.peer, user, name, extra=connection.log_fields())
 
@@ -217,7 +217,7 @@ def _while_closing(connection: Connection, method: Method) -> None:
 
 
 def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:
-    """Only tokens that expire can be renewed. A password stays what it is; RabbitMQ takes the renewal all the same."""
+    """Answer connection.update-secret without an effect: it renews tokens, and users here have passwords."""
     peer, user, fields = connection.peer, connection.user, connection.log_fields()
     log.info("connection %s: secret of user '%s' updated: %s", peer, user, method.reason, extra=fields)
     connection.send(methods.ConnectionUpdateSecretOk())

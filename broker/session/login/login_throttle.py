@@ -1,18 +1,17 @@
-"""Wrong logins are delayed, longer and longer.
+"""Throttling of wrong passwords: each further one delays longer.
 
-A guess is a wrong password that was not tried before for the same user from the same address: a program left with an
-old password repeats it, learns nothing by that, and must not keep others out that share its address. Three things are
-counted:
+A guess is a wrong password that was not tried before for the same user from the same address. A program with an
+old password repeats it, learns nothing, and must not lock out others at its address. Guesses are counted in three ways:
 
-- An address and a user: beyond the limit, logins of this user from this address are refused without a look at the
-  password until some time has passed, twice as much after each further guess. The right password, once it is looked
-  at, forgets the user's guesses.
-- An address with all users, at ten times the limit: the same for all of its logins.
-- A user, from anywhere: refusals take longer. The right password is taken at once, so a user cannot be kept out
-  from elsewhere.
+- By address and user: beyond the limit, logins of this user from this address are refused without a look at the
+  password for a time that doubles with each further guess. A login with the right password after that time clears the
+  user's guesses.
+- By address, for all users, at ten times the limit: the same for all logins from it.
+- By user, from any address: refusals are answered later. The right password is accepted at once, so nobody can lock a
+  user out from elsewhere.
 
-Loopback addresses are not counted: all users of this machine share them, and one's mistakes must not delay others.
-What is remembered is bounded, the oldest goes first; of passwords it is a keyed hash that ends with the process.
+Loopback addresses are not counted: all users of this machine share them.
+The memory is bounded, the oldest entries are dropped; passwords are kept as a hash with a key of this process.
 """
 
 from __future__ import annotations
@@ -25,17 +24,20 @@ from typing import NamedTuple
 from broker.session.login.sasl import Login
 
 KEPT_BEYOND_LIMIT = 16
-"""Wrong passwords beyond the limit that are remembered: the wait has reached any sensible maximum by then."""
+"""Wrong passwords remembered beyond the limit: the wait, doubled 16 times, has reached its maximum by then."""
 WATCHED_MAX = 2048
+"""Entries of one counter."""
 USERS_OF_ADDRESS = 10
+"""The limit of an address is this many times that of a user at it."""
 FIRST_WAIT = 1000
+"""Milliseconds after the first guess beyond the limit."""
 DIGEST_BYTES = 8
 IPV6_SITE_BITS = 64
-"""An IPv6 site has at least a whole network of this prefix length."""
+"""Prefix length of the network that one IPv6 site has at least."""
 
 
 class ThrottleLimits(NamedTuple):
-    """How many guesses are free (0: all of them) within `window` seconds; `wait_max`: the longest wait in seconds."""
+    """Guesses that are free within `window` seconds (0: throttling is off); `wait_max`: the longest wait in seconds."""
 
     free: int = 10
     window: float = 3600.0
@@ -43,7 +45,7 @@ class ThrottleLimits(NamedTuple):
 
 
 class Throttled:
-    """The wrong passwords of one address, user or pair, by digest, with their times; `until`: the wait's end."""
+    """Times of the wrong passwords of one address, user or pair, by digest; `until`: end of its wait."""
 
     __slots__ = ("until", "wrong_passwords")
 
@@ -53,7 +55,7 @@ class Throttled:
 
 
 class Watch:
-    """Wrong passwords by a name for each. Times are milliseconds."""
+    """Wrong passwords of up to WATCHED_MAX names, each an address, a user or a pair. Times are milliseconds."""
 
     def __init__(self, free: int, window: int, wait_max: int) -> None:
         self._free = free
@@ -62,14 +64,14 @@ class Watch:
         self.throttled: dict[str, Throttled] = {}
 
     def wait(self, name: str, now: int) -> int:
-        """How long this one still has to wait; 0: not at all."""
+        """Return how long the name still has to wait; 0 if it does not."""
         entry = self.throttled.get(name)
         return 0 if entry is None else max(0, entry.until - now)
 
     def failed(self, name: str, digest: bytes, now: int) -> None:
-        """A wrong password was tried."""
+        """Note a wrong password."""
         entry = self.throttled.pop(name, None) or Throttled()
-        self.throttled[name] = entry  # the latest last
+        self.throttled[name] = entry  # as the latest: the first is dropped when there are too many
         if len(self.throttled) > WATCHED_MAX:
             del self.throttled[next(iter(self.throttled))]
         wrong = entry.wrong_passwords = {
@@ -84,7 +86,7 @@ class Watch:
             entry.until = now + min(self._wait_max, FIRST_WAIT << (len(wrong) - self._free - 1))
 
     def forget(self, name: str, user: bytes) -> None:
-        """Forget the wrong passwords for a user, whose digest begins all of them."""
+        """Forget the wrong passwords of a user; `user` is the digest with which theirs begin."""
         entry = self.throttled.get(name)
         if entry is None:
             return
@@ -96,7 +98,7 @@ class Watch:
 
 
 class LoginThrottle:
-    """What is known of wrong passwords. Times come in as milliseconds, waits go out as seconds."""
+    """Wrong passwords by address, by user, and by both. `now` is in milliseconds, waits are in seconds."""
 
     def __init__(self, limits: ThrottleLimits) -> None:
         window, wait_max = int(limits.window * 1000), int(limits.wait_max * 1000)
@@ -107,14 +109,14 @@ class LoginThrottle:
         self.users = Watch(limits.free, window, wait_max)
 
     def wait(self, host: str, login: Login, now: int) -> float:
-        """Seconds in which logins like this one are refused unseen; 0: it is to be looked at."""
+        """Return for how many seconds such logins are refused without a look at the password; 0: look at it."""
         if login.password is None or not (self.pairs.throttled or self.addresses.throttled):
             return 0.0
         address = site(host)
         return max(self.pairs.wait(_pair(address, login), now), self.addresses.wait(address, now)) / 1000
 
     def wrong(self, host: str, login: Login, now: int, *, loopback: bool) -> float:
-        """The password was wrong; how many seconds longer than usual the refusal takes."""
+        """Note a wrong password, and return how many seconds longer than usual the answer has to take."""
         if login.password is None or loopback or not self._on:
             return 0.0
         user = self._digest(login.user.encode("utf-8", "surrogateescape"))
@@ -126,7 +128,7 @@ class LoginThrottle:
         return self.users.wait(login.user, now) / 1000
 
     def right(self, host: str, login: Login) -> None:
-        """The password was right: its owner may have mistyped it before."""
+        """Note a right password: the user's wrong ones from this address were mistyped."""
         if login.password is None or not (self.pairs.throttled or self.addresses.throttled):
             return
         address, user = site(host), self._digest(login.user.encode("utf-8", "surrogateescape"))
@@ -134,7 +136,7 @@ class LoginThrottle:
         self.addresses.forget(address, user)
 
     def forget_all(self) -> None:
-        """Nothing is known of wrong passwords any more."""
+        """Forget all wrong passwords."""
         for watch in (self.pairs, self.addresses, self.users):
             watch.throttled.clear()
 
@@ -143,7 +145,7 @@ class LoginThrottle:
 
 
 def site(host: str) -> str:
-    """What identifies the owner of an address: all of it, or the network half of an IPv6 address."""
+    """Return the part of an address that one site owns: all of an IPv4 address, the /64 network of an IPv6 one."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

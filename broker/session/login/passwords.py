@@ -27,20 +27,20 @@ ALGORITHMS: dict[str, Callable[[bytes], bytes]] = {
 SALT_BYTES = 4
 
 NOBODYS = (base64.b64encode(os.urandom(SALT_BYTES + 32)).decode("ascii"), SHA256)
-"""A hash of no password, and its algorithm: what the password for an unknown user is compared with."""
+"""A hash of no password, and its algorithm: the password for an unknown user is compared with it."""
 
 
 def hash_password(password: bytes, salt: bytes | None = None, algorithm: str = SHA256) -> str:
-    """The hash of a password, with a random salt unless one is given. Raises KeyError for an unknown algorithm."""
+    """Hash a password, with a random salt unless one is given. Raises KeyError for an unknown algorithm."""
     salt = os.urandom(SALT_BYTES) if salt is None else salt
     return base64.b64encode(salt + ALGORITHMS[algorithm](salt + password)).decode("ascii")
 
 
 def verify(password: bytes, stored: str, algorithm: str = SHA256) -> bool:
-    """Whether `stored` is a hash of `password`; takes the same time wherever they differ.
+    """Return whether `stored` is a hash of `password`; takes the same time wherever they differ.
 
-    Nothing matches an empty password (RabbitMQ refuses them), an empty or malformed hash, an unknown algorithm. Those
-    are hashed and compared too: so it does not show whether a user has a password at all.
+    False for an empty password (RabbitMQ refuses them), an empty or malformed hash and an unknown algorithm, after as
+    much hashing: the time does not tell whether a user has a password.
     """
     usable = bool(password) and algorithm in ALGORITHMS
     raw = _decoded(stored)
@@ -52,7 +52,7 @@ def verify(password: bytes, stored: str, algorithm: str = SHA256) -> bool:
 
 
 def is_hash(text: str) -> bool:
-    """Whether a text can be stored as a hash: base64, or nothing."""
+    """Return whether a text can be stored as a hash: it is base64, or empty."""
     return not text or bool(_decoded(text))
 
 

@@ -1,4 +1,4 @@
-"""How far a connection has come: the states of channel 0."""
+"""The states of channel 0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 
 class Phase(Enum):
-    """How far a connection has come."""
+    """The method that a connection expects next on channel 0, or OPEN, or CLOSING."""
 
     HEADER = auto()
     START = auto()
@@ -17,4 +17,4 @@ class Phase(Enum):
 
 
 CAN_SAY_CLOSE = (Phase.OPENING, Phase.OPEN)
-"""The phases in which an error is answered with connection.close; before, it is not (see `handshake`)."""
+"""Phases in which an error is answered with connection.close; before them the socket is just closed (`handshake`)."""

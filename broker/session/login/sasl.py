@@ -8,29 +8,27 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.entities.vhosts.users import User
-from broker.session.login import certificate_names, passwords
+from broker.session.login import certificate_names
 from broker.session.login.certificate_names import Naming
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import decode_table
 
 EXTERNAL = "EXTERNAL"
-INVALID = "invalid credentials"
 
 
 class Login(NamedTuple):
-    """A name and the password given for it; None: a certificate has proved the name."""
+    """A user's name and password. The password is None if a certificate has proved the name."""
 
     user: str
     password: bytes | None
 
     def __repr__(self) -> str:
-        """Without the password, wherever it is printed."""
+        """Leave the password out of logs and tracebacks."""
         return f"Login(user={self.user!r})"
 
 
 class Malformed(Exception):
-    """A response that is not of its mechanism's form, or a mechanism that was not offered."""
+    """A malformed SASL response, or a mechanism that was not offered."""
 
 
 class Unproved(Exception):
@@ -38,17 +36,17 @@ class Unproved(Exception):
 
 
 def offered(mechanisms: Iterable[str], *, certificates_asked: bool) -> list[str]:
-    """Those of the mechanisms that a client is offered: EXTERNAL only where a certificate can have been shown."""
+    """Return the mechanisms that a client is offered: EXTERNAL only if clients are asked for a certificate."""
     return [mechanism for mechanism in mechanisms if certificates_asked or mechanism != EXTERNAL]
 
 
 def read(mechanism: str, response: bytes) -> Login:
-    """Take a response with a password apart: PLAIN's, or else AMQPLAIN's. Raises Malformed."""
+    """Parse a response of PLAIN, or else of AMQPLAIN. Raises Malformed."""
     return _plain(response) if mechanism == "PLAIN" else _amqplain(response)
 
 
 def basic(credentials: bytes) -> Login:
-    """Take the credentials of HTTP's scheme Basic apart (RFC 7617). Raises Malformed."""
+    """Parse the credentials of HTTP's scheme Basic (RFC 7617). Raises Malformed."""
     try:
         user, colon, password = base64.b64decode(credentials, validate=True).partition(b":")
     except binascii.Error:
@@ -59,7 +57,7 @@ def basic(credentials: bytes) -> Login:
 
 
 def proved(certificate: bytes | None, naming: Naming) -> Login:
-    """The login of a client by its certificate. Raises Unproved."""
+    """Return the login of a client by its certificate (DER; None if it has none). Raises Unproved."""
     if certificate is None:
         raise Unproved("connection peer presented no TLS (x.509) certificate")
     try:
@@ -71,24 +69,8 @@ def proved(certificate: bytes | None, naming: Naming) -> Login:
     return Login(name, None)
 
 
-def refusal(user: User | None, login: Login, loopback_users: frozenset[str], *, loopback: bool) -> str | None:
-    """Why a login is refused, for the log alone; None when it is not.
-
-    An unknown name takes as long as a wrong password, so that names cannot be found by timing.
-    """
-    if login.password is not None:
-        hashed = passwords.NOBODYS if user is None else (user.password_hash, user.hashing_algorithm)
-        if not passwords.verify(login.password, *hashed):
-            return INVALID
-    if user is None:
-        return INVALID
-    if login.user in loopback_users and not loopback:
-        return "can only connect via localhost"
-    return None
-
-
 def _plain(response: bytes) -> Login:
-    """RFC 4616: authorization identity, which RabbitMQ ignores, user and password, apart by NUL."""
+    """Parse PLAIN (RFC 4616): authorization identity, which RabbitMQ ignores, user, password, separated by NUL."""
     parts = response.split(b"\0")
     if len(parts) != 3:
         raise Malformed("malformed PLAIN response")
@@ -96,7 +78,7 @@ def _plain(response: bytes) -> Login:
 
 
 def _amqplain(response: bytes) -> Login:
-    """A field table without its length, with LOGIN and PASSWORD in it."""
+    """Parse AMQPLAIN: a field table without its length, with the fields LOGIN and PASSWORD."""
     try:
         table, _ = decode_table(struct.pack(">I", len(response)) + response, 0)
     except DecodeError as error:

@@ -8,11 +8,11 @@ from functools import partial
 from broker.entities.messages.message import Entry
 from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.scheduling.future import Future
-from broker.session.channel import deliveries
+from broker.session.channel import delivery_tags
 from broker.session.channel.channel import Action, Channel
-from broker.session.channel.old_deliveries import Taken
-from broker.session.channel.returning import Returning, leave_queues
-from broker.session.channel.transaction import Settlement
+from broker.session.channel.packed_deliveries import Taken
+from broker.session.channel.requeueing import Requeueing, leave_queues
+from broker.session.channel.transaction_contents import Settlement
 from broker.session.methods.stream_methods import check_return
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
@@ -21,7 +21,7 @@ from broker.wire.constants import ReplyCode
 How = Callable[[list[Entry]], None]
 
 SETTLED_AT_ONCE = 1024
-"""How many deliveries one frame settles in one step."""
+"""Deliveries of one frame that are settled in one step."""
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:
@@ -30,44 +30,45 @@ def ack(channel: Channel, method: methods.BasicAck) -> None:
 
 
 def acknowledge(channel: Channel, entries: Sequence[Entry]) -> None:
-    """The client of a channel has dealt with these messages."""
+    """Settle acknowledged messages and count them."""
     channel.counters.ack += len(entries)
     if channel.pairs is not None:
         channel.pairs.acknowledged(entry.queue.name for entry in entries)
-    deliveries.acknowledge(entries)
+    delivery_tags.acknowledge(entries)
 
 
 def nack(channel: Channel, method: methods.BasicNack) -> None:
-    """basic.nack, RabbitMQ's reject of several."""
+    """basic.nack, RabbitMQ's reject with `multiple`."""
     check_return(channel, method.delivery_tag, multiple=method.multiple)
-    how = deliveries.requeue if method.requeue else deliveries.reject
+    how = delivery_tags.requeue if method.requeue else delivery_tags.reject
     settle(channel, method.delivery_tag, how, multiple=method.multiple)
 
 
 def reject(channel: Channel, method: methods.BasicReject) -> None:
     """basic.reject."""
     check_return(channel, method.delivery_tag, multiple=False)
-    settle(channel, method.delivery_tag, deliveries.requeue if method.requeue else deliveries.reject, multiple=False)
+    how = delivery_tags.requeue if method.requeue else delivery_tags.reject
+    settle(channel, method.delivery_tag, how, multiple=False)
 
 
 def reject_each(channel: Channel, tags: Iterable[int]) -> None:
-    """The client rejects some messages, one by one; few enough to be dealt with at once.
+    """Reject a few messages without requeueing, one basic.reject for each.
 
-    Raises ChannelException 406 at the first tag that is not outstanding; the messages before it are rejected.
+    Raises ChannelException 406 at the first unknown tag; the messages before it are rejected.
     """
     entries: list[Entry] = []
     try:
         channel.deliveries.take_each(tags, entries)
     finally:
-        deliveries.reject(entries)
+        delivery_tags.reject(entries)
         if entries and channel.prefetch_all:
             channel.replenish(settled=True)
 
 
 def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:
-    """Strike out tags and do with their messages what the client asked; on a transactional channel at its commit.
+    """Settle the deliveries with this tag, or up to it, by the function `how`; in tx mode at the commit.
 
-    Raises ChannelException 406 for a tag that is not outstanding.
+    Raises ChannelException 406 for an unknown tag.
     """
     taken = channel.deliveries.take(tag, multiple=multiple)
     if channel.transaction is not None:
@@ -77,7 +78,7 @@ def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:
     elif len(taken) <= SETTLED_AT_ONCE:
         how(list(taken.values()))
         _replenish(channel)
-    elif how is deliveries.requeue:
+    elif how is delivery_tags.requeue:
         channel.when(_requeue_some_at_a_time(channel, taken), lambda _: _replenish(channel))
     else:
         channel.when(_settle_some_at_a_time(channel, Settlement(how, taken)), lambda _: None)
@@ -89,9 +90,9 @@ def _replenish(channel: Channel) -> None:
 
 
 def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[None]:
-    """Have many deliveries settled, some in each turn and in each batch, so that others' confirms are soon.
+    """Settle many deliveries, some in each turn and batch, so that other clients' confirms do not wait long.
 
-    On a full disk that does not wait: it is what makes room.
+    While the disk is full the work does not wait for it: settlements are what frees space.
     """
     broker = channel.connection.broker
     channel.settling.append(settlement.entries)
@@ -109,17 +110,17 @@ def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[N
 
 
 def _requeue_some_at_a_time(channel: Channel, taken: Taken) -> Future[None]:
-    """Have deliveries go back to their queues, some in each turn: nothing is written for that."""
-    return channel.connection.broker.background_work.begin(Returning(channel, taken).steps())
+    """Requeue deliveries, some in each turn. It writes nothing, so it never waits for the disk."""
+    return channel.connection.broker.background_work.begin(Requeueing(channel, taken).steps())
 
 
 def recover(channel: Channel, method: methods.BasicRecover) -> None:
-    """basic.recover: everything outstanding on the channel goes back to its queues."""
+    """basic.recover: requeues all unacknowledged messages of the channel."""
     _recover(channel, method, lambda: channel.send(methods.BasicRecoverOk()))
 
 
 def recover_async(channel: Channel, method: methods.BasicRecoverAsync) -> None:
-    """basic.recover-async, the older form without an answer."""
+    """basic.recover-async: the deprecated form without an answer."""
     _recover(channel, method, lambda: None)
 
 

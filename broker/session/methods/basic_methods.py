@@ -23,9 +23,9 @@ from broker.wire.properties import REPLY_TO
 
 
 def qos(channel: Channel, method: methods.BasicQos) -> None:
-    """basic.qos: RabbitMQ reads `global` as "the channel", and its absence as "each consumer started from now on".
+    """basic.qos, as in RabbitMQ: `global` limits the channel, else the limit is that of each consumer started later.
 
-    RabbitMQ 4 takes both as the latter.
+    RabbitMQ 4 ignores `global`.
     """
     if method.prefetch_size:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
@@ -60,7 +60,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.consumers[tag] = consumer
     draw_from(channel, queue)
     channel.prefixes[consumer] = content_frames.deliver_prefix(tag)
-    channel.prefixes.move_to_end(consumer, last=False)  # it has not been served yet
+    channel.prefixes.move_to_end(consumer, last=False)  # not served yet, so it is the first to be
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
     if channel.events is not None:
@@ -69,7 +69,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
 
 
 def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None:
-    """See that the queue can serve such a consumer."""
+    """Check that the queue can serve this consumer. Raises ChannelException 403 or 406, ConnectionException 540."""
     for argument in queue.type.refused_of_consumers:
         if argument in method.arguments:
             where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
@@ -95,7 +95,7 @@ def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
 
 
 def _check_arguments(arguments: Table, queue: str, vhost: str) -> None:
-    """Refuse what RabbitMQ 3.10 refuses, of an argument without effect too. Raises ChannelException 406."""
+    """Raise ChannelException 406 for the arguments that RabbitMQ 3.10 refuses, even for one without effect."""
     priority, failover = arguments.get("x-priority"), arguments.get("x-cancel-on-ha-failover")
     if priority is not None and priority.kind not in INTEGER_KINDS:
         name, problem = "x-priority", f'"expected integer, got {TYPE_NAMES[priority.kind]}"'
@@ -123,7 +123,7 @@ def _check_exclusive(queue: Queue, method: methods.BasicConsume, vhost: str) -> 
 
 
 def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
-    """Direct reply-to: the consumer of a queue that does not exist, one per channel."""
+    """Start the channel's reply consumer (direct reply-to). Raises ChannelException 406 if it has one."""
     if channel.direct_reply.tag:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
     if not method.no_ack:
@@ -135,7 +135,7 @@ def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
 
 
 def cancel(channel: Channel, method: methods.BasicCancel) -> None:
-    """basic.cancel: what was delivered stays outstanding; an unknown tag is no error."""
+    """basic.cancel: deliveries stay unacknowledged; an unknown tag is no error."""
     consumer = channel.consumers.get(method.consumer_tag)
     if not method.no_wait:
         channel.send(methods.BasicCancelOk(method.consumer_tag))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from broker.entities.vhosts.user_limits import MAX_CHANNELS
 from broker.session.channel.channel import Channel, end, release
-from broker.session.channel.channel_events import ChannelEvents
+from broker.session.channel.channel_event_messages import ChannelEventMessages
 from broker.session.channel.channel_recording import ChannelRecorder
-from broker.session.channel.returning import leave_queues
+from broker.session.channel.requeueing import leave_queues
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_first(connection: Connection, number: int) -> None:
-    """channel.open: RabbitMQ limits how many are open, not their numbers."""
+    """channel.open. As in RabbitMQ channel_max limits the number of open channels, not the channel numbers."""
     limit = connection.channel_max
     if len(connection.channels) >= limit:
         text = (
@@ -44,11 +44,11 @@ def _recorder(connection: Connection, number: int) -> ChannelRecorder | None:
     return ChannelRecorder(recorder, connection.vhost_name, str(connection.peer), number, stamps=stamps)
 
 
-def _events(connection: Connection, number: int) -> ChannelEvents | None:
+def _events(connection: Connection, number: int) -> ChannelEventMessages | None:
     exchange = connection.broker.event_exchange
     if exchange is None or connection.direct:
         return None
-    return ChannelEvents(
+    return ChannelEventMessages(
         exchange, connection.number, str(connection.peer), connection.user, connection.vhost_name, number
     )
 
@@ -59,14 +59,14 @@ def open_again(channel: Channel, method: methods.ChannelOpen) -> None:
 
 
 def flow(channel: Channel, method: methods.ChannelFlow) -> None:
-    """channel.flow: RabbitMQ cannot be stopped this way; basic.qos is the means."""
+    """channel.flow: active=false is not implemented, as in RabbitMQ, where basic.qos limits deliveries."""
     if not method.active:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "active=false")
     channel.send(methods.ChannelFlowOk(True))
 
 
 def close(channel: Channel, method: methods.ChannelClose) -> None:
-    """channel.close: everything the channel held goes back."""
+    """channel.close: answered once unacknowledged messages are requeued."""
 
     def released() -> None:
         _leave(channel)

@@ -1,4 +1,4 @@
-"""What RabbitMQ 4 does not permit any more: refused in its words, as an internal error."""
+"""Features that RabbitMQ 4 does not permit any more: refused with its texts, as internal errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.wire.field_tables import INTEGER_KINDS, Table
 
 
 class NotPermitted(ConnectionException):
-    """An internal error whose text the client is sent."""
+    """An internal error whose text is sent to the client."""
 
     def __init__(self, feature: str) -> None:
         text = (
@@ -28,7 +28,7 @@ class NotPermitted(ConnectionException):
 def check_new_queue(
     personality: Personality, queue: str, vhost: str, arguments: Table, *, durable: bool, exclusive: bool
 ) -> None:
-    """Refuse a queue that is to be made in a way that is gone. Raises ConnectionException 541, ChannelException 406."""
+    """Refuse a queue that uses a removed feature. Raises ConnectionException 541 or ChannelException 406."""
     classic = type_of(arguments) is CLASSIC
     version = arguments.get("x-queue-version") if classic and not personality.queue_version_1 else None
     if version is not None and version.kind in INTEGER_KINDS and version.value != 2:

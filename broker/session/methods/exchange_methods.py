@@ -39,7 +39,7 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
 
 
 def delete(channel: Channel, method: methods.ExchangeDelete) -> None:
-    """exchange.delete; of one that is not there too, as RabbitMQ does since 3.2."""
+    """exchange.delete; one that does not exist is no error, as in RabbitMQ since 3.2."""
     name = name_rules.stripped(method.exchange)
     name_rules.not_default_exchange(name)
     name_rules.not_system_exchange(name, channel.vhost.name)
@@ -67,7 +67,7 @@ def bind(channel: Channel, method: methods.ExchangeBind) -> None:
 
 
 def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
-    """exchange.unbind; of what is not bound, or not there, too."""
+    """exchange.unbind; a binding or exchange that does not exist is no error."""
     ok = methods.ExchangeUnbindOk()
     _check_binding_access(channel, method)
     if not {method.source, method.destination} <= channel.vhost.exchanges.keys():
@@ -93,7 +93,7 @@ def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.Exchange
 
 
 def _check_limit(channel: Channel, name: str) -> None:
-    """RabbitMQ's cluster_exchange_limit, since 4.1."""
+    """Check `limits.exchanges_max`, RabbitMQ's cluster_exchange_limit since 4.1."""
     limit, vhosts = channel.connection.settings.exchanges_max, channel.connection.broker.vhosts
     if limit and sum(len(vhost.exchanges) for vhost in vhosts.values()) >= limit:
         text = f"cannot declare exchange '{name}' in vhost '{channel.vhost.name}': exchange limit of {limit} is reached"

@@ -1,9 +1,9 @@
-"""basic.publish, the method everything is about.
+"""basic.publish.
 
-Publishes come many at a time, and most of them are *plain*: nothing about them needs a closer look. `PublishBatch` is
-the one place that knows when, and the publish fast path: plain publishes that come in a row and go to the same queues
-are enqueued together. A publish that is not plain goes through `special_publish`, which does what its properties ask
-for. A publish that was assembled frame by frame is a batch of one.
+Publishes come many at a time, and most of them are *plain*: they need no check or routing of their own. `PublishBatch`
+alone decides which are, and is the publish fast path: plain publishes in a row that go to the same queues
+are enqueued together. All others go through `special_publish`. A publish that was assembled frame by frame is a batch
+of one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from broker.wire.constants import ReplyCode
 from broker.wire.properties import PropertySummary, summarize
 from storage.batch import PERSISTENT
 
-HEADER_BYTES_MAX = 1024
-"""Longer content headers are not remembered."""
-
-LARGE_BYTES = 1 << 20
-"""From this size on a message, or a transaction, is looked at before it is taken: is there room on the disk?"""
-
 if TYPE_CHECKING:
     from broker.entities.queues.queue import Queue
     from broker.session.channel.channel import Channel
     from broker.session.channel.route_cache import CachedRoute
+
+HEADER_BYTES_MAX = 1024
+"""Longer content headers are not remembered for the next publish."""
+
+LARGE_BYTES = 1 << 20
+"""Size from which a persistent message, or a transaction, is refused if the disk has too little space for it."""
 
 
 def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> None:
@@ -49,34 +49,40 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> N
 
 
 class PublishBatch:
-    """The publishes of one channel that have come at one time, handled in their order.
+    """The publishes of one channel that were received together, handled in order.
 
-    For each, `plain_queues` comes first; then `add` if it is plain, and `publish_special` if not. Plain ones wait
-    until something needs them to be in their queues: `enqueue` puts them there.
+    For each, the caller asks `plain_queues`, then calls `add` if it is plain, else `publish_special`. Plain ones are
+    pending until `enqueue`, or a publish that has to come behind them, puts them into their queues.
+
+    Five attributes are about one publish. `_blocked`, `_route`, `_summary` and `_found` describe the one last passed to
+    `plain_queues`: they are its result for `add` and `publish_special`, kept here because an object for each publish
+    would cost an allocation. `_pending_route` is the route of the pending messages.
     """
 
     __slots__ = (
+        "_blocked",
         "_channel",
         "_copies",
         "_flags",
         "_found",
-        "_held",
         "_pending",
+        "_pending_route",
         "_publishes",
         "_queues",
         "_route",
         "_summary",
-        "_waiting",
     )
 
-    _held: bool
-    """Of the publish that was looked at last, as the next three: a resource is short."""
+    _blocked: bool
+    """The memory or disk alarm is raised: the publish has to be held. The next three are then not set."""
     _route: CachedRoute
+    """Its cached route, resolved and not stale."""
     _summary: PropertySummary
+    """Its parsed content header."""
     _found: tuple[Queue, ...] | None
-    """Where it goes; None where it has to be routed by itself."""
-    _waiting: CachedRoute
-    """Of those that wait, as queues and flags: the route of the last."""
+    """Its queues; None if it has to be routed by itself."""
+    _pending_route: CachedRoute
+    """Route of the pending messages, as `_queues` and `_flags` are theirs."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -84,24 +90,24 @@ class PublishBatch:
         self._queues: tuple[Queue, ...] = ()
         self._flags = 0
         self._publishes = self._copies = 0
-        """What is in its queues and not counted yet: all of it was published to one exchange."""
+        """Messages put into queues and not counted yet; all were published to one exchange."""
 
     def plain_queues(self, arguments: bytes, header: bytes, body_bytes: int) -> tuple[Queue, ...]:
-        """The queues that a publish goes to if it is plain, and none if it needs a closer look.
+        """Return the queues of a publish if it is plain, else none. Raises as `publish` does.
 
-        It is plain when no resource is short, no transaction is open, its properties ask for nothing, its queues are
-        known without it, and none of them has a limit on its length. Raises as `publish` does.
+        It is plain if no alarm is raised, no transaction is open, the broker need not act on its properties, its queues
+        follow from its arguments, and none of them has a length limit.
         """
         channel = self._channel
         connection = channel.connection
         connection.publishes, connection.confirmed = True, channel.confirmed
-        held = self._held = connection.broker.alarms.raised
-        if held:
+        blocked = self._blocked = connection.broker.alarms.raised
+        if blocked:
             return ()
         routes = channel.routes
         route = self._route = routes.by_arguments.get(arguments) or routes.parse(arguments)
         exchange = route.exchange
-        if (  # as `route.is_stale`, which here would be a call for each publish
+        if (  # `route.is_stale` written out, to save a call for each publish
             exchange is None
             or exchange.version != route.version
             or routes.access.cache_epoch.number != route.cache_epoch
@@ -110,7 +116,7 @@ class PublishBatch:
         if body_bytes > channel.message_bytes_max:
             raise _too_large(body_bytes, channel.message_bytes_max)
         summary = channel.summary
-        if summary is None or header != channel.header:  # the same, as a rule, save for the size of the body in it
+        if summary is None or header != channel.header:  # usually equal, unless the body's size in it differs
             summary = _summarize(channel, header)
         queues = route.queues
         if queues is None and not route.routed:
@@ -118,7 +124,7 @@ class PublishBatch:
             queues = () if queue is None else (queue,)
         self._summary, self._found = summary, queues
         if body_bytes >= LARGE_BYTES and summary.persistent:
-            check_room(channel, body_bytes, "message")
+            check_disk_space(channel, body_bytes, "message")
         if queues is None or not summary.ordinary or channel.transaction is not None:
             return ()
         for queue in queues:
@@ -127,16 +133,16 @@ class PublishBatch:
         return queues
 
     def add(self, queues: tuple[Queue, ...], header: bytes, bodies: list[bytes]) -> None:
-        """Take plain publishes: those with these bodies, otherwise the same as the one that was looked at last."""
+        """Add plain publishes with these bodies, otherwise equal to the one last passed to `plain_queues`."""
         summary = self._summary
         flags = PERSISTENT if summary.persistent else 0
         found = self._route
         if self._pending:
-            if found.exchange is not self._waiting.exchange:
-                self.enqueue()
+            if found.exchange is not self._pending_route.exchange:
+                self.enqueue()  # counters are per exchange: count before it changes
             elif queues != self._queues or flags != self._flags:
-                self._put_waiting()
-        self._queues, self._flags, self._waiting = queues, flags, found
+                self._put_pending()
+        self._queues, self._flags, self._pending_route = queues, flags, found
         route, priority, pending = found.route, summary.priority, self._pending
         for body in bodies:
             message = Message(route, header, body, flags)
@@ -146,25 +152,24 @@ class PublishBatch:
             pending.append(message)
 
     def enqueue(self) -> None:
-        """Put what waits into its queues, and count what has been put there: once for a row, however often its queues
-        change."""
+        """Put pending messages into their queues, and count all that were put there since the last call."""
         if self._pending:
-            self._put_waiting()
-            _count(self._channel, self._waiting, self._publishes, self._copies)
+            self._put_pending()
+            _count(self._channel, self._pending_route, self._publishes, self._copies)
             self._publishes = self._copies = 0
 
-    def _put_waiting(self) -> None:
+    def _put_pending(self) -> None:
         messages, self._pending = self._pending, []
         publishes, queues = len(messages), self._queues
         self._publishes += publishes
         self._copies += publishes * len(queues)
-        _put(self._channel, messages, self._waiting, queues)
+        _put(self._channel, messages, self._pending_route, queues)
 
     def publish_special(self, arguments: bytes, header: bytes, body: bytes) -> int:
-        """Publish what is not plain, behind what waits; how many copies it made. Raises as `publish` does."""
+        """Handle a publish that is not plain, behind the pending ones; return its copies. Raises as `publish` does."""
         self.enqueue()
         channel = self._channel
-        if self._held:
+        if self._blocked:
             channel.hold_publish(partial(publish, channel, arguments, header, body), len(body))
             return 1
         route = self._route
@@ -181,7 +186,7 @@ class PublishBatch:
 
 
 def _summarize(channel: Channel, header: bytes) -> PropertySummary:
-    """What a content header says; remembered for the next publish unless the header is long."""
+    """Parse a content header, and remember it for the next publish unless it is long."""
     try:
         summary = summarize(header)
     except DecodeError as error:
@@ -197,7 +202,7 @@ def _enqueue(channel: Channel, message: Message, route: CachedRoute, queues: tup
     assert exchange is not None, "it has been resolved"
     _count(channel, route, 1, len(queues))
     if exchange.delays is not None and exchange.delays in queues:
-        exchange.counters.publish_out -= 1  # what is delayed goes out when its time has come
+        exchange.counters.publish_out -= 1  # a delayed message is counted when its time has come
     _put(channel, (message,), route, queues)
 
 
@@ -212,18 +217,19 @@ def _count(channel: Channel, route: CachedRoute, publishes: int, copies: int) ->
 
 
 def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queues: tuple[Queue, ...]) -> None:
-    """Put messages, all persistent or none, into queues, and note what is to be confirmed.
+    """Put messages, all persistent or none, into queues, and note them for confirms.
 
-    Only one at a time goes to no queue, or to queues that may refuse it because they are full. Of the route counts,
-    for a message without a queue, whether it is mandatory.
+    The caller passes several messages only if there are queues and none of them has a length limit. `route` tells
+    whether a message without a queue is mandatory.
     """
+    assert len(messages) == 1 or queues, "only a single message may be unroutable"
     if channel.recorder is not None:
         in_transaction = channel.transaction is not None
         returned = route.mandatory and not queues
         channel.recorder.published(messages, len(queues), returned=returned, in_transaction=in_transaction)
     if not queues:
         _miss(channel, messages[0], mandatory=route.mandatory and not special_publish.taken_as_reply(channel, route))
-    if len(queues) > 1:
+    if len(queues) > 1:  # the store keeps one body for all of them
         for message in messages:
             channel.vhost.share_body(message, queues)
     count = len(messages)
@@ -246,12 +252,12 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         ledger.settle(count, refused=refused)
         return
     batches = channel.connection.broker.batches
-    if ledger.wait_for(batches.current.number, count):
+    if ledger.wait_for(batches.current.number, count):  # the batch tells a ledger once, for all of its publishes
         batches.wait(ledger)
 
 
 def _miss(channel: Channel, message: Message, *, mandatory: bool) -> None:
-    """A message has reached no queue."""
+    """Count a message that reached no queue, and return it if it is mandatory."""
     if not mandatory:
         channel.counters.drop_unroutable += 1
         return
@@ -261,7 +267,11 @@ def _miss(channel: Channel, message: Message, *, mandatory: bool) -> None:
 
 
 def _enqueue_at_commit(channel: Channel, message: Message, route: CachedRoute, queues: tuple[Queue, ...]) -> int:
-    """To the queues that have these names by then; to delay it the exchange has to be the same one. How many, or 1."""
+    """Enqueue a publish of a transaction at its commit; return the number of copies, at least 1.
+
+    Queues are looked up by name again: they may have been deleted, or created again, since. A delayed message needs
+    the same delay queue.
+    """
     named = channel.vhost.queues
     found = (queue if isinstance(queue, DelayQueue) else named.get(queue.name) for queue in queues)
     there = tuple(queue for queue in found if queue is not None and not queue.deleted)
@@ -269,11 +279,11 @@ def _enqueue_at_commit(channel: Channel, message: Message, route: CachedRoute, q
     return len(there) or 1
 
 
-def check_room(channel: Channel, size_bytes: int, what: str) -> None:
+def check_disk_space(channel: Channel, size_bytes: int, what: str) -> None:
     """Raise ChannelException 311 (0-9-1: "content larger than the server could accept at the present time").
 
-    That is for what is too large for the room on the disk, if it is LARGE_BYTES or more: what is smaller is held when
-    the disk's alarm is raised, and would not fill what is free until then.
+    It refuses contents of LARGE_BYTES or more that exceed the free disk space. Smaller ones cannot: they are held once
+    the disk alarm is raised, which is before the space below its limit is used.
     """
     if size_bytes < LARGE_BYTES:
         return

@@ -83,7 +83,7 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
 
 
 def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
-    """A passive declaration asks whether the requester of a direct reply is still there."""
+    """Answer a passive declaration of a reply address: does the requester of a direct reply still exist?"""
     if name != REPLY_TO and name not in channel.connection.reply_channels:
         text = f"no queue '{name}' in vhost '{channel.vhost.name}'"
         raise ChannelException(ReplyCode.NOT_FOUND, text)
@@ -110,7 +110,7 @@ def bind(channel: Channel, method: methods.QueueBind) -> None:
 
 
 def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
-    """queue.unbind. RabbitMQ says yes where queue or exchange are not there, too."""
+    """queue.unbind; a queue or exchange that does not exist is no error, as in RabbitMQ."""
     vhost = channel.vhost
     name, _ = _name_and_key(channel, method)
     name_rules.not_default_exchange(method.exchange)
@@ -135,7 +135,7 @@ def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) 
 
 
 def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> tuple[str, str]:
-    """No name means the queue declared last; no key with it means its name (specification, queue.bind)."""
+    """Return queue and key. No name means the queue declared last; no key with it means its name (queue.bind)."""
     if method.queue:
         return method.queue, method.routing_key
     name = current_queue(channel, "")
@@ -143,7 +143,7 @@ def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnb
 
 
 def purge(channel: Channel, method: methods.QueuePurge) -> None:
-    """queue.purge: drops what is ready, not what is out with consumers; answered when the disk knows."""
+    """queue.purge: drops ready messages, not unacknowledged ones; answered when that is on disk."""
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
@@ -155,7 +155,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
 
 
 def delete(channel: Channel, method: methods.QueueDelete) -> None:
-    """queue.delete; of one that is not there too, as RabbitMQ does since 3.2."""
+    """queue.delete; a queue that does not exist is no error, as in RabbitMQ since 3.2."""
     name = current_queue(channel, name_rules.stripped(method.queue))
     channel.access.configure_queue(name)
     if name not in channel.vhost.queues:
@@ -182,9 +182,9 @@ def _check_unconditional(method: methods.QueueDelete, where: str) -> None:
 
 
 def current_queue(channel: Channel, name: str) -> str:
-    """The queue a method means: the one declared last on the channel when it names none.
+    """Return the queue that a method names, or the one declared last on the channel if the name is empty.
 
-    Raises ChannelException 404 when none was.
+    Raises ChannelException 404 if none was declared.
     """
     if name:
         return name

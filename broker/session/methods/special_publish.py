@@ -1,4 +1,4 @@
-"""What a publish asks for that is not plain: by its properties, by CC and BCC headers, or because its exchange routes
+"""Publishes that are not plain: with properties that the broker acts on, CC or BCC headers, or an exchange that routes
 each message by itself.
 """
 
@@ -29,9 +29,9 @@ def prepare(
     header: bytes,
     body: bytes,
 ) -> tuple[Message, tuple[Queue, ...]]:
-    """The message as it is enqueued, and the queues that it reaches now: `queues`, unless it has a say.
+    """Return the message as it is enqueued, and its queues: `queues`, unless CC or BCC headers add some.
 
-    With None for queues it is routed by itself. A direct reply is delivered at once. Raises ChannelException as
+    If `queues` is None the message is routed here. A direct reply is delivered at once. Raises ChannelException as
     RabbitMQ does.
     """
     if not channel.connection.settings.personality.published_deaths and b"x-death" in (summary.headers or b""):
@@ -68,7 +68,7 @@ def _headers(summary: PropertySummary) -> Fields:
 def _route_copies(
     channel: Channel, route: CachedRoute, message: Message, summary: PropertySummary
 ) -> tuple[Message, tuple[Queue, ...]]:
-    """The message without its BCC header, and the queues that it reaches by all its keys."""
+    """Return the message without its BCC header, and the queues that it reaches by all its keys."""
     assert route.exchange is not None, "it has been resolved"
     headers = _headers(summary)
     copies, blind = _copied_to(headers, "CC"), _copied_to(headers, "BCC")
@@ -84,7 +84,7 @@ def _route_copies(
 
 
 def _without_deaths(header: bytes, size: int) -> tuple[bytes, PropertySummary]:
-    """Without what a publisher has to say of deaths."""
+    """Return header and summary without the x-death that a publisher has set."""
     properties = decode_properties(header)
     headers = {name: field for name, field in (properties.headers or {}).items() if name != "x-death"}
     properties = properties._replace(headers=headers or None)
@@ -92,7 +92,7 @@ def _without_deaths(header: bytes, size: int) -> tuple[bytes, PropertySummary]:
     return header, summarize(header)
 
 
-# What the properties ask for
+# Properties
 
 
 def _check(channel: Channel, summary: PropertySummary, message: Message) -> None:
@@ -108,7 +108,7 @@ def _check(channel: Channel, summary: PropertySummary, message: Message) -> None
 
 
 def milliseconds(expiration: str) -> int:
-    """The time to live a publisher wrote as text. Raises ChannelException 406 in the words of RabbitMQ's parser."""
+    """Parse the property `expiration`. Raises ChannelException 406 with the text of RabbitMQ's parser."""
     sign = expiration[:1] if expiration[:1] in ("-", "+") else ""
     digits = expiration[len(sign) :]
     number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
@@ -127,7 +127,7 @@ def milliseconds(expiration: str) -> int:
 
 
 def _copied_to(headers: Fields, name: str) -> list[str]:
-    """The further routing keys a sender named in the CC or BCC header; what is no text in it does not count."""
+    """Return the routing keys in the CC or BCC header. Elements that are not strings are ignored."""
     field = headers.get(name)
     if field is None:
         return []
@@ -143,7 +143,7 @@ def _without_blind_copies(message: Message) -> bytes:
     return encode_header(len(message.body), properties._replace(headers=headers))
 
 
-# Direct reply-to: a request names a queue that is none, and the answer goes straight to the asking channel
+# Direct reply-to: a request names a pseudo-queue, and the reply goes straight to the requesting channel
 
 
 def _promise_reply(channel: Channel, message: Message) -> None:
@@ -154,7 +154,7 @@ def _promise_reply(channel: Channel, message: Message) -> None:
 
 
 def _reply(channel: Channel, key: str, message: Message) -> None:
-    """Deliver an answer, at once even in a transaction. It goes to no queue: see `taken_as_reply`."""
+    """Deliver a direct reply, at once even in a transaction. It goes to no queue: see `taken_as_reply`."""
     if key.startswith(REPLY_TO + "."):
         asking = channel.connection.reply_channels.get(key)
         if asking is not None and asking.vhost is channel.vhost:
@@ -162,7 +162,7 @@ def _reply(channel: Channel, key: str, message: Message) -> None:
 
 
 def taken_as_reply(channel: Channel, route: CachedRoute) -> bool:
-    """The publish is a direct reply, and so routed; before RabbitMQ 4.2 a mandatory one was returned all the same."""
+    """Return whether a publish is a direct reply that counts as routed. RabbitMQ before 4.2 returned mandatory ones."""
     is_reply = not route.name and route.key.startswith(REPLY_TO + ".")
     return is_reply and not channel.connection.settings.personality.returned_replies
 

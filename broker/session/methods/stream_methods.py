@@ -1,4 +1,4 @@
-"""What the basic class means for a stream, where that is not what it means for a queue: mostly refusals."""
+"""Methods of the basic class on a stream, if they differ from those on a queue: mostly refusals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from broker.wire.constants import ReplyCode
 
 
 def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume) -> None:
-    """Refuse a consumer that a stream cannot serve, in RabbitMQ's order. `exclusive` is accepted and means nothing.
+    """Refuse a consumer that a stream cannot serve, in RabbitMQ's order. `exclusive` is accepted without effect.
 
-    Raises ChannelException 406 for arguments and for no prefetch, ConnectionException 540 for what streams do not do.
+    Raises ChannelException 406 for its arguments or no prefetch, ConnectionException 540 for no-ack or a channel limit.
     """
     where = f"for {stream.where}"
     stream_arguments.start(method.arguments, where)
@@ -27,9 +27,9 @@ def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume
 
 
 def check_return(channel: Channel, tag: int, *, multiple: bool) -> None:
-    """Refuse to give deliveries of a stream back: raises ConnectionException 540 where there are any among these.
+    """Refuse to requeue or reject deliveries of a stream: raises ConnectionException 540 if there is one among these.
 
-    Raises ChannelException 406 for a tag that is not outstanding.
+    Raises ChannelException 406 for an unknown tag.
     """
     if not channel.reads_streams:
         return

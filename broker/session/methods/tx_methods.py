@@ -1,7 +1,7 @@
 """The tx class, and confirm.select: a channel can be in one of the two modes.
 
-RabbitMQ's transactions are batches: publishes and settlements take effect at the commit, errors are reported
-at once, returns come with the commit. All of a commit is in one write to disk, and commit-ok waits for it.
+As in RabbitMQ publishes and settlements take effect at the commit, errors are reported at once, and returns come with
+the commit. A commit is written to disk whole, in one batch, and commit-ok waits for it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIE
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel.channel import Channel
-from broker.session.channel.returning import leave_queues
-from broker.session.channel.transaction import Settlement, Transaction
-from broker.session.methods.publish import check_room
+from broker.session.channel.requeueing import leave_queues
+from broker.session.channel.transaction_contents import Settlement, Transaction
+from broker.session.methods.publish import check_disk_space
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
 SETTLED_AT_ONCE = 128
-"""How many messages of a transaction are settled in one step at most; fewer while dead letters of theirs go far."""
+"""Largest number of messages of a transaction settled in one step; fewer if they are dead-lettered to many queues."""
 
 
 def select(channel: Channel, method: methods.TxSelect) -> None:
@@ -35,13 +35,13 @@ def select(channel: Channel, method: methods.TxSelect) -> None:
 
 
 def commit(channel: Channel, method: methods.TxCommit) -> None:
-    """tx.commit. Raises ChannelException 406 when a queue refuses a message; all else is committed, as in RabbitMQ.
+    """tx.commit. Raises ChannelException 406 if a queue refuses a message; the rest is committed, as in RabbitMQ.
 
-    Raises ChannelException 311, and commits nothing, when the disk has no room for it.
+    Raises ChannelException 311, and commits nothing, if there is not enough free disk space.
     """
     transaction = _transaction(channel)
     publishes, settlements = transaction.publishes, transaction.settlements
-    check_room(channel, transaction.bytes, "transaction")
+    check_disk_space(channel, transaction.bytes, "transaction")
     channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
     stored = _store(channel, publishes, settlements) if publishes or settlements else Future.resolved(None)
@@ -57,7 +57,7 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
 
 
 def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: list[Settlement]) -> Future[None]:
-    """Have a transaction take effect, some in each turn and all in one batch; settled when that is on disk."""
+    """Carry out a transaction, some in each turn but all in one batch; the future is resolved when it is on disk."""
     broker = channel.connection.broker
     stored: Future[None] = Future()
 
@@ -65,7 +65,7 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
     channel.settling += leaving
 
     def steps() -> Iterator[int]:
-        broker.batches.hold_open()
+        broker.batches.hold_open()  # no commit between two steps: the transaction is on disk whole or not at all
         try:
             for publish in publishes:
                 yield MESSAGE_BYTES * publish()
@@ -74,7 +74,7 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
             if channel.prefetch_all:
                 channel.replenish(settled=True)
             OnDisk(broker.batches).then(stored.copy)
-        except Exception as error:  # carried to the channel, which answers it
+        except Exception as error:  # `commit` waits for the future on the channel, which answers errors
             stored.fail(error)
         finally:
             for entries in leaving:
@@ -87,7 +87,7 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
 
 
 def _settle(settlement: Settlement, broker: Broker) -> Iterator[int]:
-    """Settle deliveries, more of them in each step unless a step has made many copies of dead letters."""
+    """Settle deliveries, twice as many in each step, beginning again with one if a step has made many dead letters."""
     messages = 1
     while settlement.entries:
         copies = broker.turn.dead_letter_copies
@@ -99,7 +99,7 @@ def _settle(settlement: Settlement, broker: Broker) -> Iterator[int]:
 
 
 def rollback(channel: Channel, method: methods.TxRollback) -> None:
-    """tx.rollback: publishes are forgotten, settled deliveries are outstanding again."""
+    """tx.rollback: publishes are dropped, settled deliveries are unacknowledged again."""
     transaction = _transaction(channel)
     channel.deliveries.put_back(transaction.settled.items())
     channel.connection.count_incomplete(-transaction.bytes)

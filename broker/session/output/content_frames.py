@@ -1,7 +1,7 @@
-"""Messages on their way out: basic.deliver, basic.get-ok and basic.return with their content.
+"""Frames of basic.deliver, basic.get-ok and basic.return with their content.
 
-Written out by hand because every delivery passes here. The method's arguments end in exchange and routing key
-exactly as the publisher wrote them, and so does the content header: both are passed on as bytes.
+Written by hand because every delivery passes here. Exchange, routing key and content header are passed on as the
+bytes that the publisher sent.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_
 _FRAME: Final = FRAME_START.pack
 _TAG: Final = struct.Struct(">QB").pack
 _TAG_BYTES: Final = 9
-"""Of a delivery tag and the bit that says whether the message is redelivered."""
+"""Size of a delivery tag and the octet with the redelivered bit."""
 _LAST_OCTETS: Final = [bytes((octet,)) for octet in range(256)]
-"""Of a delivery tag, by their value."""
+"""All octets by their value, for the last one of a delivery tag."""
 _BITS: Final = (b"\x00", b"\x01")
-"""By whether the message is redelivered."""
+"""The redelivered bit by its value."""
 _DELIVER: Final = struct.pack(">HH", 60, 60)
 _GET_OK: Final = struct.pack(">HH", 60, 71)
 _RETURN: Final = struct.pack(">HHH", 60, 50, ReplyCode.NO_ROUTE) + b"\x08NO_ROUTE"
@@ -29,13 +29,13 @@ _COUNT: Final = struct.Struct(">I").pack
 
 
 def deliver_prefix(consumer_tag: str) -> bytes:
-    """The part of basic.deliver that is the same for all of a consumer's messages."""
+    """Return the part of basic.deliver that is the same for all deliveries to a consumer."""
     tag = consumer_tag.encode("utf-8", "surrogateescape")
     return _DELIVER + bytes((len(tag),)) + tag
 
 
 def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: Message, frame_max: int) -> list[Piece]:
-    """The frames of one delivery, in pieces."""
+    """Return the frames of one delivery, in pieces."""
     method = prefix + _TAG(tag, redelivered) + message.route
     content = content_pieces(channel, message.header, message.body, frame_max)
     return [frame(FRAME_METHOD, channel, method), *content]
@@ -44,12 +44,11 @@ def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: M
 def deliver_batch(
     channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int
 ) -> tuple[list[Piece], int, int]:
-    """The frames of several deliveries with consecutive tags, in pieces; how many bytes they are, and how many of them
-    are redelivered.
+    """Return the frames of deliveries with consecutive tags, in pieces; their bytes; and how many are redelivered.
 
-    What frames begin with depends on lengths alone, all but the last octet of the tag and what stands between tag and
-    body are the same for many in a row: all of it is written anew only where it changes. Nothing else is copied;
-    joining all the pieces of a turn does that.
+    A delivery is five pieces: `start` (the method up to the tag's last octet), that octet, `between` (the rest of the
+    method, the header frame, the start of the body frame), the body, and the frame-end octet. `start` and `between` are
+    built again only if they change. Bodies are not copied here but when the pieces of a turn are joined.
     """
     pieces: list[Piece] = []
     route_size = header_size = size = first_octets = -1
@@ -62,7 +61,7 @@ def deliver_batch(
         route, header, body, redelivered = message.route, message.header, message.body, entry.redelivered
         if redelivered:
             again += 1
-        if not 0 < len(body) <= limit:
+        if not 0 < len(body) <= limit:  # no body frame, or several: too rare to be quick
             large = deliver(channel, prefix, tag, redelivered, message, frame_max)
             pieces += large
             total += sum(map(len, large))
@@ -73,6 +72,7 @@ def deliver_batch(
             or len(body) != size
             or redelivered != last_redelivered
         ):
+            # Each part depends on one length, so that messages of one size with different keys build one part only.
             if len(route) != route_size:
                 route_size = len(route)
                 method_start = _FRAME(FRAME_METHOD, channel, len(prefix) + _TAG_BYTES + route_size) + prefix
@@ -85,7 +85,7 @@ def deliver_batch(
                 body_start = END + _FRAME(FRAME_BODY, channel, size)
             last_header, last_route, last_redelivered = header, route, redelivered
             between = b"".join((_BITS[redelivered], route, header_start, header, body_start))
-        if tag >> 8 != first_octets:
+        if tag >> 8 != first_octets:  # the start changes with every 256th tag
             first_octets = tag >> 8
             start = method_start + first_octets.to_bytes(7, "big")
         pieces += (start, _LAST_OCTETS[tag & 0xFF], between, body, END)
@@ -94,13 +94,13 @@ def deliver_batch(
 
 
 def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:
-    """The frames of basic.get-ok; `remaining` is the number of ready messages left."""
+    """Return the frames of basic.get-ok; `remaining` is the number of ready messages left."""
     method = _GET_OK + _TAG(tag, redelivered) + message.route + _COUNT(remaining)
     return frame(FRAME_METHOD, channel, method) + content_frames(channel, message.header, message.body, frame_max)
 
 
 def returned(channel: int, message: Message, frame_max: int) -> bytes:
-    """The frames of basic.return 312 NO_ROUTE."""
+    """Return the frames of basic.return 312 NO_ROUTE."""
     return frame(FRAME_METHOD, channel, _RETURN + message.route) + content_frames(
         channel, message.header, message.body, frame_max
     )

@@ -1,4 +1,4 @@
-"""What a connection has to say, until its socket takes it."""
+"""The output of a connection until its socket takes it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from broker.entities.scheduling.turn import Outbound, Turn
 from broker.wire.frames import Piece
 
 PIECES_MAX: Final = 512
-"""How many pieces go to a socket at once; IOV_MAX is 1024."""
+"""Pieces sent to a socket at once; IOV_MAX is 1024."""
 PIECE_BYTES_MIN: Final = 4096
-"""From this size on, on the average, pieces are not joined."""
+"""Average size from which pieces are not joined."""
 
 
 class PublishAnswers(Protocol):
-    """What a channel has to say of its client's publishes: its ledger of confirms."""
+    """The confirms of a channel that are due: its confirm ledger."""
 
     def frames(self) -> list[bytes]:
-        """The answers that are due, each a frame."""
+        """Return the answers that are due, each a frame."""
 
 
 class Output(Outbound):
-    """Bytes to send, bounded by asking first: consumers are given nothing while there is no `room`.
+    """Bytes to send. It is bounded because consumers get no deliveries while `room` is 0.
 
-    Confirms are not encoded before the output is taken: while a client does not read they stay ranges.
-    `on_flush` is called at the end of a turn that had something to say, `on_room` when there is room again.
+    Confirms are encoded when the output is taken: while a client does not read they stay ranges.
+    `on_flush` is called at the end of a turn with output, `on_room` when there is room again after there was none.
     """
 
     __slots__ = (
@@ -54,21 +54,21 @@ class Output(Outbound):
         self._answering: dict[PublishAnswers, None] = {}
 
     def send(self, data: bytes) -> None:
-        """Put bytes behind what is waiting to be sent."""
+        """Append bytes."""
         self._parts.append(data)
         self._bytes += len(data)
         if not self._dirty:
             self.touch()
 
     def send_all(self, pieces: list[Piece], size: int) -> None:
-        """Put many at once, `size` bytes together, behind what is waiting to be sent."""
+        """Append pieces of `size` bytes together."""
         self._parts += pieces
         self._bytes += size
         if not self._dirty:
             self.touch()
 
     def answer(self, answers: PublishAnswers) -> None:
-        """A channel has confirms to send when the output is taken."""
+        """Note that a channel has confirms, to be encoded when the output is taken."""
         self._answering[answers] = None
         self.touch()
 
@@ -79,17 +79,17 @@ class Output(Outbound):
             self._turn.outbound.append(self)
 
     def flush(self) -> None:
-        """End of the turn: the output can be taken."""
+        """Call `on_flush`: the turn ends, and the output can be taken."""
         self._dirty = False
         if self._on_flush is not None:
             self._on_flush()
 
     def take(self) -> bytes:
-        """Everything there is to send, confirms last."""
+        """Remove and return all bytes, confirms last."""
         return b"".join(self.take_pieces())
 
     def take_pieces(self) -> list[Piece]:
-        """The same: in one piece, or in a few large ones, which to join would copy large bodies once more."""
+        """Remove and return all bytes: in one piece, or in a few large ones to save copying large bodies."""
         pieces, size = self._parts, self._bytes
         for answers in self._answering:
             pieces.extend(answers.frames())
@@ -100,7 +100,7 @@ class Output(Outbound):
         return pieces if large or not pieces else [b"".join(pieces)]
 
     def unsent(self, size: int) -> None:
-        """So much of what was taken is still on its way to the client: called after every attempt to send."""
+        """Note, after each attempt to send, how many of the bytes taken the socket has not accepted yet."""
         self._unsent = size
         if self._was_full and self.room() > 0:
             self._was_full = False
@@ -108,20 +108,20 @@ class Output(Outbound):
                 self._on_room()
 
     def refuse_deliveries(self) -> None:
-        """There is no room for deliveries from now on: the connection is about to end."""
+        """Leave no room for deliveries: the connection is about to end."""
         self._bytes_max = 0
 
     def end(self) -> None:
-        """The connection has ended. Without its callbacks, which refer to it, it is freed at once."""
+        """Drop the callbacks, which refer to the ended connection, so that it is freed at once."""
         self._on_flush = self._on_room = None
 
     @property
     def pending(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """Bytes that the client has not accepted yet."""
         return self._bytes + self._unsent
 
     def room(self) -> int:
-        """How many more bytes are welcome; 0: none."""
+        """Return how many more bytes deliveries may add; 0 if none."""
         room = self._bytes_max - self._bytes - self._unsent
         if room > 0:
             return room

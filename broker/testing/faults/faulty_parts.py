@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from broker.entities.scheduling.timers import Timers
 from broker.server.commits.commit_policy import CommitPolicy
 from broker.server.commits.commit_thread import CommitThread, Progress
-from broker.server.net.chosen_parts import ChosenParts
+from broker.server.net.replaceable_parts import ReplaceableParts
 from broker.server.net.transport import Transport, TransportSettings, incoming_frames
 from broker.session.channel.channel_recording import ConfirmRecorder
 from broker.session.connection import Connection
@@ -44,7 +44,7 @@ class FaultyParts:
         self._history = history
         self._clock = clock
         self._gate = gate
-        self.chosen = ChosenParts(self._transport, self._take_in, self._new_confirms, self._writer)
+        self.chosen = ReplaceableParts(self._transport, self._take_in, self._new_confirms, self._writer)
 
     def attach(self, transports: Iterable[Transport], timers: Timers) -> None:
         """There is a server, with these connections, and a broker with these timers."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from broker.config import Config, Limits
+from broker.config import Config, LimitsSettings
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Entry
 from broker.entities.queues.delay_queue import DelayQueue
@@ -46,7 +46,7 @@ from tests.durability.ledgers.topology import (
 from tests.unit.storage.writing import END
 
 EVERYTHING = Window(1 << 30, 1 << 40)
-CONFIG = Config(limits=Limits(queue_window_messages=WINDOW_MESSAGES, queue_window_bytes=WINDOW_BYTES))
+CONFIG = Config(limits=LimitsSettings(queue_window_messages=WINDOW_MESSAGES, queue_window_bytes=WINDOW_BYTES))
 
 USED = (kept(0), WORK, RANKED, QUORUM)
 AFTERWARDS = 1_000_000_007

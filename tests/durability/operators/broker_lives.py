@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from typing import Any, NamedTuple
 
-from broker.config import Config, Store
+from broker.config import Config, StoreSettings
 from broker.wire.methods import ConnectionBlocked, ConnectionClose
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Client
@@ -95,8 +95,8 @@ def drawn_settings(dice: random.Random) -> dict[str, dict[str, Any]]:
 
 def other_store_settings(dice: random.Random) -> dict[str, dict[str, Any]]:
     """One setting of `[store]` as small as it may be, or much larger; and perhaps the event log."""
-    usual = Store()
-    name = dice.choice([name for name in Store.__struct_fields__ if name != ACCEPTS])
+    usual = StoreSettings()
+    name = dice.choice([name for name in StoreSettings.__struct_fields__ if name != ACCEPTS])
     value = getattr(usual, name)
     least = 0 if name == "journal_bytes" else 1
     chosen: Any = (not value) if isinstance(value, bool) else dice.choice((least, least, 4096, 64 << 10, value * 4))

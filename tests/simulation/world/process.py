@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.admin.apply_changes import take_effect
-from broker.config import Config, Debug, Identity, Limits, Server, Store
-from broker.config import Disk as DiskSettings
+from broker.config import (
+    Config,
+    DebugSettings,
+    DiskSettings,
+    IdentitySettings,
+    LimitsSettings,
+    ServerSettings,
+    StoreSettings,
+)
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts import broker as entities
@@ -128,14 +135,14 @@ class Process:
         self._timers_at: int | None = None
         self._writing = False
         settings = Config(
-            server=Server(data_dir=str(directory)),
-            identity=Identity(cluster_name="simulation"),
-            limits=Limits(
+            server=ServerSettings(data_dir=str(directory)),
+            identity=IdentitySettings(cluster_name="simulation"),
+            limits=LimitsSettings(
                 queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=OUTPUT_BYTES, held_bytes_max=16384
             ),
-            store=Store(batch_bytes_max=16384, lazy_bytes_max=8192),
+            store=StoreSettings(batch_bytes_max=16384, lazy_bytes_max=8192),
             disk=DiskSettings(FREE_LIMIT_BYTES),
-            debug=Debug(self.check_invariants),
+            debug=DebugSettings(self.check_invariants),
         )
         self.settings = settings
         self.stores = _open(directory, disk)

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any
 
 from broker.server.commits.commit_policy import CommitPolicy
-from broker.server.commits.commit_thread import CommitSteps, Item, Progress, Signal
+from broker.server.commits.commit_thread import CommitSignal, CommitSteps, Item, Progress
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from tests.simulation.world.disk import Disk, SizedStore
@@ -76,9 +76,9 @@ class SimulatedWriter:
         self.committed = batch.number
         if chance.random() < 0.1:
             journal.make_parcel()
-            self.hand_over(Signal.CATCH_UP)
+            self.hand_over(CommitSignal.CATCH_UP)
         elif journal.figures().first:
-            self.hand_over(Signal.CATCH_UP_LATER)
+            self.hand_over(CommitSignal.CATCH_UP_LATER)
         return True
 
     def _begin(self) -> None:

@@ -14,7 +14,7 @@ from trio.testing import memory_stream_pair
 
 from broker.admin.protocol import AdministrationError, socket_path
 from broker.cli.list_command import LISTINGS
-from broker.config import Config, Server
+from broker.config import Config, ServerSettings
 from broker.server import admin_socket
 from broker.server.offline import offline_commands
 from broker.wire.methods import (
@@ -459,7 +459,7 @@ def test_a_backup_under_load_is_a_data_directory(fresh_broker: BrokerProcess, tm
     client.close()
     assert failing(tell, "backup", directory=str(copy))[0] == "already_exists"
     assert failing(tell, "backup", directory="a\0b") == ("invalid", "argument directory: holds a zero byte")
-    assert offline_commands.run(Config(server=Server(data_dir=str(copy))), "check", {})["problems"] == []
+    assert offline_commands.run(Config(server=ServerSettings(data_dir=str(copy))), "check", {})["problems"] == []
     restored = BrokerProcess(copy)
     restored.start()
     client = Client.connect(restored.address)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from broker.admin.protocol import AdministrationError
-from broker.config import Config, Server
+from broker.config import Config, ServerSettings
 from broker.server import directory_lock
 from broker.server.offline import offline_commands
 from harness.brokers.broker_process import BrokerProcess
@@ -73,7 +73,7 @@ def stopped(original: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def tell(process: BrokerProcess, command: str, **arguments: object) -> Any:
     """Carry out a command on the data of a broker that does not run."""
-    return offline_commands.run(Config(server=Server(data_dir=str(process.data_dir))), command, arguments)
+    return offline_commands.run(Config(server=ServerSettings(data_dir=str(process.data_dir))), command, arguments)
 
 
 def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.ready_messages import Window
-from broker.session.channel.deliveries import CHUNK_MESSAGES, RECENT, DeliveryLedger
+from broker.session.channel.delivery_tags import CHUNK_MESSAGES, RECENT, DeliveryLedger
 from broker.wire.amqp_errors import ChannelException
 from harness.brokers.broker_core import Core, Reader, message
 

@@ -13,12 +13,12 @@ import pytest
 import trio
 import trio.testing
 
-from broker.config import Http
+from broker.config import HttpSettings
 from broker.entities.statistics.totals import HTTP
 from broker.entities.vhosts.users import User
 from broker.management import segment_files
-from broker.management.places import Places
 from broker.management.segment_files import SegmentFiles
+from broker.management.work_slots import WorkSlots
 from broker.server.http.http_connection import HttpConnection
 from broker.session.login import authenticate
 from broker.session.login.login_throttle import ThrottleLimits
@@ -52,7 +52,7 @@ class Visitor:
 
     async def ask(self, user: str) -> Reply:
         ours, theirs = trio.testing.memory_stream_pair()
-        connection = HttpConnection(theirs, self._peer, Http(), self._application, Places(4, 1))
+        connection = HttpConnection(theirs, self._peer, HttpSettings(), self._application, WorkSlots(4, 1))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await ours.send_all(request(PAGE, "GET", "Connection: close", user=user))
@@ -87,7 +87,7 @@ async def test_who_guesses_has_to_wait(
 ) -> None:
     """Guesses over AMQP and HTTP are one sum."""
     for number in range(2):
-        assert authenticate.refusal(registry, FAR, Login("mon", b"guess%d" % number), HTTP) is not None
+        assert authenticate.check_login(registry, FAR, Login("mon", b"guess%d" % number), HTTP) is not None
         assert (await far.ask(f"mon:another guess{number}")).status == 401
     refused = await far.ask("mon:right")
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")

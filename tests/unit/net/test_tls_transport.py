@@ -174,10 +174,10 @@ NOISE = b"\x80\x2e\x01\0\x02noise noise noise noise noise noise noise noise"
     ("tls", "said", "logged"),
     [
         (True, PROTOCOL_HEADER, "a client without TLS on a TLS port; amqp clients use a port of server.listen"),
-        (True, b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port with TLS, it said b'GET / HT'"),
+        (True, b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port with TLS, it sent b'GET / HT'"),
         (True, NOISE, "TLS handshake failed: "),
         (False, hello(), "a TLS client on a plain port; amqps clients use the port of tls.listen"),
-        (False, b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port, it said b'GET / HT'"),
+        (False, b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port, it sent b'GET / HT'"),
     ],
     ids=["AMQP to TLS", "HTTP to TLS", "noise to TLS", "TLS to AMQP", "HTTP to AMQP"],
 )

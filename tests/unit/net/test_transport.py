@@ -260,10 +260,10 @@ async def test_a_client_that_stands_in_line_is_not_called_silent(
     """Who has more to do than a turn allows waits for others; what else it says lies unread."""
     client, count = await beating.connect(heartbeat=10), 4000
     await client.ask(queue_declare("q"))
-    async with beating.engine.committer.line:
+    async with beating.engine.committer.round_robin:
         beating.nursery.start_soon(client.say, publish_frames(b"x", key="q") * count)
         await eventually(
-            lambda: beating.engine.committer.line.statistics().tasks_waiting, "the client to stand in line"
+            lambda: beating.engine.committer.round_robin.statistics().tasks_waiting, "the client to stand in line"
         )
         await let_pass(100)
         assert not client.connection.ended

@@ -15,8 +15,7 @@ import trio
 from broker.admin.administration import Administration
 from broker.admin.command_table import carry_out
 from broker.admin.protocol import AdministrationError
-from broker.config import Config
-from broker.config import Server as ServerSection
+from broker.config import Config, ServerSettings
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.server import recovery
 from broker.server.engine import Wakeup
@@ -78,7 +77,7 @@ def directory(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Broker]:
-    config = Config(server=ServerSection(data_dir=str(directory)))
+    config = Config(server=ServerSettings(data_dir=str(directory)))
     stores = recovery.open_stores(directory)
     wakeup = Wakeup()
     recovered = recovery.recover(config, stores, wakeup.pace)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.config import Config, Disk, Memory, Server
+from broker.config import Config, DiskSettings, MemorySettings, ServerSettings
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
 from broker.server import resource_alarms
 from broker.server.resource_alarms import REUSABLE_BYTES_KEPT, SHRINK_SECONDS, ResourceWatch
@@ -51,7 +51,7 @@ def test_the_limit_is_a_share_of_what_the_control_groups_allow(
     own.write_text(memberships)
     monkeypatch.setattr(resource_alarms, "_CGROUPS", tmp_path)
     monkeypatch.setattr(resource_alarms, "_OWN_CGROUPS", own)
-    assert resource_alarms.memory_limit(Config(memory=Memory(high_watermark=0.5))) == total // 2
+    assert resource_alarms.memory_limit(Config(memory=MemorySettings(high_watermark=0.5))) == total // 2
 
 
 def test_memory_of_our_own_counts() -> None:
@@ -72,8 +72,8 @@ def test_mapped_files_do_not_count(tmp_path: Path) -> None:
 
 def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
     """It waits for the end of the alarm, which must not wait for it."""
-    memory = Memory(high_watermark_bytes=resource_alarms.memory_used() // 2, check_interval_seconds=0.001)
-    config = Config(server=Server(data_dir=str(tmp_path)), memory=memory)
+    memory = MemorySettings(high_watermark_bytes=resource_alarms.memory_used() // 2, check_interval_seconds=0.001)
+    config = Config(server=ServerSettings(data_dir=str(tmp_path)), memory=memory)
     held = 0
     watched = ResourceWatch(config, alarms, Space(), lambda: held)
 
@@ -104,8 +104,8 @@ def nobody_looks_for_cycles() -> Iterator[None]:
 @pytest.mark.usefixtures("nobody_looks_for_cycles")
 def test_garbage_in_cycles_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
     limit = resource_alarms.memory_used() + 32 * MEBIBYTE
-    memory = Memory(high_watermark_bytes=limit, check_interval_seconds=0.001)
-    watched = ResourceWatch(Config(server=Server(data_dir=str(tmp_path)), memory=memory), alarms, Space(), int)
+    memory = MemorySettings(high_watermark_bytes=limit, check_interval_seconds=0.001)
+    watched = ResourceWatch(Config(server=ServerSettings(data_dir=str(tmp_path)), memory=memory), alarms, Space(), int)
     cycle: list[object] = [bytearray(os.urandom(64)) * MEBIBYTE]
     cycle.append(cycle)
     del cycle
@@ -176,7 +176,7 @@ def alarms() -> Alarms:
 
 
 def watch(directory: Path, alarms: Alarms, space: Space | None = None, *, limit: int = 0) -> ResourceWatch:
-    config = Config(server=Server(data_dir=str(directory)), disk=Disk(free_limit_bytes=limit))
+    config = Config(server=ServerSettings(data_dir=str(directory)), disk=DiskSettings(free_limit_bytes=limit))
     return ResourceWatch(config, alarms, space or Space(), lambda: 0)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from broker import __version__
 from broker.admin.protocol import AdministrationError
-from broker.config import ConfigError, Logs
+from broker.config import ConfigError, LogsSettings
 from broker.logs import set_up
 from broker.server.start.start_line import CORE
 from harness.brokers.broker_process import BrokerProcess
@@ -56,7 +56,7 @@ def test_a_rotated_log_goes_on_in_a_new_file(configured: Configured, tmp_path: P
     eventually(lambda: "cannot reopen" in rotated.read_text(), "the file in use")
     assert process.log() == "", "all of it is in the file"
     with pytest.raises(ConfigError, match=r"logs\.file: .*none/x: cannot be opened: No such file or directory"):
-        set_up(Logs(file=str(tmp_path / "none" / "x")))
+        set_up(LogsSettings(file=str(tmp_path / "none" / "x")))
 
 
 def test_the_log_begins_with_what_runs_and_ends_with_the_stop(configured: Configured, tmp_path: Path) -> None:

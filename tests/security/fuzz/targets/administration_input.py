@@ -19,8 +19,7 @@ import trio
 import trio.testing
 
 from broker.admin.command_table import CHANGES, COPIES, QUESTIONS
-from broker.config import Config
-from broker.config import Server as ServerSettings
+from broker.config import Config, ServerSettings
 from broker.server import admin_socket, recovery
 from broker.server.engine import Wakeup
 from broker.server.server import Server

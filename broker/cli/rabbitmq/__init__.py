@@ -1,1 +1,0 @@
-"""RabbitMQ's own command lines, for scripts and health checks: its options, banners, forms of output and exit codes."""

@@ -1,0 +1,1 @@
+"""Settings in the format of rabbitmq.conf, and the file enabled_plugins."""

@@ -1,0 +1,83 @@
+"""Settings of rabbitmq.conf made into ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from broker.config import Config, ConfigError, SettingOrigin, Translated
+from broker.credentials import SECRETS, without_credentials
+from broker.rabbitmq.conf.conf_keys import ROWS, Row
+from broker.rabbitmq.conf.conf_lines import Line, read_lines
+from broker.rabbitmq.conf.conf_values import RootPath, Unfit
+
+log = logging.getLogger("leveret.config")
+
+SETTINGS = {
+    f"{section.name}.{field.name}"
+    for section in msgspec.structs.fields(Config)
+    if isinstance(section.type, type)
+    for field in msgspec.structs.fields(section.type)
+}
+
+
+class Conf(NamedTuple):
+    """What files say: settings of ours, and what has no effect here."""
+
+    settings: Translated
+    without_effect: list[str]
+
+    def warn(self, besides: Sequence[str] = ()) -> None:
+        """Name in one log line what has no effect."""
+        if self.without_effect or besides:
+            log.warning("without effect here: %s", ", ".join([*self.without_effect, *besides]))
+
+
+def read_conf(files: Sequence[Path], environ: Mapping[str, str], root: Path = Path("/")) -> Conf:
+    """Read files in order; of a key that is set twice, the later line counts. Files that they name are below `root`.
+
+    Raises ConfigError with file, line, key and what was expected.
+    """
+    latest = {line.words: line for line in read_lines(files, environ)}
+    settings, used = Translated({}, {}), set[tuple[str, ...]]()
+    for row in ROWS:
+        found = [line for line in latest.values() if _takes(row, line)]
+        if found and row.setting in SETTINGS:
+            _apply(row, found, settings, root)
+            used.update(line.words for line in found)
+    return Conf(settings, [line.key for words, line in latest.items() if words not in used])
+
+
+def _takes(row: Row, line: Line) -> bool:
+    return any(_matches(key.split("."), line.words) for key in row.keys)
+
+
+def _matches(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    return len(pattern) == len(words) and all(
+        wanted in ("*", word) for wanted, word in zip(pattern, words, strict=True)
+    )
+
+
+def _apply(row: Row, lines: Sequence[Line], settings: Translated, root: Path) -> None:
+    section, field = row.setting.split(".")
+    values = [(line.words[-1], _value(row, line, root)) for line in lines]
+    settings.tree.setdefault(section, {})[field] = row.combine(values)
+    settings.origins[section, field] = SettingOrigin(lines[-1].place, _shown(row, lines[-1]))
+
+
+def _value(row: Row, line: Line, root: Path) -> Any:
+    try:
+        value = row.converter(line.words[-1])(line.value)
+    except Unfit as unfit:
+        raise ConfigError(f"{line.place}: expected {unfit}, got {_shown(row, line)}") from None
+    if isinstance(value, RootPath):
+        return str(root / value.lstrip("/")) if value.startswith("/") else str(value)
+    return value
+
+
+def _shown(row: Row, line: Line) -> str:
+    return "something else" if row.setting.split(".")[1] in SECRETS else without_credentials(line.value)

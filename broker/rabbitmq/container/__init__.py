@@ -1,0 +1,1 @@
+"""The entry point of the image, which takes the place of `rabbitmq:3-management`."""

@@ -1,0 +1,1 @@
+"""`rabbitmqctl`, `rabbitmq-diagnostics` and the others: their options, banners, forms of output and exit codes."""

@@ -1,0 +1,232 @@
+"""`leveret rabbitmqctl`, `rabbitmq-diagnostics` and the others: a command line read, carried out and shown."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.cli.named_directory import ROOT, Named, named, target_settings
+from broker.cli.table_output import echo
+from broker.rabbitmq.ctl import help_text
+from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner, json_text
+from broker.rabbitmq.ctl.line_options import GENERAL, Line, Option, read_line
+from broker.rabbitmq.ctl.outcomes import TIMED_OUT, UNAVAILABLE, USAGE, Misuse, Outcome, Refusal, Shown
+from broker.rabbitmq.ctl.verb_call import Call, Place, Verb
+from broker.rabbitmq.ctl.verb_catalogue import TOOLS, VERBS, VerbLine
+from broker.rabbitmq.ctl.verbs import (
+    access_verbs,
+    check_verbs,
+    list_verbs,
+    parameter_verbs,
+    plugin_verbs,
+    process_verbs,
+    queue_verbs,
+    report_verb,
+    shovel_verbs,
+    status_verbs,
+    stream_verbs,
+    vhost_verbs,
+)
+from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED
+from broker.rabbitmq.program import program_command
+
+ALIKE = 0.7
+"""How alike a verb must be to one that there is, for that one to be meant."""
+
+
+class CommandLine:
+    """One command line of one of RabbitMQ's programs."""
+
+    def __init__(self, tool: str, words: Sequence[str]) -> None:
+        self.tool = tool
+        self.words = list(words)
+
+    def run(self) -> int:
+        """Carry it out; the exit code."""
+        line = read_line(self.words, _all_options())
+        tool = line.options.get("script-name", self.tool)
+        name = line.arguments[0] if line.arguments else ""
+        if not name:
+            return self._without_verb(tool, line)
+        known = VERBS.get(name)
+        if name in REFUSED and self.tool in TOOLS.values():
+            return _fail(Refusal(UNAVAILABLE, f"{name} is not supported: {REFUSED[name]}"), "table", silent=False)
+        if known is None or self.tool not in known.tools:
+            return self._unknown(tool, name)
+        if line.options.get("help"):
+            return _print(help_text.help_of(tool, known), 0)
+        return self._carry_out(known, _VERBS[name])
+
+    def _without_verb(self, tool: str, line: Line) -> int:
+        if line.options.get("version"):
+            return _print([_place(line).version], 0)
+        return _print(help_text.overview(tool), 0) if line.options.get("help") else _complain(help_text.overview(tool))
+
+    def _unknown(self, tool: str, name: str) -> int:
+        known = [verb.name for verb in VERBS.values() if self.tool in verb.tools]
+        close = difflib.get_close_matches(name, known, 1, ALIKE)
+        if close:
+            return _complain(["", f"Command '{name}' not found. ", f"Did you mean '{close[0]}'? ", ""])
+        return _complain(["", f"Command '{name}' not found. ", *help_text.overview(tool)])
+
+    def _carry_out(self, known: VerbLine, verb: Verb) -> int:
+        line = read_line(self.words, (*verb.options, *GENERAL))
+        form, silent = str(line.options.get("formatter", verb.form)).lower(), bool(line.options.get("silent"))
+        call = Call(self.tool, known.name, line.arguments[1:], line.options, _place(line))
+        try:
+            _check(line, known, form, call.arguments)
+            if verb.check is not None:
+                verb.check(call)
+            return _show(call, known, verb, form)
+        except Misuse as error:
+            given = ["Arguments given:", f"\t{' '.join(self.words)}"]
+            words = [f"Error (argument validation): {error}", *given, *help_text.usage(self.tool, known)]
+            return _complain(words, error.code)
+        except Refusal as refusal:
+            return _fail(refusal, form, silent=silent)
+        except NotRunning:
+            return _complain(_unreachable(call), UNAVAILABLE)
+        except TimedOut:
+            milliseconds = "infinity" if call.timeout is None else int(call.timeout * 1000)
+            text = f"Error: operation {call.name} on node {call.node} timed out. Timeout value used: {milliseconds}"
+            return _complain([text], TIMED_OUT)
+        except AdministrationError as error:
+            return _fail(verb.refused(call, error), form, silent=silent)
+        finally:
+            call.close()
+
+
+def _all_options() -> list[Option]:
+    """The options of all verbs: which word is the verb is not known before they are told apart from it."""
+    found = {option.name: option for verb in _VERBS.values() for option in verb.options}
+    return [*found.values(), *GENERAL]
+
+
+def _check(line: Line, known: VerbLine, form: str, arguments: Sequence[str]) -> None:
+    if line.wrong:
+        wrong = "\n".join(f"{name} : {value}" for name, value in line.wrong)
+        raise Misuse(f"Invalid options for this command:\n{wrong}")
+    if form not in FORMATTERS:
+        raise Misuse(f"formatter {form} is not known; known: {', '.join(FORMATTERS)}")
+    if len(arguments) < known.least:
+        raise Misuse("not enough arguments.")
+    if known.most is not None and len(arguments) > known.most:
+        raise Misuse("too many arguments.")
+
+
+def _place(line: Line) -> Place:
+    file, directory = line.options.get("config"), line.options.get("data-dir")
+    before = named()
+    config = target_settings(Named(Path(file) if file else before.config, directory or before.data_dir))
+    root = Path(os.environ.get(ROOT) or "/")
+    plugins = os.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or "/etc/rabbitmq/enabled_plugins"
+    identity = config.identity
+    plugins_file = Path(line.options.get("enabled-plugins-file") or root / plugins.lstrip("/"))
+    return Place(config.server.directory, identity.shown_node_name, identity.version, plugins_file)
+
+
+def _show(call: Call, known: VerbLine, verb: Verb, form: str) -> int:
+    if not verb.alone:
+        call.connect()
+    formatter = FORMATTERS[form]
+    banner = verb.banner(call) if verb.banner else _filled(known.banner, call)
+    if banner and formatter.banners and not call.quiet:
+        echo(banner, color=True)
+    if call.options.get("dry-run"):
+        return 0
+    headers = call.options.get("table-headers", True) and not call.options.get("silent")
+    manner = Manner(bool(headers), bool(call.options.get("silent")), sys.stdout.isatty())
+    for text in formatter.write(verb.run(call), manner):
+        echo(text, color=True)
+    return 0
+
+
+def _filled(banner: str, call: Call) -> str:
+    return banner.format(*call.arguments, vhost=call.vhost, node=call.node)
+
+
+def _print(lines: Sequence[str], code: int) -> int:
+    for line in lines:
+        echo(line, color=True)
+    return code
+
+
+def _complain(lines: Sequence[str], code: int = USAGE) -> int:
+    for line in lines:
+        echo(line, err=True, color=True)
+    return code
+
+
+def _fail(refusal: Refusal, form: str, *, silent: bool) -> int:
+    if refusal.json is not None and form == "json":
+        return _complain([json_text(refusal.json)], refusal.code)
+    if refusal.hushed and silent:
+        return refusal.code
+    return _complain([*(["Error:"] if refusal.headed else []), refusal.text], refusal.code)
+
+
+def _unreachable(call: Call) -> list[str]:
+    words = "Please see diagnostics information and suggestions below."
+    return [
+        f"Error: unable to perform an operation on node '{call.node}'. {words}",
+        "",
+        f" * no broker answers on the data directory {call.place.directory.absolute()}",
+        " * the broker may be stopped, or in its start: 'rabbitmqctl await_startup' waits for that",
+        " * its data directory may be another one: --data-dir or LEVERET_DATA_DIR names it, or --config",
+        "",
+    ]
+
+
+# Help
+
+
+def _help(call: Call) -> Outcome:
+    if call.options.get("list-commands"):
+        return Shown(["", *help_text.commands(call.tool)], None)
+    if not call.arguments:
+        return Shown(help_text.overview(call.tool), None)
+    known = VERBS.get(call.arguments[0])
+    if known is None or call.tool not in known.tools:
+        raise Refusal(USAGE, f"\nCommand '{call.arguments[0]}' not found.")
+    return Shown(help_text.help_of(call.tool, known), None)
+
+
+def _autocomplete(call: Call) -> Outcome:
+    found = sorted(verb.name for verb in VERBS.values() if call.tool in verb.tools)
+    return Shown([name for name in found if name.startswith(call.arguments[0])], None)
+
+
+_VERBS: dict[str, Verb] = {
+    "help": Verb(_help, options=(Option("list-commands", bool),), alone=True),
+    "autocomplete": Verb(_autocomplete, alone=True),
+    **access_verbs.VERBS,
+    **check_verbs.VERBS,
+    **list_verbs.VERBS,
+    **parameter_verbs.VERBS,
+    **shovel_verbs.VERBS,
+    **plugin_verbs.VERBS,
+    **process_verbs.VERBS,
+    **queue_verbs.VERBS,
+    **report_verb.VERBS,
+    **status_verbs.VERBS,
+    **stream_verbs.VERBS,
+    **vhost_verbs.VERBS,
+}
+
+
+def _command(tool: str, about: str) -> click.Command:
+    return program_command(tool, about, lambda words: CommandLine(tool, words).run())
+
+
+rabbitmqctl = _command("rabbitmqctl", "RabbitMQ's command line, for scripts.")
+rabbitmq_diagnostics = _command("rabbitmq-diagnostics", "RabbitMQ's health checks, for probes.")
+rabbitmq_plugins = _command("rabbitmq-plugins", "RabbitMQ's list of plugins; what they do is built in.")
+rabbitmq_queues = _command("rabbitmq-queues", "RabbitMQ's checks of queues on many nodes.")
+rabbitmq_streams = _command("rabbitmq-streams", "RabbitMQ's commands for streams.")
+rabbitmq_upgrade = _command("rabbitmq-upgrade", "RabbitMQ's checks before an upgrade.")

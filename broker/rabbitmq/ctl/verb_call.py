@@ -1,0 +1,99 @@
+"""What a verb of RabbitMQ's command lines does, and one call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker.admin.protocol import AdministrationError, Conversation, connected
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Outcome, Refusal, Shown
+
+
+class Call:
+    """A verb with its arguments and options; and the broker, which is connected to when it is first asked."""
+
+    def __init__(
+        self,
+        tool: str,
+        name: str,
+        arguments: Sequence[str],
+        options: Mapping[str, Any],
+        place: Place,
+    ) -> None:
+        self.tool = tool
+        self.name = name
+        self.arguments = arguments
+        self.options = options
+        self.place = place
+        self.node: str = options.get("node") or place.node
+        self.vhost: str = options.get("vhost", "/")
+        self.timeout: float | None = options.get("timeout")
+        self.conceals = False
+        """Passwords in what is listed are hidden: it goes into a report, which is shown to others."""
+        self._conversation: Conversation | None = None
+        self._open = ExitStack()
+
+    @property
+    def quiet(self) -> bool:
+        """Only what was asked for is to be written."""
+        return bool(self.options.get("quiet") or self.options.get("silent"))
+
+    def connect(self) -> Conversation:
+        """The broker. Raises NotRunning."""
+        if self._conversation is None:
+            self._conversation = self._open.enter_context(connected(self.place.directory, self.timeout))
+        return self._conversation
+
+    def close(self) -> None:
+        """Let the broker go."""
+        self._open.close()
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Have the broker carry out a command. Raises AdministrationError."""
+        return self.connect().ask(command, **arguments)
+
+    def done(self) -> Shown:
+        """There is nothing to be shown."""
+        return Shown((), {"node": self.node, "result": "ok"})
+
+    def said(self, text: str) -> Shown:
+        """One line, which is a value in JSON."""
+        return Shown([text], {"node": self.node, "result": "ok", "value": text})
+
+    def message(self, text: str) -> Shown:
+        """One line, which is a message in JSON."""
+        return Shown([text], {"message": text})
+
+
+class Place(NamedTuple):
+    """Whose broker it is: the data directory, and from its settings the node's name and RabbitMQ's version."""
+
+    directory: Path
+    node: str
+    version: str
+    plugins_file: Path
+
+
+def generally_refused(call: Call, error: AdministrationError) -> Refusal:
+    """What most verbs make of an error of the broker."""
+    return Refusal(UNAVAILABLE, str(error))
+
+
+class Verb(NamedTuple):
+    """What a verb does, and which options it has beside the general ones.
+
+    `check` raises Misuse before the broker is asked anything. `refused` makes an exit code of an error of the broker.
+    `banner` is for one that is more than a text with values in it. `form` is the formatter where none is asked for.
+    """
+
+    run: Callable[[Call], Outcome]
+    refused: Callable[[Call, AdministrationError], Refusal] = generally_refused
+    options: tuple[Option, ...] = ()
+    check: Callable[[Call], None] | None = None
+    banner: Callable[[Call], str] | None = None
+    alone: bool = False
+    """It needs no broker, or looks for one itself."""
+    form: str = "table"

@@ -1,0 +1,237 @@
+"""Users, their passwords, tags, permissions and limits."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Any
+
+import click
+
+from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import (
+    DATA,
+    NO_USER,
+    SOFTWARE,
+    UNAVAILABLE,
+    Listed,
+    Outcome,
+    Refusal,
+    Shown,
+    bad_argument,
+)
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verbs.list_verbs import lister
+from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, no_vhost_text, parsed_json, sorted_json
+
+GRANT = (
+    "Done. Don't forget to grant the user permissions to some virtual hosts! "
+    "See 'rabbitmqctl help set_permissions' to learn more."
+)
+
+
+def _password(call: Call) -> str:
+    """The second argument, or what is typed unseen, or comes as the first line of standard input."""
+    if len(call.arguments) > 1:
+        return call.arguments[1]
+    if sys.stdin.isatty():
+        typed: str = click.prompt("Password", hide_input=True, default="", show_default=False)
+        return typed
+    if not call.quiet:
+        click.echo("Password: ")
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _check_user(call: Call) -> None:
+    if not call.arguments[0]:
+        raise bad_argument("user cannot be an empty string")
+
+
+def _unknown_user(code: int, text: str) -> Any:
+    """How a verb refuses a user that does not exist: `{}` in the text is the name."""
+
+    def refused(call: Call, error: AdministrationError) -> Refusal:
+        name = call.options.get("user") or (call.arguments[0] if call.arguments else "guest")
+        if str(error) == f'User "{name}" does not exist':
+            return Refusal(code, text.format(name))
+        return generally_refused(call, error)
+
+    return refused
+
+
+_no_such_user = _unknown_user(NO_USER, 'User "{}" does not exist')
+_no_such_user_term = _unknown_user(UNAVAILABLE, '{{:no_such_user, "{}"}}')
+
+
+def _of_permissions(call: Call, error: AdministrationError) -> Refusal:
+    user = call.arguments[0]
+    if str(error) == f'User "{user}" does not exist':
+        return Refusal(NO_USER, f"User {user} does not exist")
+    if str(error) == no_vhost_text(call.vhost):
+        return Refusal(UNAVAILABLE, f"Virtual host {call.vhost} does not exist")
+    return generally_refused(call, error)
+
+
+def _add_user(call: Call) -> Outcome:
+    """A user whose password is blank cannot log in with one."""
+    name, password = call.arguments[0], _password(call)
+    try:
+        call.ask("add_user", name=name, password=password or secrets.token_urlsafe(), tags=[])
+    except AdministrationError as error:
+        if error.kind == "already_exists":
+            raise Refusal(SOFTWARE, str(error)) from error
+        raise
+    if not password:
+        call.ask("clear_password", name=name)
+    return Shown([] if call.quiet else [GRANT], {"message": GRANT, "node": call.node, "status": "ok"})
+
+
+def _authenticate_user(call: Call) -> Outcome:
+    name = call.arguments[0]
+    try:
+        call.ask("authenticate_user", name=name, password=_password(call))
+    except AdministrationError as error:
+        if error.kind != "refused":
+            raise
+        text = f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials"
+        raise Refusal(DATA, text) from error
+    return call.message("Success")
+
+
+def _change_password(call: Call) -> Outcome:
+    name, password = call.arguments[0], _password(call)
+    if password:
+        call.ask("change_password", name=name, password=password)
+    else:
+        call.ask("clear_password", name=name)
+    return call.done()
+
+
+def _clear_password(call: Call) -> Outcome:
+    call.ask("clear_password", name=call.arguments[0])
+    return call.done()
+
+
+def _delete_user(call: Call) -> Outcome:
+    call.ask("delete_user", name=call.arguments[0])
+    return call.done()
+
+
+def _set_user_tags(call: Call) -> Outcome:
+    call.ask("set_user_tags", name=call.arguments[0], tags=list(call.arguments[1:]))
+    return call.done()
+
+
+def _tags_banner(call: Call) -> str:
+    return f'Setting tags for user "{call.arguments[0]}" to [{", ".join(call.arguments[1:])}] ...'
+
+
+def _set_user_limits(call: Call) -> Outcome:
+    call.ask("set_user_limits", name=call.arguments[0], limits=parsed_json(call.arguments[1]))
+    return call.done()
+
+
+def _clear_user_limits(call: Call) -> Outcome:
+    name, limit = call.arguments
+    try:
+        call.ask("clear_user_limits", name=name, limits=[limit])
+    except AdministrationError as error:
+        if error.kind != "invalid":  # a limit that there is not is not there afterwards
+            raise
+    return call.done()
+
+
+def _clear_banner(call: Call) -> str:
+    name, limit = call.arguments
+    which = "all limits" if limit == "all" else f'"{limit}" limit'
+    return f'Clearing {which} for user "{name}" ...'
+
+
+def _list_user_limits(call: Call) -> Outcome:
+    users = {row["name"]: row["limits"] for row in call.ask("list_users", columns=["name", "limits"])}
+    if call.options.get("global"):
+        rows = [{"user": name, "limits": sorted_json(limits)} for name, limits in users.items() if limits]
+        return Listed(["user", "limits"], rows, streamed=False)
+    name = call.options.get("user", "guest")
+    if name not in users:
+        raise Refusal(UNAVAILABLE, f'{{:no_such_user, "{name}"}}')
+    return call.message(sorted_json(users[name]))
+
+
+def _limits_banner(call: Call) -> str:
+    if call.options.get("global"):
+        return "Listing limits for all users ..."
+    return f'Listing limits for user "{call.options.get("user", "guest")}" ...'
+
+
+def _set_permissions(call: Call) -> Outcome:
+    user, configure, write, read = call.arguments
+    call.ask("set_permissions", vhost=call.vhost, user=user, configure=configure, write=write, read=read)
+    return call.done()
+
+
+def _clear_permissions(call: Call) -> Outcome:
+    call.ask("clear_permissions", vhost=call.vhost, user=call.arguments[0])
+    return call.done()
+
+
+def _set_topic_permissions(call: Call) -> Outcome:
+    user, exchange, write, read = call.arguments
+    call.ask("set_topic_permissions", vhost=call.vhost, user=user, exchange=exchange, write=write, read=read)
+    return call.done()
+
+
+def _clear_topic_permissions(call: Call) -> Outcome:
+    exchange = call.arguments[1] if len(call.arguments) > 1 else None
+    call.ask("clear_topic_permissions", vhost=call.vhost, user=call.arguments[0], exchange=exchange)
+    return call.done()
+
+
+def _clear_topic_banner(call: Call) -> str:
+    exchange = f' on "{call.arguments[1]}"' if len(call.arguments) > 1 else ""
+    return f'Clearing topic permissions{exchange} for user "{call.arguments[0]}" in vhost "{call.vhost}" ...'
+
+
+_PERMISSION = ("user", "configure", "write", "read")
+_TOPIC_PERMISSION = ("user", "exchange", "write", "read")
+
+
+def _permission_list(command: str, *columns: str, headed: bool = True, of_user: bool = False) -> Any:
+    """A verb that lists permissions, of a virtual host or of a user."""
+
+    def run(call: Call) -> Outcome:
+        about = {"name": call.arguments[0]} if of_user else {"vhost": call.vhost}
+        rows = call.ask(command, columns=list(columns), **about)
+        return Listed(columns, rows, streamed=False, headed=headed)
+
+    return run
+
+
+VERBS: dict[str, Verb] = {
+    "add_user": Verb(_add_user, check=_check_user),
+    "authenticate_user": Verb(_authenticate_user, check=_check_user),
+    "change_password": Verb(_change_password, _no_such_user),
+    "clear_password": Verb(_clear_password, _no_such_user_term),
+    "delete_user": Verb(_delete_user, _no_such_user),
+    "list_users": Verb(lister("list_users", ("user", "tags"))),
+    "set_user_tags": Verb(_set_user_tags, _no_such_user, banner=_tags_banner),
+    "set_user_limits": Verb(_set_user_limits, _no_such_user_term),
+    "clear_user_limits": Verb(_clear_user_limits, _no_such_user_term, banner=_clear_banner),
+    "list_user_limits": Verb(
+        _list_user_limits, _no_such_user_term, (Option("user", str), Option("global", bool)), banner=_limits_banner
+    ),
+    "set_permissions": Verb(_set_permissions, _of_permissions),
+    "clear_permissions": Verb(_clear_permissions, _of_permissions),
+    "set_topic_permissions": Verb(_set_topic_permissions, _of_permissions),
+    "clear_topic_permissions": Verb(_clear_topic_permissions, _of_permissions, banner=_clear_topic_banner),
+    "list_permissions": Verb(_permission_list("list_permissions", *_PERMISSION), no_vhost),
+    "list_topic_permissions": Verb(_permission_list("list_topic_permissions", *_TOPIC_PERMISSION), no_vhost),
+    "list_user_permissions": Verb(
+        _permission_list("list_user_permissions", "vhost", *_PERMISSION[1:], of_user=True), _no_such_user_term
+    ),
+    "list_user_topic_permissions": Verb(
+        _permission_list("list_user_topic_permissions", "vhost", *_TOPIC_PERMISSION[1:], of_user=True, headed=False),
+        _no_such_user_term,
+    ),
+}

@@ -1,0 +1,212 @@
+"""Health checks and what they look at: alarms, listeners, certificates."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.cli.health_checks import SECONDS, expiring, protocol_of, unreachable
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import DATA, UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown, bad_argument
+from broker.rabbitmq.ctl.verb_call import Call, Verb
+
+ALARMS = {"memory": "Memory alarm on node {}", "disk": "Free disk space alarm on node {}"}
+
+
+def alarm_texts(call: Call) -> list[str]:
+    """What RabbitMQ calls the alarms that are raised."""
+    return [ALARMS[alarm["resource"]].format(alarm["node"]) for alarm in call.ask("list_alarms")]
+
+
+def listener_text(listener: Mapping[str, Any]) -> str:
+    """One address that is listened on."""
+    named = ("interface", "port", "protocol", "purpose")
+    text = ", ".join(f"{name}: {listener[name]}" for name in named)
+    return f"I{text[1:]}"
+
+
+def running_text(call: Call) -> str:
+    """What is said of a broker that answers."""
+    return f"RabbitMQ on node {call.node} is fully booted and running"
+
+
+def _check_running(call: Call) -> Outcome:
+    call.ask("ping")
+    return call.message(running_text(call))
+
+
+def _is_running(call: Call) -> Outcome:
+    call.ask("ping")
+    return Shown([running_text(call)], {"message": running_text(call), "result": True})
+
+
+def _is_booting(call: Call) -> Outcome:
+    """A broker answers when it is through with its start."""
+    call.ask("ping")
+    words = "is fully booted (check with is_running), stopped or has not started booting yet"
+    return Shown(
+        [f"RabbitMQ on node {call.node} {words}"], {"message": f"RabbitMQ on node {call.node} {words}", "result": False}
+    )
+
+
+def _check_local_alarms(call: Call) -> Outcome:
+    raised = alarm_texts(call)
+    if raised:
+        message = f"Node {call.node} reported local alarms"
+        json = {"local": raised, "message": message, "result": "error"}
+        raise Refusal(UNAVAILABLE, "\n".join(raised), json=json)
+    return Shown([f"Node {call.node} reported no local alarms"], {"result": "ok"}, hushed=True)
+
+
+def _check_alarms(call: Call) -> Outcome:
+    raised = alarm_texts(call)
+    if raised:
+        json = {"global": [], "local": raised, "message": f"Node {call.node} reported alarms", "result": "error"}
+        raise Refusal(UNAVAILABLE, "\n".join(raised), headed=False, json=json, hushed=True)
+    text = f"Node {call.node} reported no alarms, local or clusterwide"
+    return Shown([text], {"result": "ok"}, hushed=True)
+
+
+def _alarms(call: Call) -> Outcome:
+    raised = alarm_texts(call)
+    if not raised:
+        text = f"Node {call.node} reported no alarms, local or clusterwide"
+        return Shown([text], {"alarms": [], "node": call.node, "result": "ok"})
+    message = f"Node {call.node} reported alarms"
+    return Shown(raised, {"global": [], "local": raised, "message": message, "result": "ok"})
+
+
+def _listeners(call: Call) -> Outcome:
+    listeners = call.ask("list_listeners")
+    if call.options.get("formatter") == "csv":
+        return Listed(("node", "protocol", "interface", "port", "purpose"), listeners)
+    json = {"listeners": listeners, "node": call.node, "result": "ok"}
+    return Shown(list(map(listener_text, listeners)), json)
+
+
+def _check_port_connectivity(call: Call) -> Outcome:
+    listeners = call.ask("list_listeners")
+    failed = unreachable(listeners)
+    if failed:
+        ports = ", ".join(str(listener["port"]) for listener in failed)
+        raise Refusal(UNAVAILABLE, f"Connection to ports of the following listeners failed: {ports}")
+    ports = ", ".join(sorted(str(listener["port"]) for listener in listeners))
+    json = {"listeners": listeners, "node": call.node, "result": "ok"}
+    return Shown([f"Successfully connected to ports {ports} on node {call.node}."], json)
+
+
+def _check_port_listener(call: Call) -> Outcome:
+    port, listeners = call.arguments[0], call.ask("list_listeners")
+    ports = [listener["port"] for listener in listeners]
+    if int(port) in ports:
+        found = {"node": call.node, "port": port, "result": "ok"}
+        return Shown([f"A listener for port {port} is running on node {call.node}."], found)
+    others = ", ".join(map(str, sorted(ports)))
+    text = f"No listener for port {port} is active on node {call.node}. "
+    text += f"Found listeners that use the following ports: {others}"
+    json = {"listeners": listeners, "missing": port, "ports": ports, "result": "error"}
+    raise Refusal(UNAVAILABLE, text, headed=False, json=json)
+
+
+def _check_port(call: Call) -> None:
+    if not call.arguments[0].isdigit() or int(call.arguments[0]) < 1:
+        raise bad_argument("Argument must be a positive integer")
+
+
+def _check_protocol_listener(call: Call) -> Outcome:
+    asked, listeners = call.arguments[0], call.ask("list_listeners")
+    protocol, protocols = protocol_of(asked), list(dict.fromkeys(listener["protocol"] for listener in listeners))
+    if protocol in protocols:
+        found = {"node": call.node, "protocol": asked, "result": "ok"}
+        return Shown([f"A listener for protocol {protocol} is running on node {call.node}."], found)
+    text = f"No listener for protocol {protocol} is active on node {call.node}. "
+    text += f"Found listeners for the following protocols: {', '.join(sorted(protocols))}"
+    json = {"listeners": listeners, "missing": protocol, "protocols": protocols, "result": "error"}
+    raise Refusal(UNAVAILABLE, text, json=json)
+
+
+def _check_virtual_hosts(call: Call) -> Outcome:
+    call.ask("ping")
+    return Shown([f"Node {call.node} reported all vhosts as running"], {"result": "ok"}, hushed=True)
+
+
+def _only_node(text: str) -> Callable[[Call], Outcome]:
+    def run(call: Call) -> Outcome:
+        call.ask("ping")
+        return Shown([text.format(f"Node {call.node}")], {"message": text.format("Target node"), "result": "ok"})
+
+    return run
+
+
+def _check_certificate_expiration(call: Call) -> Outcome:
+    within, unit = call.options.get("within", 4), call.options.get("unit", "weeks").lower()
+    ending = expiring(call.ask, within, unit)
+    span = f"{within} {unit.removesuffix('s') if within == 1 else unit}"
+    if not ending:
+        return Shown([f"No certificates are expiring within {span}."], {"result": "ok"})
+    lines = [f"Certificate {each['file']} ({each['subject']}) expires on {_day(each['until'])}" for each in ending]
+    text = "\n".join([f"Certificates expiring within {span}:", *lines])
+    raise Refusal(UNAVAILABLE, text, json={"expired": ending, "result": "error"})
+
+
+def _check_unit(call: Call) -> None:
+    unit = call.options.get("unit", "weeks")
+    if unit.lower() not in SECONDS:
+        raise Misuse(f"\"unit '{unit}' is not supported. Please use one of: {', '.join(SECONDS)}\"")
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+def _certificates(call: Call) -> Outcome:
+    found = call.ask("list_certificates")
+    lines = [f"{each['file']}: {each['subject']}, valid until {_day(each['until'])}" for each in found]
+    return Shown(lines, found)
+
+
+def _resolve_hostname(call: Call) -> Outcome:
+    family = socket.AF_INET6 if _family(call) == "IPv6" else socket.AF_INET
+    try:
+        found = socket.getaddrinfo(call.arguments[0], None, family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise Refusal(DATA, "Hostname does not resolve (resolution failed with an nxdomain)") from error
+    return Shown([str(address[4][0]) for address in found], [str(address[4][0]) for address in found])
+
+
+def _family(call: Call) -> str:
+    return "IPv6" if call.options.get("address-family", "ipv4").lower() == "ipv6" else "IPv4"
+
+
+def _resolve_banner(call: Call) -> str:
+    return f"Asking node {call.node} to resolve hostname {call.arguments[0]} to {_family(call)} addresses..."
+
+
+_ALONE = "{} seems to be the only one in a single node cluster, the check does not apply"
+_NOT_APPLICABLE = "Target node seems to be the only one in a single node cluster, the command does not apply"
+VERBS: dict[str, Verb] = {
+    "check_running": Verb(_check_running),
+    "is_running": Verb(_is_running),
+    "is_booting": Verb(_is_booting),
+    "check_local_alarms": Verb(_check_local_alarms),
+    "check_alarms": Verb(_check_alarms),
+    "alarms": Verb(_alarms),
+    "listeners": Verb(_listeners),
+    "check_port_connectivity": Verb(_check_port_connectivity),
+    "check_port_listener": Verb(_check_port_listener, check=_check_port),
+    "check_protocol_listener": Verb(_check_protocol_listener),
+    "check_virtual_hosts": Verb(_check_virtual_hosts),
+    "check_if_node_is_quorum_critical": Verb(_only_node(_ALONE)),
+    "check_if_node_is_mirror_sync_critical": Verb(_only_node(_ALONE)),
+    "await_online_quorum_plus_one": Verb(_only_node(_NOT_APPLICABLE)),
+    "await_online_synchronized_mirror": Verb(_only_node(_NOT_APPLICABLE)),
+    "check_certificate_expiration": Verb(
+        _check_certificate_expiration, options=(Option("within", int), Option("unit", str)), check=_check_unit
+    ),
+    "certificates": Verb(_certificates),
+    "resolve_hostname": Verb(
+        _resolve_hostname, options=(Option("address-family", str),), banner=_resolve_banner, alone=True
+    ),
+}

@@ -1,0 +1,163 @@
+"""Lists of what exists, with RabbitMQ's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.ctl.outcomes import Listed, Misuse, Outcome
+from broker.rabbitmq.ctl.verb_call import Call, Verb
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a text, with blanks between."""
+    return text.split()
+
+
+QUEUE_COLUMNS = names_in("""
+    name durable auto_delete arguments policy pid owner_pid exclusive exclusive_consumer_pid exclusive_consumer_tag
+    messages_ready messages_unacknowledged messages messages_ready_ram messages_unacknowledged_ram messages_ram
+    messages_persistent message_bytes message_bytes_ready message_bytes_unacknowledged message_bytes_ram
+    message_bytes_persistent head_message_timestamp disk_reads disk_writes consumers consumer_utilisation
+    consumer_capacity memory slave_pids synchronised_slave_pids state type leader members online
+""")
+CONNECTION_COLUMNS = names_in("""
+    pid name port host peer_port peer_host ssl ssl_protocol ssl_key_exchange ssl_cipher ssl_hash peer_cert_subject
+    peer_cert_issuer peer_cert_validity state channels protocol auth_mechanism user vhost timeout frame_max
+    channel_max client_properties recv_oct recv_cnt send_oct send_cnt send_pend connected_at
+""")
+CHANNEL_COLUMNS = names_in("""
+    pid connection name number user vhost transactional confirm consumer_count messages_unacknowledged
+    messages_uncommitted acks_uncommitted messages_unconfirmed prefetch_count global_prefetch_count
+""")
+CONSUMER_COLUMNS = names_in("""
+    queue_name channel_pid consumer_tag ack_required prefetch_count active activity_status arguments
+""")
+BINDING_COLUMNS = names_in("source_name source_kind destination_name destination_kind routing_key arguments")
+EXCHANGE_COLUMNS = names_in("name type durable auto_delete internal arguments policy")
+VHOST_COLUMNS = names_in("name tracing description tags default_queue_type cluster_state")
+FLAG_COLUMNS = names_in("name state stability desc provided_by doc_url")
+UNRESPONSIVE_COLUMNS = names_in("arguments auto_delete durable name pid recoverable_slaves")
+"""The columns that RabbitMQ has. One that our broker has not got is empty."""
+
+
+class Kind(NamedTuple):
+    """A kind of thing that is listed: our command, RabbitMQ's columns, and which of them are shown unasked.
+
+    `named` says which column of ours one of RabbitMQ's is, where names differ; `changed` makes a value RabbitMQ's.
+    """
+
+    command: str
+    columns: Sequence[str]
+    usual: Sequence[str]
+    in_vhost: bool = True
+    named: Mapping[str, str] = {}
+    changed: Mapping[str, Callable[[Any], Any]] = {}
+
+
+def wanted_columns(call: Call, usual: Sequence[str]) -> list[str]:
+    """The columns that are asked for, perhaps with commas between; the usual ones where none is."""
+    return [name for word in call.arguments for name in word.split(",") if name] or list(usual)
+
+
+def check_columns(columns: Sequence[str]) -> Callable[[Call], None]:
+    """What raises Misuse for columns that there are not."""
+
+    def check(call: Call) -> None:
+        unknown = [name for name in wanted_columns(call, columns) if name not in columns]
+        if unknown:
+            raise Misuse(f"Info key(s) {','.join(unknown)} are not supported")
+
+    return check
+
+
+def _list(kind: Kind) -> Callable[[Call], Outcome]:
+    def run(call: Call) -> Outcome:
+        columns = wanted_columns(call, kind.usual)
+        return Listed(columns, () if call.options.get("offline") else _rows(call, kind, columns))
+
+    return run
+
+
+def _rows(call: Call, kind: Kind, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each row when it has come. Of a virtual host that there is not, nothing exists."""
+    ours = {name: kind.named.get(name, name) for name in columns}
+    place = {"vhost": call.vhost} if kind.in_vhost else {}
+    found = call.connect().rows(kind.command, columns=list(ours.values()), lenient=True, typed=True, **place)
+    try:
+        for row in found:
+            yield {name: _shown(kind, name, row[own]) for name, own in ours.items()}
+    except AdministrationError as error:
+        if error.kind != "not_found":
+            raise
+
+
+def _shown(kind: Kind, name: str, value: Any) -> Any:
+    change = kind.changed.get(name)
+    return value if change is None else change(value)
+
+
+def _listing(kind: Kind) -> Verb:
+    return Verb(_list(kind), check=check_columns(kind.columns))
+
+
+def lister(command: str, columns: Sequence[str]) -> Callable[[Call], Outcome]:
+    """A list that always has the same columns."""
+    return _list(Kind(command, columns, columns, in_vhost=False))
+
+
+def _queues_banner(call: Call) -> str:
+    return f"Timeout: {call.timeout or 60.0} seconds ...\nListing queues for vhost {call.vhost} ..."
+
+
+def _none(call: Call) -> Outcome:
+    call.connect()
+    return Listed(wanted_columns(call, ["name"]), ())
+
+
+_QUEUES = Kind(
+    "list_queues",
+    QUEUE_COLUMNS,
+    ["name", "messages"],
+    changed={"members": lambda nodes: nodes or "", "online": lambda nodes: nodes or ""},
+)
+_CONNECTIONS = Kind(
+    "list_connections",
+    CONNECTION_COLUMNS,
+    ["user", "peer_host", "peer_port", "state"],
+    in_vhost=False,
+    changed={"protocol": lambda protocol: (0, 9, 1)},
+)
+_CHANNELS = Kind(
+    "list_channels",
+    CHANNEL_COLUMNS,
+    ["pid", "user", "consumer_count", "messages_unacknowledged"],
+    in_vhost=False,
+    named={"connection": "connection_pid"},
+)
+_CONSUMERS = Kind(
+    "list_consumers",
+    CONSUMER_COLUMNS,
+    [name for name in CONSUMER_COLUMNS if name != "activity_status"],
+)
+_VHOSTS = Kind(
+    "list_vhosts",
+    VHOST_COLUMNS,
+    ["name"],
+    in_vhost=False,
+    changed={"default_queue_type": lambda queue_type: queue_type or "undefined"},
+)
+_FLAGS = Kind("list_feature_flags", FLAG_COLUMNS, ["name", "state"], in_vhost=False)
+
+VERBS: dict[str, Verb] = {
+    "list_queues": _listing(_QUEUES)._replace(banner=_queues_banner),
+    "list_exchanges": _listing(Kind("list_exchanges", EXCHANGE_COLUMNS, ["name", "type"])),
+    "list_bindings": _listing(Kind("list_bindings", BINDING_COLUMNS, BINDING_COLUMNS)),
+    "list_consumers": _listing(_CONSUMERS),
+    "list_connections": _listing(_CONNECTIONS),
+    "list_channels": _listing(_CHANNELS),
+    "list_vhosts": _listing(_VHOSTS),
+    "list_feature_flags": _listing(_FLAGS),
+    "list_unresponsive_queues": Verb(_none, check=check_columns(UNRESPONSIVE_COLUMNS)),
+}

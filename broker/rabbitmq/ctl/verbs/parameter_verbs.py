@@ -1,0 +1,208 @@
+"""Policies, parameters, and definitions files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from broker.admin.json_input.strict_json import decode_json
+from broker.admin.protocol import AdministrationError
+from broker.credentials import without_credentials
+from broker.rabbitmq.ctl.formatters import json_text
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import DATA, UNAVAILABLE, Listed, Outcome, Refusal, Shown, bad_argument
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, parsed_json, sorted_json
+
+POLICY_COLUMNS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+
+
+def _set_policy(command: str) -> Callable[[Call], Outcome]:
+    def run(call: Call) -> Outcome:
+        name, pattern, definition = call.arguments
+        call.ask(
+            command,
+            vhost=call.vhost,
+            name=name,
+            pattern=pattern,
+            definition=parsed_json(definition),
+            priority=call.options.get("priority", 0),
+            apply_to=call.options.get("apply-to", "all"),
+        )
+        return call.done()
+
+    return run
+
+
+def _policy_banner(kind: str) -> Callable[[Call], str]:
+    def banner(call: Call) -> str:
+        name, pattern, definition = call.arguments
+        priority = call.options.get("priority", 0)
+        return (
+            f'Setting {kind} "{name}" for pattern "{pattern}" to "{definition}" with priority "{priority}" '
+            f'for vhost "{call.vhost}" ...'
+        )
+
+    return banner
+
+
+def _clear(command: str, *names: str) -> Callable[[Call], Outcome]:
+    """A verb that removes what its arguments name."""
+
+    def run(call: Call) -> Outcome:
+        named = dict(zip(names, call.arguments, strict=True))
+        call.ask(command, **named, **({"vhost": call.vhost} if command != "clear_global_parameter" else {}))
+        return call.done()
+
+    return run
+
+
+def _no_parameter(call: Call, error: AdministrationError) -> Refusal:
+    """Where there is no virtual host, nothing in it exists."""
+    if error.kind == "not_found":
+        return Refusal(UNAVAILABLE, "Parameter does not exist")
+    return generally_refused(call, error)
+
+
+def _list_policies(command: str) -> Callable[[Call], Outcome]:
+    def run(call: Call) -> Outcome:
+        return Listed(POLICY_COLUMNS, _in_text(call.ask(command, vhost=call.vhost), "definition"), streamed=False)
+
+    return run
+
+
+def _in_text(rows: Iterable[Mapping[str, Any]], column: str) -> list[dict[str, Any]]:
+    """Rows with one value as a text in JSON, in RabbitMQ's order of names."""
+    return [{**row, column: sorted_json(row[column])} for row in rows]
+
+
+def _set_parameter(call: Call) -> Outcome:
+    component, name, value = call.arguments
+    if component == "policy":
+        raise Refusal(UNAVAILABLE, "policies may not be set using this method")
+    call.ask("set_parameter", vhost=call.vhost, component=component, name=name, value=parsed_json(value))
+    return call.done()
+
+
+def _list_parameters(call: Call) -> Outcome:
+    rows = _in_text(_listed(call, "list_parameters", vhost=call.vhost), "value")
+    return Listed(("component", "name", "value"), rows, streamed=False)
+
+
+def _listed(call: Call, command: str, **arguments: object) -> Any:
+    """Rows with values as they were set, credentials included: scripts read them, as from RabbitMQ."""
+    rows = call.ask(command, **arguments)
+    return without_credentials(rows) if call.conceals else rows
+
+
+def _set_global_parameter(call: Call) -> Outcome:
+    call.ask("set_global_parameter", name=call.arguments[0], value=parsed_json(call.arguments[1]))
+    return call.done()
+
+
+def _list_global_parameters(call: Call) -> Outcome:
+    return Listed(("name", "value"), _in_text(_listed(call, "list_global_parameters"), "value"), streamed=False)
+
+
+def _set_cluster_name(call: Call) -> Outcome:
+    call.ask("set_cluster_name", name=call.arguments[0])
+    return call.done()
+
+
+# Definitions
+
+
+def _form(call: Call) -> None:
+    if call.options.get("format", "json").lower() not in ("json", "erlang"):
+        raise bad_argument("Format should be either json or erlang")
+
+
+def _check_export(call: Call) -> None:
+    _form(call)
+    directory = Path(call.arguments[0]).parent
+    if call.arguments[0] != "-" and not directory.is_dir():
+        raise bad_argument(f"Directory {directory} does not exist")
+
+
+def _check_import(call: Call) -> None:
+    _form(call)
+    file = _file(call)
+    if file is not None and not file.exists():
+        raise bad_argument(f"File {file} does not exist")
+
+
+def _file(call: Call) -> Path | None:
+    """The file that is named; None for standard input."""
+    return Path(call.arguments[0]) if call.arguments and call.arguments[0] != "-" else None
+
+
+def _export_definitions(call: Call) -> Outcome:
+    _refuse_erlang(call)
+    written = json_text(call.ask("export_definitions"))
+    if call.arguments[0] == "-":
+        return Shown([written], {"message": written})
+    # It holds password hashes.
+    descriptor = os.open(call.arguments[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as out:  # noqa: PTH123
+        out.write(written)
+    return Shown((), None)
+
+
+def _export_banner(call: Call) -> str:
+    return "" if call.arguments[0] == "-" else f'Exporting definitions in JSON to a file at "{call.arguments[0]}" ...'
+
+
+def _import_definitions(call: Call) -> Outcome:
+    _refuse_erlang(call)
+    file = _file(call)
+    text = sys.stdin.read() if file is None else file.read_text(encoding="utf-8", errors="surrogateescape")
+    try:
+        definitions = decode_json(text)
+    except ValueError as error:
+        raise Refusal(DATA, f"Failed to deserialise input (format: JSON) (error: {error})") from error
+    call.ask("import_definitions", definitions=definitions)
+    text = "Successfully started definition import. This process is asynchronous and can take some time."
+    return Shown([] if call.quiet else [text], {"node": call.node, "result": "ok"})
+
+
+def _import_banner(call: Call) -> str:
+    file = _file(call)
+    source = "standard input" if file is None else f'a file at "{file}"'
+    return f"Importing definitions in JSON from {source} ..."
+
+
+def _refuse_erlang(call: Call) -> None:
+    if call.options.get("format", "json").lower() == "erlang":
+        raise Refusal(UNAVAILABLE, "Definitions are written and read in JSON only: there is no Erlang here")
+
+
+def _not_imported(call: Call, error: AdministrationError) -> Refusal:
+    if "Virtual host" in str(error):
+        return Refusal(DATA, str(error), headed=False)
+    return generally_refused(call, error)
+
+
+_POLICY = (Option("priority", int), Option("apply-to", str))
+_FORMAT = (Option("format", str), Option("skip-if-unchanged", bool))
+VERBS: dict[str, Verb] = {
+    "set_policy": Verb(_set_policy("set_policy"), no_vhost, _POLICY, banner=_policy_banner("policy")),
+    "set_operator_policy": Verb(
+        _set_policy("set_operator_policy"), no_vhost, _POLICY, banner=_policy_banner("operator policy override")
+    ),
+    "clear_policy": Verb(_clear("clear_policy", "name"), _no_parameter),
+    "clear_operator_policy": Verb(_clear("clear_operator_policy", "name"), _no_parameter),
+    "list_policies": Verb(_list_policies("list_policies"), no_vhost),
+    "list_operator_policies": Verb(_list_policies("list_operator_policies"), no_vhost),
+    "set_parameter": Verb(_set_parameter, no_vhost),
+    "clear_parameter": Verb(_clear("clear_parameter", "component", "name"), _no_parameter),
+    "list_parameters": Verb(_list_parameters, no_vhost),
+    "set_global_parameter": Verb(_set_global_parameter),
+    "clear_global_parameter": Verb(_clear("clear_global_parameter", "name"), _no_parameter),
+    "list_global_parameters": Verb(_list_global_parameters),
+    "set_cluster_name": Verb(_set_cluster_name),
+    "export_definitions": Verb(_export_definitions, options=_FORMAT, check=_check_export, banner=_export_banner),
+    "import_definitions": Verb(_import_definitions, _not_imported, _FORMAT, _check_import, _import_banner),
+}

@@ -1,0 +1,351 @@
+"""The process: waited for, asked whether it is there, stopped; its limits while it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.cli.named_directory import in_use
+from broker.cli.target_broker import LOOK_SECONDS, await_end
+from broker.rabbitmq.conf.conf_values import Unfit, size
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import (
+    DATA,
+    SOFTWARE,
+    UNAVAILABLE,
+    USAGE,
+    Misuse,
+    Outcome,
+    Refusal,
+    Shown,
+    bad_argument,
+)
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts
+
+PING_SECONDS, STARTUP_SECONDS, WAIT_SECONDS = 60.0, 300.0, 10.0
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
+_NODE = re.compile(r"\s*node\(\s*\)\s*\.\s*")
+_FRACTION = re.compile(r"-?\d+(\.\d+)?")
+
+
+def _ping_milliseconds(call: Call) -> int:
+    return int((PING_SECONDS if call.timeout is None else call.timeout) * 1000)
+
+
+def _ping(call: Call) -> Outcome:
+    try:
+        call.ask("ping")
+    except (NotRunning, TimedOut) as error:
+        text = f"Failed to connect and authenticate to {call.node} in {_ping_milliseconds(call)} ms"
+        raise Refusal(UNAVAILABLE, text) from error
+    return call.message("Ping succeeded")
+
+
+def _ping_banner(call: Call) -> str:
+    about = "This only checks if the OS process is running and registered with epmd."
+    return f"Will ping {call.node}. {about} Timeout: {_ping_milliseconds(call)} ms."
+
+
+def _version(call: Call) -> Outcome:
+    version = call.place.version
+    return Shown([version], {"node": call.node, "result": "ok", "value": {"version": version}})
+
+
+def _server_version(call: Call) -> Outcome:
+    version = call.ask("status")["rabbitmq_version"]
+    return Shown([version], {"result": "ok", "value": version})
+
+
+def _eval(call: Call) -> Outcome:
+    expression = call.arguments[0] if call.arguments else sys.stdin.read()
+    if not expression.strip():
+        raise Refusal(DATA, "Expression to evaluate is not provided via argument or stdin")
+    if not _NODE.fullmatch(expression):
+        raise Refusal(UNAVAILABLE, "eval runs Erlang code, and there is no Erlang here: only node(). is answered")
+    return call.said(call.node)
+
+
+def _check_eval(call: Call) -> None:
+    if call.arguments and not call.arguments[0].rstrip().endswith("."):
+        raise Misuse('"syntax error before: "')
+
+
+# Starting and stopping
+
+
+def _connects(call: Call) -> bool:
+    try:
+        call.ask("ping")
+    except NotRunning:
+        return False
+    return True
+
+
+def _await_startup(call: Call) -> Outcome:
+    """A broker in its start holds its stores, and does not answer yet."""
+    deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
+    while not _connects(call):
+        if not in_use(call.place.directory) and not _connects(call):
+            raise NotRunning(call.place.directory)
+        if time.monotonic() > deadline:
+            raise TimedOut("the broker did not start in time")
+        time.sleep(LOOK_SECONDS)
+    return call.done()
+
+
+def _wait(call: Call) -> Outcome:
+    return Shown(_waiting(call), {"node": call.node, "result": "ok"})
+
+
+def _waiting(call: Call) -> Iterator[str]:
+    """What is waited for, one thing after the other; nothing is said to those who asked for quiet."""
+    call.timeout = WAIT_SECONDS if call.timeout is None else call.timeout
+    deadline = time.monotonic() + call.timeout
+    for text in _steps(call, deadline):
+        if not call.quiet:
+            yield text
+
+
+def _steps(call: Call, deadline: float) -> Iterator[str]:
+    pid = call.options.get("pid")
+    if pid is None:
+        file = Path(call.arguments[0])
+        yield f"Waiting for pid file '{file}' to appear"
+        while not file.exists():
+            _look_again(deadline)
+        pid = int(file.read_text().strip())
+        yield f"pid is {pid}"
+    yield f"Waiting for erlang distribution on node '{call.node}' while OS process '{pid}' is running"
+    while Path(f"/proc/{pid}").exists() and not _connects(call):
+        _look_again(deadline)
+    if not Path(f"/proc/{pid}").exists():
+        raise Refusal(UNAVAILABLE, "process_not_running")
+    yield f"Waiting for applications 'rabbit_and_plugins' to start on node '{call.node}'"
+    yield f"Applications 'rabbit_and_plugins' are running on node '{call.node}'"
+
+
+def _look_again(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise TimedOut("what is waited for did not come in time")
+    time.sleep(LOOK_SECONDS)
+
+
+def _check_wait(call: Call) -> None:
+    if not call.arguments and "pid" not in call.options:
+        raise Misuse('"No pid or pidfile specified"')
+    if call.arguments and "pid" in call.options:
+        raise Misuse('"Cannot specify both pid and pidfile"')
+
+
+def _stop(call: Call) -> Outcome:
+    try:
+        call.ask("stop")
+    except NotRunning:
+        if not call.options.get("idempotent"):
+            raise
+        return call.message(f"Node {call.node} is no longer running")
+    await_end(call.place.directory)
+    return call.done()
+
+
+def _shutdown(call: Call) -> Outcome:
+    return Shown(_ending(call), {"node": call.node, "result": "ok"})
+
+
+def _ending(call: Call) -> Iterator[str]:
+    pid = call.ask("status")["pid"]
+    process = f"RabbitMQ node {call.node} running at PID {pid}"
+    if not call.quiet:
+        yield f"Shutting down {process}"
+    call.ask("stop")
+    if call.options.get("wait", True):
+        if not call.quiet:
+            yield f"Waiting for PID {pid} to terminate"
+        await_end(call.place.directory)
+        if not call.quiet:
+            yield f"{process} successfully shut down"
+
+
+def _start_app(call: Call) -> Outcome:
+    call.ask("ping")
+    return call.done()
+
+
+def _await_online_nodes(call: Call) -> Outcome:
+    call.ask("ping")
+    if int(call.arguments[0]) > 1:
+        text = f"Error: timed out while waiting. Not enough nodes joined {call.node}'s cluster."
+        raise Refusal(SOFTWARE, text)
+    return call.done()
+
+
+def _check_count(call: Call) -> None:
+    if not call.arguments[0].isdigit() or int(call.arguments[0]) < 1:
+        raise bad_argument("Argument must be a positive integer")
+
+
+def _nodes_banner(call: Call) -> str:
+    seconds = 300 if call.timeout is None else int(call.timeout)
+    count = call.arguments[0]
+    return f"Will wait for at least {count} nodes to join the cluster of {call.node}. Timeout: {seconds} seconds."
+
+
+def _node_health_check(call: Call) -> Outcome:
+    raised = alarm_texts(call)
+    if raised:
+        raise Refusal(SOFTWARE, f"Error: health check failed. Message: {'; '.join(raised)}")
+    return call.message("Health check passed")
+
+
+def _health_banner(call: Call) -> str:
+    return "\n".join(
+        (
+            "This command is DEPRECATED and will be removed in a future version.",
+            "It performs intrusive, opinionated health checks and requires a fully booted node.",
+            "Use one of the options covered in https://www.rabbitmq.com/monitoring.html#health-checks instead.",
+            f"Timeout: {70 if call.timeout is None else int(call.timeout)} seconds ...",
+            f"Checking health of node {call.node} ...",
+        )
+    )
+
+
+# Limits
+
+
+def _set_memory(call: Call) -> Outcome:
+    first, *rest = call.arguments
+    limit = {"bytes": size(rest[0])} if rest else {"fraction": float(first)}
+    call.ask("set_vm_memory_high_watermark", **limit)
+    return call.done()
+
+
+def _check_memory(call: Call) -> None:
+    first, *rest = call.arguments
+    if first == "absolute":
+        if not rest:
+            raise Misuse("not enough arguments.")
+        _check_size(rest[0], "Invalid units." if rest[0].isalnum() else "The threshold should be an integer.")
+    elif rest:
+        raise Misuse("too many arguments.")
+    elif not _FRACTION.fullmatch(first):
+        raise bad_argument("")
+    elif not 0 <= float(first) <= 1:
+        raise bad_argument("The threshold should be a fraction between 0.0 and 1.0")
+
+
+def _check_size(text: str, otherwise: str) -> None:
+    try:
+        size(text)
+    except Unfit:
+        raise bad_argument(otherwise) from None
+
+
+def _memory_banner(call: Call) -> str:
+    first, *rest = call.arguments
+    return f"Setting memory threshold on {call.node} to {f'{rest[0]} bytes' if rest else first} ..."
+
+
+def _set_disk(call: Call) -> Outcome:
+    first, *rest = call.arguments
+    call.ask("set_disk_free_limit", **({"mem_relative": float(rest[0])} if rest else {"bytes": size(first)}))
+    return call.done()
+
+
+def _check_disk(call: Call) -> None:
+    first, *rest = call.arguments
+    if first == "mem_relative":
+        if not rest:
+            raise Misuse("not enough arguments.")
+        if not _FRACTION.fullmatch(rest[0]) or float(rest[0]) < 0:
+            raise bad_argument("")
+    elif rest:
+        raise Misuse("too many arguments.")
+    else:
+        _check_size(first, "")
+
+
+def _disk_banner(call: Call) -> str:
+    first, *rest = call.arguments
+    limit = f"{rest[0]} times the total RAM" if rest else f"{first} bytes"
+    return f"Setting disk free limit on {call.node} to {limit} ..."
+
+
+def _set_log_level(call: Call) -> Outcome:
+    call.ask("set_log_level", level=call.arguments[0])
+    return call.done()
+
+
+def _check_log_level(call: Call) -> None:
+    if call.arguments[0] not in LOG_LEVELS:
+        text = f"level {call.arguments[0]} is not supported. Try one of {', '.join(LOG_LEVELS)}"
+        raise Refusal(UNAVAILABLE, text)
+
+
+def _enable_feature_flag(call: Call) -> Outcome:
+    call.ask("enable_feature_flag", name=call.arguments[0])
+    return call.done()
+
+
+def _no_flag(call: Call, error: AdministrationError) -> Refusal:
+    if error.kind == "not_found":
+        return Refusal(USAGE, f"This feature flag is not supported by node {call.node}")
+    return generally_refused(call, error)
+
+
+def _flag_banner(call: Call) -> str:
+    name = call.arguments[0]
+    return "Enabling all feature flags ..." if name == "all" else f'Enabling feature flag "{name}" ...'
+
+
+# What has nothing to do
+
+
+def _rotate_logs(call: Call) -> Outcome:
+    raise Refusal(UNAVAILABLE, "This command does not rotate logs anymore [deprecated]")
+
+
+def _hipe_compile(call: Call) -> Outcome:
+    return call.message("This command is a no-op. HiPE is no longer supported by modern Erlang versions")
+
+
+def _rebalance(call: Call) -> Outcome:
+    call.ask("ping")
+    return call.done()
+
+
+def _rebalance_banner(call: Call) -> str:
+    which = call.arguments[0]
+    return f"Re-balancing leaders of {'all' if which == 'all' else which} queues..."
+
+
+_PID = (Option("pid", int, "P"),)
+VERBS: dict[str, Verb] = {
+    "ping": Verb(_ping, banner=_ping_banner, alone=True),
+    "version": Verb(_version, alone=True),
+    "server_version": Verb(_server_version),
+    "eval": Verb(_eval, check=_check_eval),
+    "await_startup": Verb(_await_startup, alone=True),
+    "wait": Verb(_wait, options=_PID, check=_check_wait, alone=True),
+    "stop": Verb(_stop, options=(Option("idempotent", bool),), alone=True),
+    "shutdown": Verb(_shutdown, options=(Option("wait", bool),)),
+    "start_app": Verb(_start_app),
+    "await_online_nodes": Verb(_await_online_nodes, check=_check_count, banner=_nodes_banner),
+    "node_health_check": Verb(_node_health_check, banner=_health_banner),
+    "set_vm_memory_high_watermark": Verb(_set_memory, check=_check_memory, banner=_memory_banner),
+    "set_disk_free_limit": Verb(_set_disk, check=_check_disk, banner=_disk_banner),
+    "set_log_level": Verb(_set_log_level, check=_check_log_level),
+    "enable_feature_flag": Verb(_enable_feature_flag, _no_flag, banner=_flag_banner),
+    "rotate_logs": Verb(_rotate_logs),
+    "hipe_compile": Verb(_hipe_compile, alone=True),
+    "post_upgrade": Verb(_start_app),
+    "rebalance": Verb(
+        _rebalance,
+        options=(Option("vhost-pattern", str), Option("queue-pattern", str)),
+        banner=_rebalance_banner,
+    ),
+}

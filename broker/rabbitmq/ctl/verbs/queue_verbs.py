@@ -1,0 +1,114 @@
+"""Queues and connections: purged, deleted, closed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, USAGE, Outcome, Refusal, bad_argument
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+
+
+def _purge_queue(call: Call) -> Outcome:
+    call.ask("purge_queue", vhost=call.vhost, name=call.arguments[0])
+    return call.done()
+
+
+def _not_found(call: Call, error: AdministrationError) -> Refusal:
+    return Refusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
+
+
+def _delete_queue(call: Call) -> Outcome:
+    conditions = {"if_empty": bool(call.options.get("if-empty")), "if_unused": bool(call.options.get("if-unused"))}
+    deleted = call.ask("delete_queue", vhost=call.vhost, name=call.arguments[0], **conditions)
+    return call.message(f"Queue was successfully deleted with {deleted['messages']} ready messages")
+
+
+def _kept(call: Call, error: AdministrationError) -> Refusal:
+    if error.kind == "not_found":
+        return Refusal(USAGE, "Queue not found")
+    if error.kind == "refused":
+        return Refusal(USAGE, f"Queue is {'in use' if str(error).endswith('in use') else 'not empty'}")
+    return generally_refused(call, error)
+
+
+def _check_queue(call: Call) -> None:
+    if not call.arguments[0]:
+        raise bad_argument("queue name cannot be an empty string")
+
+
+def _delete_banner(call: Call) -> str:
+    conditions = [f"if queue is {what}" for what in ("empty", "unused") if call.options.get(f"if-{what}")]
+    words = [
+        f"Deleting queue '{call.arguments[0]}' on vhost '{call.vhost}'",
+        *([" and ".join(conditions)] * bool(conditions)),
+    ]
+    return f"{' '.join(words)} ..."
+
+
+def _close_connection(call: Call) -> Outcome:
+    pid, reason = call.arguments
+    try:
+        call.ask("close_connection", name=pid, reason=reason)
+    except AdministrationError as error:
+        if error.kind != "not_found":
+            raise
+        if not (pid.startswith("<") and pid.endswith(">") and pid.count(".") >= 2) and " -> " not in pid:
+            raise Refusal(UNAVAILABLE, f'Error:\n{{:invalid_pid_syntax, "{pid}"}}') from error
+    return call.done()
+
+
+def _close_all_connections(call: Call) -> Outcome:
+    place: dict[str, Any] = {} if call.options.get("global") else {"vhost": call.vhost}
+    limit, delay = call.options.get("limit", 0), call.options.get("per-connection-delay", 0)
+    if call.options.get("global"):
+        limit = 0
+    closed = 0
+    if delay:
+        while (not limit or closed < limit) and _close(call, place, 1):
+            closed += 1
+            time.sleep(delay / 1000)
+    else:
+        closed = _close(call, place, limit)
+    return call.said(f"Closed {closed} connections")
+
+
+def _close(call: Call, place: dict[str, Any], limit: int) -> int:
+    limited = {"limit": limit} if limit else {}
+    closed: int = call.ask("close_connections", reason=call.arguments[0], **place, **limited)["closed"]
+    return closed
+
+
+def _close_all_banner(call: Call) -> str:
+    reason, limit = call.arguments[0], call.options.get("limit", 0)
+    if call.options.get("global"):
+        return f"Closing all connections to node {call.node} (across all vhosts), reason: {reason}..."
+    return f"Closing {limit or 'all'} connections in vhost {call.vhost}, reason: {reason}..."
+
+
+def _close_all_user_connections(call: Call) -> Outcome:
+    user, reason = call.arguments
+    call.ask("close_connections", user=user, reason=reason)
+    return call.done()
+
+
+def _sync_queue(call: Call) -> Outcome:
+    names = {row["name"] for row in call.ask("list_queues", vhost=call.vhost, columns=["name"])}
+    if call.arguments[0] not in names:
+        raise Refusal(UNAVAILABLE, "not_found")
+    return call.done()
+
+
+_CONDITIONS = (Option("if-empty", bool, "e"), Option("if-unused", bool, "u"))
+_CLOSING = (Option("global", bool), Option("limit", int), Option("per-connection-delay", int))
+VERBS: dict[str, Verb] = {
+    "purge_queue": Verb(_purge_queue, _not_found),
+    "delete_queue": Verb(_delete_queue, _kept, _CONDITIONS, _check_queue, _delete_banner),
+    "close_connection": Verb(_close_connection),
+    "close_all_connections": Verb(_close_all_connections, options=_CLOSING, banner=_close_all_banner),
+    "close_all_user_connections": Verb(_close_all_user_connections),
+    "sync_queue": Verb(_sync_queue, _not_found),
+    "cancel_sync_queue": Verb(_sync_queue, _not_found),
+}

@@ -1,0 +1,48 @@
+"""The report: what other verbs show, one after the other, without passwords."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner
+from broker.rabbitmq.ctl.outcomes import Outcome, Shown
+from broker.rabbitmq.ctl.verb_call import Call, Verb
+from broker.rabbitmq.ctl.verb_catalogue import VERBS as LINES
+from broker.rabbitmq.ctl.verbs import access_verbs, list_verbs, parameter_verbs, status_verbs
+
+_OF_NODE = ("status", "cluster_status", "environment", "list_connections", "list_channels", "list_global_parameters")
+_OF_VHOSTS = (
+    "list_queues",
+    "list_exchanges",
+    "list_bindings",
+    "list_permissions",
+    "list_policies",
+    "list_parameters",
+)
+_VERBS = {**status_verbs.VERBS, **list_verbs.VERBS, **access_verbs.VERBS, **parameter_verbs.VERBS}
+
+
+def _report(call: Call) -> Outcome:
+    return Shown(_parts(call), None)
+
+
+def _parts(call: Call) -> Iterator[str]:
+    call.conceals = True
+    vhosts = [row["name"] for row in call.ask("list_vhosts", columns=["name"])]
+    for name in _OF_NODE:
+        yield from _part(call, name)
+    for vhost in vhosts:
+        call.vhost = vhost
+        for name in _OF_VHOSTS:
+            yield from _part(call, name)
+
+
+def _part(call: Call, name: str) -> Iterator[str]:
+    verb = _VERBS[name]
+    yield ""
+    yield verb.banner(call) if verb.banner else LINES[name].banner.format(vhost=call.vhost, node=call.node)
+    yield from FORMATTERS["table"].write(verb.run(call), Manner(True, False, sys.stdout.isatty()))
+
+
+VERBS: dict[str, Verb] = {"report": Verb(_report)}

@@ -1,0 +1,58 @@
+"""Shovels: how they do, begun anew, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Listed, Outcome, Refusal
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+
+NAMES = {
+    "src_queue": "source_queue",
+    "src_exchange": "source_exchange",
+    "src_exchange_key": "source_exchange_key",
+    "src_protocol": "source_protocol",
+    "dest_queue": "destination_queue",
+    "dest_exchange": "destination_exchange",
+    "dest_exchange_key": "destination_exchange_key",
+    "dest_protocol": "destination_protocol",
+    "vhost": "vhost",
+}
+"""What is shown where it is known, and its name here."""
+
+
+def _status(call: Call) -> Outcome:
+    """A table has the columns that some shovel has, by name."""
+    rows = [_shown(row) for row in call.ask("list_shovels")]
+    columns = sorted({name for row in rows for name in row})
+    return Listed(columns, [{name: row.get(name, "") for name in columns} for row in rows])
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    always = {"name": row["name"], "type": row["type"], "state": row["state"], "last_changed": row["timestamp"]}
+    always |= {"source": row["src_uri"], "destination": row["dest_uri"], "termination_reason": row["reason"]}
+    return always | {shown: row[name] for name, shown in NAMES.items() if row[name]}
+
+
+def _of_one(command: str) -> Callable[[Call], Outcome]:
+    def run(call: Call) -> Outcome:
+        call.ask(command, vhost=call.vhost, name=call.arguments[0])
+        return call.done()
+
+    return run
+
+
+def _no_shovel(call: Call, error: AdministrationError) -> Refusal:
+    if error.kind != "not_found":
+        return generally_refused(call, error)
+    place = f"on the target node '{call.node}' and / or virtual host '{call.vhost}'"
+    return Refusal(UNAVAILABLE, f"Shovel with the given name was not found {place}")
+
+
+VERBS: dict[str, Verb] = {
+    "shovel_status": Verb(_status),
+    "restart_shovel": Verb(_of_one("restart_shovel"), _no_shovel),
+    "delete_shovel": Verb(_of_one("delete_shovel"), _no_shovel),
+}

@@ -1,0 +1,294 @@
+"""Streams, of one node and of AMQP clients: what the stream protocol alone has is an empty list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.conf.conf_values import Unfit, size
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verbs.list_verbs import check_columns, names_in, wanted_columns
+
+STATUS_COLUMNS = ("role", "node", "offset", "committed_offset", "first_offset", "readers", "segments")
+TRACKING_COLUMNS = ("type", "reference", "value")
+CONNECTION_COLUMNS = names_in("""
+    conn_name pid node port peer_port host peer_cert_issuer peer_cert_subject peer_cert_validity peer_host user vhost
+    subscriptions ssl ssl_cipher ssl_hash ssl_key_exchange ssl_protocol connection_state auth_mechanism heartbeat
+    frame_max client_properties connected_at
+""")
+CONSUMER_COLUMNS = names_in("""
+    connection_pid node subscription_id stream messages_consumed offset offset_lag credits active activity_status
+    properties
+""")
+PUBLISHER_COLUMNS = names_in("""
+    connection_pid node publisher_id stream reference messages_published messages_confirmed messages_errored
+""")
+GROUP_COLUMNS = ("stream", "reference", "partition_index", "consumers")
+GROUP_CONSUMER_COLUMNS = ("subscription_id", "connection_name", "state")
+PARTITIONS = 3
+MAX_AGE = re.compile(r"[1-9]\d*[YMDhms]")
+DURATION = re.compile(r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+SECONDS = (365 * 86400, 30 * 86400, 86400, 3600, 60, 1)
+"""Of what a duration has: years, months, days, hours, minutes, seconds."""
+LOCATORS = ("client-local", "balanced", "random", "least-leaders")
+
+
+def _not_found(call: Call, error: AdministrationError) -> Refusal:
+    return Refusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
+
+
+def _type_of(call: Call) -> str:
+    """The type of the queue that is named first. Raises AdministrationError `not_found`, Refusal."""
+    rows = call.ask("list_queues", vhost=call.vhost, columns=["name", "type"])
+    for row in rows:
+        if row["name"] == call.arguments[0]:
+            return str(row["type"])
+    raise Refusal(UNAVAILABLE, "not_found")
+
+
+def _assert_stream(call: Call, refusal: str) -> None:
+    """Raise Refusal for a queue of another type, which is filled into what is said of it."""
+    type_ = _type_of(call)
+    if type_ != "stream":
+        raise Refusal(UNAVAILABLE, refusal.format(type_))
+
+
+# One stream
+
+
+def _status(call: Call) -> Outcome:
+    _assert_stream(call, "Cannot get stream status of a {} queue")
+    if call.options.get("tracking"):
+        return Listed(TRACKING_COLUMNS, (), streamed=False)
+    status = call.ask("stream_status", vhost=call.vhost, name=call.arguments[0])
+    return Listed(STATUS_COLUMNS, [{"role": "writer", "node": call.place.node, **status}])
+
+
+def _tracking(call: Call) -> Outcome:
+    if sum(bool(call.options.get(name)) for name in ("all", "offset", "writer")) > 1:
+        raise Misuse("'Specify only one of --all, --offset, --writer.'")
+    try:
+        _assert_stream(call, "The stream does not exist.")
+    except (AdministrationError, Refusal):
+        raise Refusal(UNAVAILABLE, "The stream does not exist.") from None
+    return call.done()
+
+
+def _restart(call: Call) -> Outcome:
+    _assert_stream(call, "{{:not_supported_for_type, :rabbit_{}_queue}}")
+    return call.said(call.place.node)
+
+
+def _add_replica(call: Call) -> Outcome:
+    _assert_stream(call, "Cannot add replicas to a {} queue")
+    _assert_here(call)
+    return call.done()
+
+
+def _delete_replica(call: Call) -> Outcome:
+    _assert_stream(call, "Cannot delete replicas from a {} queue")
+    _assert_here(call)
+    raise Refusal(UNAVAILABLE, "Cannot delete the last member of a stream")
+
+
+def _assert_here(call: Call) -> None:
+    if call.arguments[1] != call.place.node:
+        raise Refusal(UNAVAILABLE, "node_not_running")
+
+
+def _set_retention(call: Call) -> Outcome:
+    """RabbitMQ notes the age where nothing reads it, and has had no such verb since 4.1."""
+    if not MAX_AGE.fullmatch(call.arguments[1]):
+        raise Refusal(UNAVAILABLE, "invalid_max_age")
+    _type_of(call)
+    why = "Nothing has changed, as in RabbitMQ: retention is set by x-max-age, or by max-age in a policy"
+    return Shown([] if call.quiet else [why], {"node": call.node, "result": "ok"})
+
+
+# What speaks the stream protocol
+
+
+def _none(columns: Sequence[str]) -> Verb:
+    def run(call: Call) -> Outcome:
+        call.connect()
+        return Listed(wanted_columns(call, columns), ())
+
+    return Verb(run, options=(Option("verbose", bool),), check=check_columns(columns), form="pretty_table")
+
+
+def _check_group(call: Call) -> None:
+    if not (call.options.get("stream") and call.options.get("reference")):
+        raise Misuse("not enough arguments.")
+    check_columns(GROUP_CONSUMER_COLUMNS)(call)
+
+
+def _no_group(call: Call) -> Outcome:
+    call.connect()
+    raise Refusal(UNAVAILABLE, "The group does not exist")
+
+
+# Super streams: an exchange, and a stream for each key
+
+
+def _keys(call: Call) -> list[str]:
+    named = call.options.get("binding-keys", call.options.get("routing-keys"))
+    if named is not None:
+        return [key.strip() for key in str(named).split(",") if key.strip()]
+    return [str(number) for number in range(call.options.get("partitions", PARTITIONS))]
+
+
+def _bytes(option: str) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        try:
+            return size(value)
+        except Unfit:
+            raise _invalid(option, "valid example values: 100gb, 50mb") from None
+
+    return read
+
+
+def _age(value: str) -> str:
+    found = DURATION.fullmatch(value)
+    if found is None or not any(found.groups()):
+        examples = "e.g. e.g. PT10M30S for 10 minutes 30 seconds, P5DT8H for 5 days 8 hours."
+        raise _invalid("max-age", f"the value must a ISO 8601 duration, {examples}")
+    seconds = sum(int(part or 0) * unit for part, unit in zip(found.groups(), SECONDS, strict=True))
+    return f"{seconds}s"
+
+
+def _locator(value: str) -> str:
+    if value not in LOCATORS:
+        raise _invalid("leader-locator", "valid values are client-local, balanced.")
+    return value
+
+
+def _cluster_size(value: int) -> int:
+    if value < 1:
+        raise _invalid("initial-cluster-size", "the value must be positive.")
+    return value
+
+
+def _invalid(option: str, why: str) -> Misuse:
+    return Misuse(f"'Invalid value for --{option}, {why}'")
+
+
+ARGUMENTS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
+    "leader-locator": ("x-queue-leader-locator", _locator),
+    "initial-cluster-size": ("x-initial-cluster-size", _cluster_size),
+    "stream-max-segment-size-bytes": (
+        "x-stream-max-segment-size-bytes",
+        _bytes("stream-max-segment-size-bytes"),
+    ),
+    "max-age": ("x-max-age", _age),
+    "max-length-bytes": ("x-max-length-bytes", _bytes("max-length-bytes")),
+}
+"""Options, and the arguments of the streams that they become."""
+
+
+def _check_super_stream(call: Call) -> None:
+    keys = [name for name in ("routing-keys", "binding-keys") if name in call.options]
+    if keys and "partitions" in call.options:
+        raise Misuse("'Specify --partitions or routing-keys, not both.'")
+    if call.options.get("partitions", PARTITIONS) < 1:
+        raise Misuse("'The partition number must be greater than 0'")
+    _arguments(call)
+
+
+def _arguments(call: Call) -> dict[str, object]:
+    given = {name: read(call.options[option]) for option, (name, read) in ARGUMENTS.items() if option in call.options}
+    return {**given, "x-queue-type": "stream"}
+
+
+def _add_super_stream(call: Call) -> Outcome:
+    """Exchange, streams and bindings come as one import: all of them, or none."""
+    name, keys, arguments = call.arguments[0], _keys(call), _arguments(call)
+    streams = [f"{name}-{key}" for key in keys]
+    _assert_free(call, name, streams)
+    exchange = {"name": name, "type": "direct", "durable": True, "auto_delete": False, "internal": False}
+    made = {"durable": True, "auto_delete": False, "arguments": arguments}
+    definitions = {
+        "exchanges": [{**exchange, "arguments": {"x-super-stream": True}}],
+        "queues": [{"name": stream, **made} for stream in streams],
+        "bindings": [
+            {
+                "source": name,
+                "destination": stream,
+                "destination_type": "queue",
+                "routing_key": key,
+                "arguments": {"x-stream-partition-order": order},
+            }
+            for order, (stream, key) in enumerate(zip(streams, keys, strict=True))
+        ],
+    }
+    call.ask("import_definitions", vhost=call.vhost, definitions=definitions)
+    return call.said(f"Super stream {name} has been created")
+
+
+def _assert_free(call: Call, name: str, streams: Sequence[str]) -> None:
+    if not name.strip() or name.startswith("amq."):
+        raise Refusal(SOFTWARE, f"{{:validation_failed, '{name} is not a correct name for a super stream'}}")
+    queues = _names(call, "list_queues")
+    taken = [f"an exchange named {name}"] if name in _names(call, "list_exchanges") else []
+    taken += [f"a queue named {stream}" for stream in streams if stream in queues]
+    if len(set(streams)) < len(streams):
+        raise Refusal(SOFTWARE, "reference_already_exists")
+    if taken:
+        raise Refusal(SOFTWARE, f"{{:reference_already_exists, 'there is already {taken[0]}'}}")
+
+
+def _names(call: Call, listing: str) -> set[str]:
+    return {row["name"] for row in call.ask(listing, vhost=call.vhost, columns=["name"])}
+
+
+def _delete_super_stream(call: Call) -> Outcome:
+    name = call.arguments[0]
+    if name not in _names(call, "list_exchanges"):
+        raise Refusal(SOFTWARE, "stream_not_found")
+    rows = call.ask("list_queues", vhost=call.vhost, columns=["name", "type"])
+    streams = {row["name"] for row in rows if row["type"] == "stream"}
+    bindings = call.ask("list_bindings", vhost=call.vhost, columns=["source_name", "destination_name"])
+    for stream in sorted({row["destination_name"] for row in bindings if row["source_name"] == name} & streams):
+        call.ask("delete_queue", vhost=call.vhost, name=stream)
+    call.ask("delete_exchange", vhost=call.vhost, name=name)
+    return call.said(f"Super stream {name} has been deleted")
+
+
+def _no_super_stream(call: Call, error: AdministrationError) -> Refusal:
+    return Refusal(SOFTWARE, "stream_not_found" if error.kind == "not_found" else str(error))
+
+
+def _not_added(call: Call, error: AdministrationError) -> Refusal:
+    return Refusal(SOFTWARE, str(error))
+
+
+_PARTITIONS = (
+    Option("partitions", int),
+    Option("routing-keys", str),
+    Option("binding-keys", str),
+    Option("max-length-bytes", str),
+    Option("max-age", str),
+    Option("stream-max-segment-size-bytes", str),
+    Option("leader-locator", str),
+    Option("initial-cluster-size", int),
+)
+_TRACKED = (Option("all", bool), Option("offset", bool), Option("writer", bool))
+_GROUP = (Option("verbose", bool), Option("stream", str), Option("reference", str))
+VERBS: dict[str, Verb] = {
+    "stream_status": Verb(_status, _not_found, (Option("tracking", bool),), form="pretty_table"),
+    "restart_stream": Verb(_restart, _not_found, (Option("preferred-leader-node", str),)),
+    "add_replica": Verb(_add_replica, _not_found),
+    "delete_replica": Verb(_delete_replica, _not_found),
+    "set_stream_retention_policy": Verb(_set_retention, _not_found),
+    "add_super_stream": Verb(_add_super_stream, _not_added, _PARTITIONS, _check_super_stream),
+    "delete_super_stream": Verb(_delete_super_stream, _no_super_stream),
+    "list_stream_connections": _none(CONNECTION_COLUMNS),
+    "list_stream_consumers": _none(CONSUMER_COLUMNS),
+    "list_stream_publishers": _none(PUBLISHER_COLUMNS),
+    "list_stream_consumer_groups": _none(GROUP_COLUMNS),
+    "list_stream_group_consumers": Verb(_no_group, _not_found, _GROUP, _check_group),
+    "list_stream_tracking": Verb(_tracking, options=_TRACKED),
+}

@@ -1,0 +1,158 @@
+"""Virtual hosts: made, described, limited, traced, deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.admin.json_input.strict_json import decode_json
+from broker.admin.protocol import AdministrationError, ValidationFailed
+from broker.rabbitmq.ctl.formatters import json_text
+from broker.rabbitmq.ctl.line_options import Option
+from broker.rabbitmq.ctl.outcomes import DATA, SOFTWARE, UNAVAILABLE, Listed, Outcome, Refusal, Shown
+from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+
+
+def parsed_json(text: str) -> Any:
+    """What an argument in JSON says. Raises Refusal, in RabbitMQ's words, for what is none."""
+    try:
+        return decode_json(text)
+    except ValueError:
+        raise Refusal(UNAVAILABLE, "JSON decoding error. Reason: badarg") from None
+
+
+def sorted_json(value: Any) -> str:
+    """JSON as RabbitMQ writes it in a table: names in order, no blanks."""
+    return json_text(_sorted(value))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def no_vhost_text(vhost: str) -> str:
+    """What the broker says of a virtual host that does not exist."""
+    return f"Virtual host '{vhost}' does not exist"
+
+
+def no_vhost(call: Call, error: AdministrationError) -> Refusal:
+    """How most verbs refuse a virtual host that does not exist; what is invalid is `Validation failed`."""
+    if str(error) == no_vhost_text(call.vhost):
+        return Refusal(DATA, str(error), headed=False)
+    if error.kind == "invalid":
+        problems = error.problems if isinstance(error, ValidationFailed) else [str(error)]
+        return Refusal(UNAVAILABLE, "\n".join(["Validation failed\n", *problems, ""]))
+    return generally_refused(call, error)
+
+
+def _no_vhost_named(call: Call, error: AdministrationError) -> Refusal:
+    name = call.arguments[0]
+    return Refusal(DATA, str(error), headed=False) if str(error) == no_vhost_text(name) else no_vhost(call, error)
+
+
+def _no_vhost_quoted(call: Call, error: AdministrationError) -> Refusal:
+    name = call.arguments[0]
+    if str(error) == no_vhost_text(name):
+        return Refusal(DATA, f'Virtual host "{name}" does not exist')
+    return generally_refused(call, error)
+
+
+def _no_parameter(call: Call, error: AdministrationError) -> Refusal:
+    """Where there is no virtual host, nothing in it exists."""
+    if error.kind == "not_found":
+        return Refusal(UNAVAILABLE, "Parameter does not exist")
+    return generally_refused(call, error)
+
+
+def _add_vhost(call: Call) -> Outcome:
+    tags = [tag for tag in call.options.get("tags", "").split(",") if tag]
+    queue_type = call.options.get("default-queue-type", "")
+    description = call.options.get("description", "")
+    call.ask("add_vhost", name=call.arguments[0], description=description, tags=tags, default_queue_type=queue_type)
+    return call.done()
+
+
+def _unknown_type(call: Call, error: AdministrationError) -> Refusal:
+    if "Unsupported default queue type" in str(error):
+        return Refusal(UNAVAILABLE, "invalid_queue_type")
+    return generally_refused(call, error)
+
+
+def _delete_vhost(call: Call) -> Outcome:
+    call.ask("delete_vhost", name=call.arguments[0])
+    return call.done()
+
+
+def _set_vhost_tags(call: Call) -> Outcome:
+    call.ask("update_vhost", name=call.arguments[0], tags=list(call.arguments[1:]))
+    return call.done()
+
+
+def _tags_banner(call: Call) -> str:
+    return f'Setting tags for virtual host "{call.arguments[0]}" to [{", ".join(call.arguments[1:])}] ...'
+
+
+def _set_vhost_limits(call: Call) -> Outcome:
+    call.ask("set_vhost_limits", name=call.vhost, limits=parsed_json(call.arguments[0]))
+    return call.done()
+
+
+def _clear_vhost_limits(call: Call) -> Outcome:
+    if not _limits_of(call).get(call.vhost):
+        raise Refusal(UNAVAILABLE, "Parameter does not exist")
+    call.ask("clear_vhost_limits", name=call.vhost, limits=[])
+    return call.done()
+
+
+def _limits_of(call: Call) -> dict[str, dict[str, int]]:
+    return {row["name"]: row["limits"] for row in call.ask("list_vhosts", columns=["name", "limits"])}
+
+
+def _list_vhost_limits(call: Call) -> Outcome:
+    limits = _limits_of(call)
+    if call.options.get("global"):
+        rows = [{"vhost": name, "limits": sorted_json(given)} for name, given in limits.items() if given]
+        return Listed(["vhost", "limits"], rows, streamed=False)
+    if call.vhost not in limits:
+        raise Refusal(DATA, no_vhost_text(call.vhost), headed=False)
+    if not limits[call.vhost]:
+        return Shown([""], [])
+    return call.said(sorted_json(limits[call.vhost]))
+
+
+def _limits_banner(call: Call) -> str:
+    if call.options.get("global"):
+        return "Listing limits for all vhosts ..."
+    return f'Listing limits for vhost "{call.vhost}" ...'
+
+
+def _trace_on(call: Call) -> Outcome:
+    call.ask("trace_on", vhost=call.vhost)
+    return call.said(f"Trace enabled for vhost {call.vhost}")
+
+
+def _trace_off(call: Call) -> Outcome:
+    call.ask("trace_off", vhost=call.vhost)
+    return call.said(f"Trace disabled for vhost {call.vhost}")
+
+
+def _restart_vhost(call: Call) -> Outcome:
+    if call.vhost not in _limits_of(call):
+        text = f"Failed to start vhost '{call.vhost}' on node '{call.node}'. Reason: no such virtual host"
+        raise Refusal(SOFTWARE, text)
+    return call.message(f"Vhost '{call.vhost}' is already running on node '{call.node}'")
+
+
+_DESCRIPTION = (Option("description", str), Option("tags", str), Option("default-queue-type", str))
+VERBS: dict[str, Verb] = {
+    "add_vhost": Verb(_add_vhost, _unknown_type, _DESCRIPTION),
+    "delete_vhost": Verb(_delete_vhost, _no_vhost_named),
+    "set_vhost_tags": Verb(_set_vhost_tags, _no_vhost_quoted, banner=_tags_banner),
+    "set_vhost_limits": Verb(_set_vhost_limits, no_vhost),
+    "clear_vhost_limits": Verb(_clear_vhost_limits, _no_parameter),
+    "list_vhost_limits": Verb(_list_vhost_limits, options=(Option("global", bool),), banner=_limits_banner),
+    "trace_on": Verb(_trace_on, no_vhost),
+    "trace_off": Verb(_trace_off, no_vhost),
+    "restart_vhost": Verb(_restart_vhost),
+}
