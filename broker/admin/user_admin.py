@@ -8,7 +8,7 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.kinds.limit_kind import checked
 from broker.admin.protocol import AdministrationError, invalid
-from broker.entities.vhosts.user_limits import OF_USERS
+from broker.entities.node.user_limits import OF_USERS
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, is_hash, verify
 from storage.definitions.definition_rows import Change, PermissionRow, Put, UserLimitRow, UserRow, delete
 

@@ -29,7 +29,7 @@ from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, DefaultsSettings
-from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.commits.commit_policy import SWITCH_SECONDS
 from broker.server.engine import Wakeup

@@ -12,7 +12,7 @@ import trio
 
 from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import AdministrationError, invalid
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.session.login.phase import Phase
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.settling import Settling

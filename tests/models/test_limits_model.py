@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.entities.queues.consumers import Consumer
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.vhosts.vhost import RESTORE_SPREAD_MILLISECONDS
 from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core, Reader, message
@@ -26,7 +26,7 @@ from harness.brokers.definitions_in_memory import RecordedDefinitions
 from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 
-WINDOW = Window(4, 400)
+WINDOW = MemoryWindow(4, 400)
 QUEUE, GRAVE = "q", "dl"
 
 

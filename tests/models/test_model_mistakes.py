@@ -16,7 +16,7 @@ from storage.storage_errors import StoreError
 from tests.models import test_limits_model, test_queue_model, test_store_model
 from tests.planted.mistake import Model
 from tests.planted.planted_catalogue import CATALOGUE, found_by
-from tests.unit.queues import test_clearing as masses
+from tests.unit.queues import test_queue_background_work as masses
 from tests.unit.storage import test_free_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.pure_core("mistakes are planted")]

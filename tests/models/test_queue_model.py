@@ -20,14 +20,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.entities.queues.consumers import Consumer
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.ready_messages import MemoryWindow
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 
-WINDOW = Window(4, 400)
+WINDOW = MemoryWindow(4, 400)
 MAIN, GRAVE = "q", "dl"
 LEVELS = 4
 

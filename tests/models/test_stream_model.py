@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.wire.field_tables import Field
 from harness.brokers.broker_core import Core, message
 from harness.clients.stream_steps import Follower, stream
@@ -105,7 +105,7 @@ class StreamMachine(RuleBasedStateMachine):
     )
     def begin(self, age: int, size: int, segment: int, window: int) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leveret-streams-"))
-        self.core = Core(self.directory / "messages", Window(window, 1 << 20))
+        self.core = Core(self.directory / "messages", MemoryWindow(window, 1 << 20))
         self.limits = Limits(age * 1000, size, segment)
         stream(self.core, max_age=f"{age}s", max_length_bytes=size, stream_max_segment_size_bytes=segment)
         self.log, self.on_disk = Log(), Log()

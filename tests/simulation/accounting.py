@@ -127,7 +127,7 @@ def audit(promises: Promises, queues: dict[int, Queue]) -> None:
         low, high = place.bounds(now, promises.undisturbed_since)
         if place.recipe.name == GRAVE:
             high += sum(copy.may_have_gone(now) for copy in promises.mortal)
-        clears = isinstance(queue, OrderedQueue) and queue.clearing.working  # it goes on, once the disk has room
+        clears = isinstance(queue, OrderedQueue) and queue.background_work.working  # it goes on, once the disk has room
         out = len([copy for copy in place.copies.values() if copy.out is not None])
         waiting = max(0, queue.unacked - out) if clears else 0  # came back, and is not in its place yet
         if not low <= queue.ready + waiting or (queue.ready > high and not clears):

@@ -41,8 +41,8 @@ PARTS = (
     "broker.entities.vhosts.vhost:VHost.delete_queue",
     "broker.entities.vhosts.dead_lettering:DeadLettering.publish",
     "broker.entities.scheduling.timers:Timers.run",
-    "broker.entities.vhosts.broker:Broker.stored",
-    "broker.entities.queues.batch_queue:BatchQueue.next",
+    "broker.entities.node.broker:Broker.stored",
+    "broker.entities.scheduling.pending_batches:PendingBatches.next",
     "broker.server.net.transport:Transport.flush",
     "broker.server.net.transport:Transport.beat",
 )

@@ -8,7 +8,7 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.kinds.limit_kind import checked, checked_of_vhost, replacing
 from broker.admin.protocol import invalid
-from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from storage.definitions.definition_rows import Put, UserLimitRow, VhostLimitRow, delete
 
 

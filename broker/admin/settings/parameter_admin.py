@@ -13,8 +13,8 @@ from broker.admin.kinds.parameter_kind import parameters_of
 from broker.admin.protocol import ValidationFailed, invalid, not_found
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.views.listing import Row, View, cells, vhosts
-from broker.entities.vhosts.event_exchange import CLI
-from broker.entities.vhosts.parameters import (
+from broker.entities.exchanges.event_exchange import CLI
+from broker.entities.node.parameters import (
     CLUSTER_ID,
     CLUSTER_NAME,
     LIMITS,

@@ -7,7 +7,7 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import not_found
 from broker.admin.settings.parameter_admin import clear_parameter
 from broker.admin.views.listing import Row, View, cells
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 
 SHOVEL_COLUMNS = (
     "name",

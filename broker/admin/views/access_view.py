@@ -9,8 +9,8 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.views.columns import Column, Columns
 from broker.admin.views.listing import View, vhosts
-from broker.entities.vhosts.user_limits import UserLimits
-from broker.entities.vhosts.users import User
+from broker.entities.node.user_limits import UserLimits
+from broker.entities.node.users import User
 from broker.entities.vhosts.vhost import VHost
 
 # Users

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.management.prometheus.metric_groups import GAUGE, Labels, Measure, MetricGroup
 
 PREFIX = "rabbitmq_cluster_"

@@ -9,9 +9,9 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.statistics.totals import Churn, Logins
-from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.management.management_api import ManagementApi
 from broker.management.prometheus.metric_groups import (
     COUNTER,

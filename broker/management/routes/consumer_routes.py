@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from broker.admin.short_steps import AT_ONCE, in_steps
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.list_query import list_response

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from broker.config import Config, LimitsSettings
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.node.broker import Broker
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams.stream_queue import Stream
-from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
 from harness.brokers.broker_core import BY_HAND, message
@@ -45,7 +45,7 @@ from tests.durability.ledgers.topology import (
 )
 from tests.unit.storage.writing import END
 
-EVERYTHING = Window(1 << 30, 1 << 40)
+EVERYTHING = MemoryWindow(1 << 30, 1 << 40)
 CONFIG = Config(limits=LimitsSettings(queue_window_messages=WINDOW_MESSAGES, queue_window_bytes=WINDOW_BYTES))
 
 USED = (kept(0), WORK, RANKED, QUORUM)
@@ -63,7 +63,7 @@ class Contents:
         self.held: Held = {}
         self.log: dict[int, int] = {}
         self.counts: dict[int, int] = {}
-        self.first: dict[str, Entry] = {}
+        self.first: dict[str, QueuedMessage] = {}
 
     def look_at(self, vhost: VHost) -> None:
         """Add what a virtual host holds."""
@@ -91,7 +91,7 @@ class Contents:
 
     def _bodies_of_stream(self, stream: Stream) -> Iterator[bytes]:
         """Offsets begin at 0 and have no holes, but for what a restore leaves out, or what was accepted as lost."""
-        found, end = stream.log.read(0, Window(1 << 20, 1 << 30))
+        found, end = stream.log.read(0, MemoryWindow(1 << 20, 1 << 30))
         offsets = [message.offset for message in found]
         gaps = [later - earlier - 1 for earlier, later in pairwise((-1, *offsets, end))]
         least = OFFSET_STRIDE if self._store.origin.timeline else 1 << 64

@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Message
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from tests.simulation.copies import Broken
 from tests.simulation.world.small_world import READ_BYTES
 

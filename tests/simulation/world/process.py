@@ -27,10 +27,10 @@ from broker.config import (
     ServerSettings,
     StoreSettings,
 )
+from broker.entities.node import broker as entities
+from broker.entities.node.broker import Pace
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts import broker as entities
-from broker.entities.vhosts.broker import Pace
 from broker.server import directory_lock
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy
 from broker.server.commits.commit_thread import Progress
@@ -259,7 +259,7 @@ class Process:
     @property
     def no_room(self) -> bool:
         """A batch does not fit on the disk, and what writes waits."""
-        return self.broker.batches.no_room or self.writer.waits_for_room
+        return self.broker.batches.disk_full or self.writer.waits_for_room
 
     def look_around(self) -> None:
         """What the server's tasks see to from time to time: those of `ResourceWatch`, and heartbeats."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams import stream_queue
 from broker.entities.scheduling.clock import SteadyClock
 from broker.server import recovery, resource_alarms
@@ -34,7 +34,7 @@ def governing(times: Times, disk: Disk) -> Iterator[None]:
         (store_space, "shutil", disk),
         (ballast, "BALLAST_BYTES", BALLAST_BYTES),
         (publish, "LARGE_BYTES", LARGE_BYTES),
-        (stream_queue, "READ", Window(6, READ_BYTES)),
+        (stream_queue, "READ", MemoryWindow(6, READ_BYTES)),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
     for owner, name, value in found:

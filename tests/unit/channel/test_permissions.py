@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.entities.node.users import Permission, TopicPermission, User, Users
 from broker.entities.scheduling.cache_epoch import CacheEpoch
-from broker.entities.vhosts.users import Permission, TopicPermission, User, Users
 from broker.session.channel.permissions import REMEMBERED_MAX, Access
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.method import Method

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose
@@ -51,7 +51,7 @@ rows = st.lists(st.tuples(publishes, st.integers(1, 6)), min_size=1, max_size=8)
 def joined(limits: SessionSettings | None = None) -> Iterator[SessionClient]:
     """A client with two channels, the first in confirm mode."""
     with tempfile.TemporaryDirectory() as directory:
-        core = Core(Path(directory) / "messages", Window(1 << 20, 1 << 30))
+        core = Core(Path(directory) / "messages", MemoryWindow(1 << 20, 1 << 30))
         client = SessionLayer(core, limits).connect(channels=2)
         client.confirm()
         client.ask(exchange_declare("fan", "fanout"))

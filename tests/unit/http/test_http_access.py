@@ -14,8 +14,8 @@ import trio
 import trio.testing
 
 from broker.config import HttpSettings
+from broker.entities.node.users import User
 from broker.entities.statistics.totals import HTTP
-from broker.entities.vhosts.users import User
 from broker.management import segment_files
 from broker.management.segment_files import SegmentFiles
 from broker.management.work_slots import WorkSlots

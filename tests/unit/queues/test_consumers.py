@@ -49,4 +49,4 @@ def test_a_queue_forgets_the_channels_that_have_gone(sessions: SessionLayer) -> 
         client.send(get("q") if fetched else consume("q", "t"))
         client.send(ack(1))
         client.drop()
-    assert sessions.core.queue_named("q")._holders == {}
+    assert sessions.core.queue_named("q")._outlets == {}

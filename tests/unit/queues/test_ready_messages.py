@@ -12,10 +12,10 @@ import pytest
 
 from broker.entities.queues.ordered_queue import LOAD_MESSAGES
 from broker.entities.queues.queue import LOAD_BYTES, Queue
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from harness.brokers.broker_core import Core, Reader
 
-WINDOW = Window(4, 100)
+WINDOW = MemoryWindow(4, 100)
 
 
 def test_memory_holds_a_window_however_long_the_queue(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.scheduling.pending_batches import OnDisk
 from broker.server.commits import commit_policy
 from broker.wire.methods import BasicGetEmpty, QueueDeclareOk
 from harness.brokers.broker_core import SMALL, Core, flip

@@ -189,9 +189,9 @@ def test_what_is_no_expression_is_said_with_its_place(pattern: str, reason: str,
 def _none_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A system without PCRE2."""
     monkeypatch.setattr(pcre2_library, "LIBRARY", "libpcre2-8.so.none")
-    pcre2_library.engine.cache_clear()
+    pcre2_library.pcre2.cache_clear()
     yield
-    pcre2_library.engine.cache_clear()
+    pcre2_library.pcre2.cache_clear()
 
 
 @pytest.mark.usefixtures("_none_installed")

@@ -16,7 +16,7 @@ from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import EXCHANGE, InForce, Policy, effective
 from broker.entities.arguments.policy_matching import GIVEN_UP_MAX, LONG_SEARCHES, Policies
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS
 from broker.wire.field_tables import from_python
 from harness.brokers.broker_core import Core, Reader, message

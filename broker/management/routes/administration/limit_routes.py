@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.views.columns import columns_of
-from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from broker.management.access import NOT_IN_VHOST, Tag, denied
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response

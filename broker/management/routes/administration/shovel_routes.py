@@ -10,7 +10,7 @@ from starlette.responses import Response
 from broker.admin.settings.shovel_admin import SHOVEL_COLUMNS
 from broker.admin.views.columns import columns_of
 from broker.credentials import without_credentials
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.list_query import list_response

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from broker.admin.short_steps import in_steps
 from broker.admin.views.access_view import user_columns
 from broker.admin.views.columns import Columns
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response

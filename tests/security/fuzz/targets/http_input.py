@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from broker.config import HttpSettings
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection

@@ -10,8 +10,8 @@ import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, ProbableAuthenticationError
 
+from broker.entities.exchanges.event_exchange import NAME, PORTION, WAITING_MAX, EventExchange, EventSettings
 from broker.entities.scheduling.alarms import DISK
-from broker.entities.vhosts.event_exchange import NAME, PORTION, WAITING_MAX, EventExchange, EventSettings
 from broker.wire.field_tables import to_python
 from harness.brokers.broker_core import Core
 from harness.brokers.http_broker import ask, web_address

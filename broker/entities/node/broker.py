@@ -9,24 +9,24 @@ from random import Random
 from typing import NamedTuple
 
 from broker.entities.arguments.personality import DEFAULT, Personality
-from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.exchanges.event_exchange import INTERNAL, EventExchange, EventSettings
+from broker.entities.node.parameters import Parameters
+from broker.entities.node.user_limits import UserLimits
+from broker.entities.node.users import Users
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.totals import BrokerStatistics
-from broker.entities.vhosts.durable_definitions import Definitions
-from broker.entities.vhosts.event_exchange import INTERNAL, EventExchange, EventSettings
-from broker.entities.vhosts.parameters import Parameters
-from broker.entities.vhosts.user_limits import UserLimits
-from broker.entities.vhosts.users import Users
+from broker.entities.vhosts.durable_definitions import DurableDefinitions
 from broker.entities.vhosts.vhost import VHost, new_transient_ids
 from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import SealedBatch
@@ -35,7 +35,7 @@ from storage.batch import SealedBatch
 class BrokerSettings(NamedTuple):
     """What the entities take from the configuration."""
 
-    window: Window
+    window: MemoryWindow
     batch_bytes_max: int
     lazy_bytes_max: int
     check_invariants: bool = False
@@ -64,7 +64,7 @@ class Broker:
         settings: BrokerSettings,
         clock: Clock,
         messages: MessageSource,
-        definitions: Definitions,
+        definitions: DurableDefinitions,
         boot: int,
         pace: Pace,
         chance: Random | None = None,
@@ -85,7 +85,7 @@ class Broker:
         self.users = Users(self.cache_epoch)
         self.user_limits = UserLimits()
         self.parameters = Parameters()
-        self.batches = BatchQueue(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
+        self.batches = PendingBatches(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
@@ -133,7 +133,7 @@ class Broker:
         self.boot = boot
         self._context = self._context._replace(boot=boot)
 
-    def disk_room(self) -> float:
+    def free_disk_bytes(self) -> float:
         """How many bytes the disk has room for beside those that are on their way there."""
         return self._disk_free() - self.batches.unstored_bytes
 
@@ -148,7 +148,7 @@ class Broker:
         for waiter in (*batch.waiters, *batch.removal_waiters):
             waiter.stored(batch.number)
         self.batches.stored(batch)
-        if self.background_work.line:
+        if self.background_work.works:
             self.background_work.disk_moved()
 
     def add_vhost(self, name: str) -> VHost:

@@ -11,9 +11,9 @@ import pytest
 
 from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import Policy
-from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.queues.queue import Queue, QueueSpec
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.queue_background_work import RETURN_BYTES
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS, STEP_COPIES
 from broker.entities.vhosts.dead_lettering import COPY_HEADER_BYTES
 from broker.wire.method import Method
@@ -54,7 +54,7 @@ def core(tmp_path: Path) -> Iterator[Core]:
 
 def core_in(directory: Path) -> Core:
     """A broker whose queues keep two of the large messages in memory."""
-    return Core(directory / "messages", Window(64, 2 * BODY_BYTES))
+    return Core(directory / "messages", MemoryWindow(64, 2 * BODY_BYTES))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def size_of(batch: SealedBatch) -> int:
 def work_off(core: Core) -> list[SealedBatch]:
     """Let turns pass, and the disk store a batch in each, until there is nothing to do; what was stored."""
     batches = []
-    while (batch := core.seal()) is not None or core.broker.background_work.line:
+    while (batch := core.seal()) is not None or core.broker.background_work.works:
         if batch is not None:
             batches.append(batch)
             core.land(batch)
@@ -142,7 +142,7 @@ def test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(core: Co
 def test_what_leaves_no_dead_letters_leaves_a_full_disk(core: Core, mass: str) -> None:
     end, arguments = MASSES[mass]
     queue = fill(core, **arguments)
-    core.broker.batches.no_room = True
+    core.broker.batches.disk_full = True
     end(core)
     for _ in range(COUNT):
         core.commit()
@@ -285,7 +285,7 @@ def test_what_a_channel_leaves_behind_goes_back_some_at_a_time(core: Core, sessi
     client, readers = sessions.connect(), {name: Reader() for name in names}
     for name in names:
         queue = core.queue(name)
-        queue.ready_messages.window = Window(1 << 20, 1 << 30)
+        queue.ready_messages.window = MemoryWindow(1 << 20, 1 << 30)
         for _ in range(each):
             queue.publish(SMALL)
     client.send(*map(consume, names))
@@ -312,7 +312,7 @@ def test_what_a_channel_leaves_behind_goes_back_some_at_a_time(core: Core, sessi
 def test_a_classic_queue_delivers_what_came_back_in_its_order(core: Core, sessions: SessionLayer) -> None:
     """However many that is: what is behind it is not delivered before all of it is back."""
     queue, count = core.queue(), 3 * PORTION_BYTES // MESSAGE_BYTES * 16
-    queue.ready_messages.window = Window(1 << 20, 1 << 30)
+    queue.ready_messages.window = MemoryWindow(1 << 20, 1 << 30)
     for _ in range(count + 1):
         queue.publish(SMALL)
     reader = Reader()
@@ -375,7 +375,7 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
     assert ledger.get(count) is None
     if gone:
         client.drop()
-    while core.broker.background_work.line:
+    while core.broker.background_work.works:
         left.append(queue.unacked)
         if not gone and queue.unacked > len(ledger):
             assert client.received() == []
@@ -505,7 +505,7 @@ def test_very_many_acknowledgements_wait_for_the_disk_and_not_for_room_on_it(
         core.advance(1)
     left = queue.unacked
     assert left > 0, "the open batch has a quarter of the lazy bytes"
-    core.broker.batches.no_room = True
+    core.broker.batches.disk_full = True
     core.broker.background_work.disk_moved()
     for _ in range(10):
         core.advance(1)

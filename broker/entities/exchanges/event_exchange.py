@@ -19,9 +19,9 @@ from broker.entities.arguments import erlang_terms
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages.message import Message, headers_of, route_of
-from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.alarms import Alarms
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.statistics.node_identity import NodeIdentity
 from broker.wire.field_tables import Field, Table, decode_table, string
@@ -60,7 +60,7 @@ class EventExchange:
         boot: int,
         now: Callable[[], int],
         timers: Timers,
-        batches: BatchQueue,
+        batches: PendingBatches,
         alarms: Alarms,
         routing: Callable[[], Routing | None],
     ) -> None:
@@ -166,11 +166,11 @@ class EventExchange:
     def _publish(self) -> None:
         while self._urgent:
             self._route(self._urgent.popleft())
-        held = self._alarms.raised or self._batches.full
-        for _ in range(0 if held else min(PORTION, len(self._waiting))):
+        waits = self._alarms.raised or self._batches.full
+        for _ in range(0 if waits else min(PORTION, len(self._waiting))):
             self._route(self._waiting.popleft())
         if self._waiting:
-            self._timers.at(self._now() + (AGAIN_MILLISECONDS if held else 1), self._publish)
+            self._timers.at(self._now() + (AGAIN_MILLISECONDS if waits else 1), self._publish)
         else:
             self._report_dropped()
 
