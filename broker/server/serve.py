@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import logs
+from broker import freed_memory, logs
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
@@ -81,7 +81,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
         shovel_host.check(config.shovels)
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
-        resource_alarms.keep_freed_memory()
+        freed_memory.keep_freed_memory()
         bound = _bind_listeners(config)
     try:
         with _starting():

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from broker.admin.short_steps import pause_if_due
 from broker.entities.scheduling.future import Future
+from broker.freed_memory import give_freed_memory_back
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
@@ -28,6 +29,8 @@ from broker.wire.properties import decode_properties, encode_header
 
 TAKEN_BYTES_MAX = 16 << 20
 """How much one answer takes from a queue: no further message after so many bytes, MESSAGE_BYTES for each included."""
+LARGE_BYTES = 4 << 20
+"""From this size on the memory that a message's JSON took is given back before the message is copied."""
 MESSAGE_BYTES = 1024
 """What a message costs beside its body, roughly."""
 
@@ -72,12 +75,17 @@ async def _published(
     session: DirectSession, exchange: str, key: str, header: bytes, body: bytearray
 ) -> Future[Command]:
     """Hand a message over in short steps, by which its body is used up; settled by its confirm."""
+    is_large = len(body) >= LARGE_BYTES
     confirmed = session.publish(exchange, key, header)
     while body:
         part = bytes(body[: session.body_part_bytes])
         del body[: len(part)]
+        if is_large and not body:
+            give_freed_memory_back()  # with the last part two copies of the message are made
         session.add_body(part)
         await pause_if_due()
+    if is_large:
+        give_freed_memory_back()  # the store makes two more while it writes them
     return confirmed
 
 
