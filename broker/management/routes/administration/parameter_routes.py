@@ -7,7 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS, parameters_of
+from broker.admin.kinds.parameter_kind import parameters_of
+from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS
 from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
@@ -24,9 +25,7 @@ async def list_parameters(call: ApiCall) -> Response:
     """List parameters of virtual hosts, with operator policies and limits; policies only if the path names them."""
     component = call.names.get("component")
     rows = [
-        parameter._asdict()
-        for vhost in call.vhosts()
-        for parameter in parameters_of(call.api.administration, vhost, component)
+        parameter._asdict() for vhost in call.vhosts() for parameter in parameters_of(call.broker, vhost, component)
     ]
     return await list_response(rows, COLUMNS, call.list_query(), _name)
 
@@ -45,7 +44,7 @@ async def show_parameter(call: ApiCall) -> Response:
 
 def _find(call: ApiCall) -> dict[str, Any] | None:
     vhost = call.broker.vhosts.get(call.names["vhost"])
-    found = () if vhost is None else parameters_of(call.api.administration, vhost, call.names["component"])
+    found = () if vhost is None else parameters_of(call.broker, vhost, call.names["component"])
     return next((each._asdict() for each in found if each.name == call.names["name"]), None)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.policy_admin import POLICY_COLUMNS, policy_value
+from broker.admin.kinds.policy_kind import value_of
+from broker.admin.settings.policy_admin import POLICY_COLUMNS
 from broker.admin.short_steps import in_steps
 from broker.admin.views.columns import columns_of
 from broker.entities.arguments.policies import Policy
@@ -64,7 +65,7 @@ class PolicyRoutes:
 
 
 def _row(vhost: str, policy: Policy) -> dict[str, Any]:
-    return {"vhost": vhost, "name": policy.name, **policy_value(policy)}
+    return {"vhost": vhost, "name": policy.name, **value_of(policy)}
 
 
 def vhost_not_found(reason: str) -> Problem:

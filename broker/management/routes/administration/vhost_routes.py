@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
 from broker.entities.vhosts.vhost import VHost
@@ -12,7 +13,7 @@ from broker.management.api_call import ApiCall
 from broker.management.list_query import ListQuery, list_response
 from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json
-from broker.management.rows.vhost_rows import UNDEFINED, QueueTotals, brief_vhost_rows, vhost_rows
+from broker.management.rows.vhost_rows import QueueTotals, brief_vhost_rows, vhost_rows
 
 
 async def list_vhosts(call: ApiCall) -> Response:
