@@ -125,7 +125,9 @@ async def _needed(changes: Iterable[Put | Delete], stored: Definitions) -> list[
     known = {_identity(Put(row)): row for kind in KINDS async for row in in_steps(getattr(stored, TABLES[kind].name))}
     wanted = {_identity(change): change async for change in in_steps(changes)}
     return [
-        change for identity, change in wanted.items() if isinstance(change, Delete) or known.get(identity) != change.row
+        change
+        async for identity, change in in_steps(wanted.items())
+        if isinstance(change, Delete) or known.get(identity) != change.row
     ]
 
 
