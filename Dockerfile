@@ -1,12 +1,12 @@
-# A broker that stands in for rabbitmq:3-management: the same ports, environment, files in /etc/rabbitmq, volume and
-# commands. docs/operations/container.md says what is read.
+# A broker that replaces rabbitmq:3-management: the same ports, environment, files in /etc/rabbitmq, volume and
+# commands. docs/operations/container.md has the details.
 #   docker build -t leveret .
 #   docker run -p 5672:5672 -p 15672:15672 -v data:/var/lib/rabbitmq \
 #       -e RABBITMQ_DEFAULT_USER=app -e RABBITMQ_DEFAULT_PASS=secret leveret
 ARG PYTHON=3.13
 FROM python:${PYTHON}-slim AS build
 RUN python -m venv --without-pip /opt/leveret
-# What is required changes seldom: a layer of its own, of pyproject.toml alone.
+# Dependencies change seldom: they have a layer of their own, built from pyproject.toml alone.
 COPY pyproject.toml tools/requirements.py /src/
 # `--build-arg EXTRAS=pipeline` has Spark with a Java, for `leveret archive` and `leveret pipeline`.
 ARG EXTRAS=
@@ -14,6 +14,7 @@ RUN python /src/requirements.py /src/pyproject.toml ${EXTRAS} > /requirements.tx
     && pip --python /opt/leveret/bin/python install --no-cache-dir --requirement /requirements.txt
 COPY README.md LICENSE config.example.toml /src/
 COPY migrations /src/migrations
+COPY leveret_events /src/leveret_events
 COPY leveret_spark /src/leveret_spark
 COPY leveret /src/leveret
 COPY pytest_leveret /src/pytest_leveret
@@ -23,8 +24,8 @@ COPY broker /src/broker
 RUN pip --python /opt/leveret/bin/python install --no-cache-dir --no-deps /src
 
 FROM python:${PYTHON}-slim
-# The numbers of RabbitMQ's image, for volumes that it has filled. Any user may write where RabbitMQ's image lets any:
-# `docker run --user` with any number works.
+# User and group ids of RabbitMQ's image, for volumes that it has filled. Directories that any user may write in RabbitMQ's
+# image are open here too: `docker run --user` works with any id.
 RUN groupadd --system --gid 999 rabbitmq \
     && useradd --system --uid 999 --gid rabbitmq --home-dir /var/lib/rabbitmq --no-create-home rabbitmq \
     && install --directory --owner 999 --group 999 --mode 1777 /var/lib/rabbitmq /etc/rabbitmq /etc/rabbitmq/conf.d \
@@ -41,14 +42,14 @@ COPY --from=build /opt/leveret /opt/leveret
 ENV LEVERET_DATA_DIR=/var/lib/rabbitmq/leveret LANG=C.UTF-8 HOME=/var/lib/rabbitmq
 VOLUME /var/lib/rabbitmq
 EXPOSE 5671 5672 15671 15672 15692
-# As a number, so that Kubernetes sees that it is not root. Started with `--user 0` it makes the volume the user's own
-# and goes on as user 999.
+# A number, so that Kubernetes sees that it is not root. Started with `--user 0` it gives the volume to user 999 and
+# continues as that user.
 USER 999:999
 # As process 1 it receives SIGTERM itself, so that `docker stop` is a clean shutdown.
 ENTRYPOINT ["leveret-container"]
 CMD ["rabbitmq-server"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["leveret", "ping"]
-# Last: another version is no other layer.
+# Last, so that a new version changes no other layer.
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Leveret" \
       org.opencontainers.image.description="A durable AMQP 0-9-1 broker for one machine, in the place of rabbitmq:3-management" \

@@ -11,7 +11,7 @@ TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; don
 # Three test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
 # time; WORKERS= for one.
 WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
-SOURCES := leveret broker storage migrations pipeline leveret_spark tools harness tests bench examples
+SOURCES := leveret broker storage migrations pipeline leveret_spark leveret_events tools harness tests bench examples
 
 # Seeds that `make crash-states` explores at one time.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -51,18 +51,18 @@ help:
 	@echo "make test          every test: crash states, client libraries, restarts"
 	@echo "make test-compiled the fast tests on a compiled core, in a copy of this checkout in build/compiled; takes a C compiler"
 	@echo "make prove         all the campaigns below but soak in turn, MINUTES=60; one page of figures in build/prove.md"
-	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
+	@echo "make crash-states  the crash explorer without end, on JOBS= cores; continues where it stopped"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
-	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
-	@echo "make crash-audit   the same with the event log, which is audited at the end: no doubt; CYCLES=300 SEED="
+	@echo "make crash-kill    kill -9 under real clients, at least CYCLES=300 times, SEED="
+	@echo "make crash-audit   the same with the event log, audited at the end without a doubt; CYCLES=300 SEED="
 	@echo "make crash-streams kill -9 of Spark and broker while a stream goes into files, MINUTES=60 SEED="
 	@echo "make exhaustion    brokers that run out of disk, memory, descriptors and time, MINUTES=60 SEED="
 	@echo "make hostile-contents messages and names that look like records, log lines, frames and markup, MINUTES=60 SEED="
-	@echo "make operators     what operators do around a crash: commands, settings, copies, harmed files, MINUTES=60 SEED="
+	@echo "make operators     operations around a crash: commands, settings, copies, harmed files, MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
-	@echo "make newcomer      README's commands in a root directory with nothing but Python, git and make, 1 minute; as root"
+	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"

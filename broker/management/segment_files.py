@@ -15,7 +15,7 @@ from typing import NamedTuple
 import trio
 from trio.to_thread import run_sync
 
-from leveret_spark.events.segment_format import SegmentName, sealed_segments
+from leveret_events.segment_names import SegmentName, sealed_segments
 
 CHUNK_BYTES = 256 * 1024
 REMEMBERED_MAX = 10_000

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.admin.apply_changes import take_effect
-from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
+from broker.admin.definitions import unfinished_import
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.policy_check import checked
 from broker.config import Config, DefaultsSettings
@@ -63,7 +63,7 @@ from storage.definitions.definition_changes import (
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
-from storage.messages.origin import Origin
+from storage.messages.store_origin import StoreOrigin
 from storage.space import ballast
 from storage.storage_errors import StoreIncompatible, StoreIncomplete
 
@@ -159,7 +159,7 @@ def _with_ballast(directory: Path, open_definitions: Callable[[], DefinitionStor
         return open_definitions()
 
 
-def _refuse_half_a_backup(directory: Path, origin: Origin, backup: bytes) -> None:
+def _refuse_half_a_backup(directory: Path, origin: StoreOrigin, backup: bytes) -> None:
     """Raise StoreIncompatible if one store is of a backup that was never opened, and the other is not of the same.
 
     After a first start on a backup that was cut short, only the messages were opened: they name their backup still.
@@ -219,7 +219,7 @@ def recover(
     _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
     bring_back(broker, found, lanes)
     stores.messages.delete_queues(found.tombstones)
-    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
+    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(unfinished_import.NAME, b""))
 
 
 def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]]) -> None:
@@ -236,7 +236,7 @@ def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[i
 
 
 def _with_offsets(
-    lanes: dict[int, dict[int, LaneState]], found: Definitions, origin: Origin
+    lanes: dict[int, dict[int, LaneState]], found: Definitions, origin: StoreOrigin
 ) -> dict[int, dict[int, LaneState]]:
     """Return the lanes, with streams of a restored backup set to go on above all offsets given out since the backup."""
     if origin.timeline:

@@ -13,10 +13,9 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-import msgspec
-
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, separated
+from broker.admin.definitions import unfinished_import
 from broker.admin.definitions.definitions_check import check
 from broker.admin.definitions.definitions_file import (
     BindingEntry,
@@ -27,7 +26,6 @@ from broker.admin.definitions.definitions_file import (
     QueueEntry,
     UserEntry,
     VhostEntry,
-    convert,
     convert_in_steps,
     operator_policy,
 )
@@ -70,9 +68,6 @@ T = TypeVar("T")
 UNDEFINED = "undefined"
 """RabbitMQ's word for no default queue type."""
 
-UNFINISHED_IMPORT = "unfinished_import"
-"""Under which key of the store's metadata stands what is still to be declared and bound; nothing when all is done."""
-
 PUTS: dict[type[Any], type[Any]] = {
     VhostRow: PutVhost,
     UserRow: PutUser,
@@ -105,7 +100,7 @@ async def import_definitions(administration: Administration, arguments: Argument
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:
     """Finish an import that was cut short. Raises AdministrationError when it does not fit any more; it is over."""
     try:
-        return await add(administration, convert(json.loads(unfinished)))
+        return await add(administration, unfinished_import.unpacked(unfinished))
     except AdministrationError:
         await administration.change(_over())
         raise
@@ -120,7 +115,7 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     stored = await administration.definitions.load()
     rows = await _different(_rows(file, stored), stored)
     lifted = _lifted_limits(file, stored)
-    begun = _begun(file)
+    begun = await _begun(file)
     await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *begun)
     created = Counter(TABLES[type(row)].name for row in rows)
     created.update({TABLES[VhostLimitRow].name: len(lifted)} if lifted else {})
@@ -136,23 +131,14 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     return dict(created)
 
 
-def _begun(file: DefinitionsFile) -> list[SetMetadata]:
+async def _begun(file: DefinitionsFile) -> list[SetMetadata]:
     """What is still to come when the first transaction is on disk. There are no passwords in it."""
-    entities = DefinitionsFile(exchanges=file.exchanges, queues=file.queues, bindings=file.bindings)
-    if entities == DefinitionsFile():
-        return []
-    return [SetMetadata(UNFINISHED_IMPORT, _encoded(entities))]
-
-
-def _encoded(file: DefinitionsFile) -> bytes:
-    try:
-        return msgspec.json.encode(file)
-    except UnicodeEncodeError:  # names that are not UTF-8
-        return json.dumps(msgspec.to_builtins(file)).encode("ascii")
+    kept = await unfinished_import.packed(file)
+    return [SetMetadata(unfinished_import.NAME, kept)] if kept else []
 
 
 def _over() -> SetMetadata:
-    return SetMetadata(UNFINISHED_IMPORT, b"")
+    return SetMetadata(unfinished_import.NAME, b"")
 
 
 TOGETHER = 500

@@ -15,7 +15,7 @@ from broker.management.answers import Problem, bad_request, in_json, not_found
 from broker.management.call import Call
 from broker.management.resources import Resource, resource
 from broker.management.segment_files import FileSlice, Segment
-from leveret_spark.events.segment_format import SegmentName, parse_name
+from leveret_events.segment_names import SegmentName, parse_name
 
 LISTED = 100
 LISTED_MAX = 1000

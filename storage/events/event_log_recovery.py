@@ -6,18 +6,10 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from leveret_spark.events.segment_format import (
-    START,
-    Block,
-    SegmentError,
-    SegmentName,
-    node_name,
-    parse_name,
-    parse_unsealed,
-    sealed_segments,
-)
-from storage.events.event_tail import as_segment_blocks, parse_tail, tail_blocks
-from storage.events.segment_file import Segment
+from leveret_events.segment_blocks import START, Block, SegmentError
+from leveret_events.segment_names import SegmentName, node_name, parse_name, parse_unsealed, sealed_segments
+from storage.events.event_segment_file import EventSegmentFile
+from storage.events.event_tail_file import as_segment_blocks, parse_tail, tail_blocks
 
 log = logging.getLogger("leveret.events")
 
@@ -55,7 +47,7 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
             segment = _opened(path, name)
     try:
         for block, first, events in as_segment_blocks(_missing(directory, node, boot, segment, tails)):
-            segment = segment or Segment.create(directory, node, boot, first, 0.0)
+            segment = segment or EventSegmentFile.create(directory, node, boot, first, 0.0)
             segment.add(block, first, events)
     except OSError as error:
         log.error("events of boot %d stay out of the event log until the next start: %s", boot, error)
@@ -66,19 +58,19 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
         path.unlink()
 
 
-def _missing(directory: Path, node: str, boot: int, segment: Segment | None, tails: list[Path]) -> list[Block]:
+def _missing(directory: Path, node: str, boot: int, segment: EventSegmentFile | None, tails: list[Path]) -> list[Block]:
     """The blocks of tails that are in none of a boot's segments, sealed or not."""
     last = max((name.last for name in sealed_segments(directory) if name[:2] == (node, boot)), default=0)
     last = max(last, 0 if segment is None else segment.last)
     return [block for path in tails for block in tail_blocks(path.read_bytes()) if block.first > last]
 
 
-def _opened(path: Path, name: SegmentName) -> Segment | None:
+def _opened(path: Path, name: SegmentName) -> EventSegmentFile | None:
     if START.startswith(path.read_bytes()):
         path.unlink()
         return None
     try:
-        return Segment.left_over(path, name)
+        return EventSegmentFile.left_over(path, name)
     except SegmentError as error:
         log.error("%s is left as it is: %s", path, error)
         return None

@@ -24,7 +24,7 @@ Definitions = dict[str, Any]
 COLUMNS = ("vhost", "name", "type", "messages_ready", "messages_unacknowledged", "exclusive")
 
 
-class QueueRow(NamedTuple):
+class MigratedQueue(NamedTuple):
     """A queue and what is in it."""
 
     vhost: str
@@ -35,11 +35,11 @@ class QueueRow(NamedTuple):
     exclusive: bool
 
 
-class NotTaken(Exception):
+class DefinitionsRejected(Exception):
     """Definitions that a side does not take; the message is its reason."""
 
 
-class Side(Protocol):
+class MigratingBroker(Protocol):
     """One of the two brokers."""
 
     name: str
@@ -52,13 +52,13 @@ class Side(Protocol):
         """All of its definitions. Raises AdministrationError."""
 
     def take_in(self, definitions: Definitions) -> None:
-        """Have it import definitions. Raises NotTaken, and AdministrationError where it does not answer."""
+        """Have it import definitions. Raises DefinitionsRejected, and AdministrationError where it does not answer."""
 
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[MigratedQueue]:
         """Its queues. Raises AdministrationError."""
 
 
-class Here:
+class LocalBroker:
     """The broker that runs on a data directory."""
 
     name = "this broker"
@@ -90,18 +90,18 @@ class Here:
         except AdministrationError as error:
             if error.kind not in ("invalid", "not_found"):
                 raise
-            raise NotTaken(str(error)) from error
+            raise DefinitionsRejected(str(error)) from error
 
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[MigratedQueue]:
         """As `leveret list queues`."""
         rows = self._ask("list_queues", columns=list(COLUMNS))
-        return [QueueRow(*(row[column] for column in COLUMNS)) for row in rows]
+        return [MigratedQueue(*(row[column] for column in COLUMNS)) for row in rows]
 
     def _ask(self, command: str, **arguments: object) -> Any:
         return ask(self._directory, command, arguments, ANSWER_SECONDS)
 
 
-class There:
+class RemoteBroker:
     """Another broker: a URI for AMQP, and the URL of its management API.
 
     The API is asked as the user of its URL, or else of the URI.
@@ -135,11 +135,11 @@ class There:
         """As POST /api/definitions does."""
         self._answered("POST", "definitions", definitions)
 
-    def queues(self) -> list[QueueRow]:
+    def queues(self) -> list[MigratedQueue]:
         """As GET /api/queues shows them; what it counts may be some seconds old."""
         listed = self._answered("GET", f"queues?columns={','.join(COLUMNS)}")
         return [
-            QueueRow(
+            MigratedQueue(
                 row["vhost"],
                 row["name"],
                 row.get("type", "classic"),
@@ -151,7 +151,10 @@ class There:
         ]
 
     def _answered(self, method: str, path: str, body: object = None) -> Any:
-        """The value of an answer. Raises NotTaken for a refusal of what was sent, AdministrationError for others."""
+        """The value of an answer.
+
+        Raises DefinitionsRejected for a refusal of what was sent, AdministrationError for others.
+        """
         sent = None if body is None else json.dumps(body).encode()
         shown = f"{self._url.scheme}://{self._url.hostname}:{self._port}"
         connection = _connection(self._url.scheme, self._url.hostname or "", self._port)
@@ -167,7 +170,7 @@ class There:
             reason = f"answers {answer.status} {answer.reason}; the user has to have the tag administrator"
             raise AdministrationError("refused", f"{shown}/api/{path}: {reason}")
         if answer.status >= 400:
-            raise NotTaken(_reason(answer.status, content))
+            raise DefinitionsRejected(_reason(answer.status, content))
         return json.loads(content) if content else None
 
     @property

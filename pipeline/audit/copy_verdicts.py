@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from pipeline.audit.bound_queues import Bindings
 from pipeline.audit.log_coverage import Coverage
+from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
 from pipeline.audit.message_verdicts import Counts, Messages
-from pipeline.audit.moments import RIGHT_BEHIND, Clock, boot_of, where
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
 from pipeline.audit.verdict_table import (
     HOW,
@@ -91,7 +91,7 @@ class _Copies:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._clock = Clock(node.coverage)
+        self._timeline = LogTimeline(node.coverage)
         copies = node.copies
         keys = Groups(*(copies.column(name).to_numpy() for name in ("place", "position", "first")))
         rows = {name: copies.column(name).to_numpy()[keys.order] for name in copies.column_names}
@@ -103,11 +103,11 @@ class _Copies:
         self.place, self.position = rows["place"][groups.starts], rows["position"][groups.starts]
         self.msg_id = groups.first(rows["msg_id"] >= 0, rows["msg_id"], -1)
         self.routed = groups.min(rows["routed"])
-        self.routed_for_good = groups.min(self._clock.certain(rows["routed"]))
+        self.routed_for_good = groups.min(self._timeline.certain(rows["routed"]))
         self.kept = groups.max(rows["kept"])
         self.first_deliver_us = groups.min(rows["first_deliver_us"])
         self.deliveries, self.acks = groups.sum(rows["deliveries"]), groups.sum(rows["acks"])
-        certain = self._clock.certain(rows["end"])
+        certain = self._timeline.certain(rows["end"])
         self.end = groups.min(certain)
         self.how = groups.first(certain < NEVER, rows["end_kind"], MOVE)
         self.ended = groups.max(rows["ended"])
@@ -118,7 +118,7 @@ class _Copies:
         self.last_kind = groups.last(rows["last"] >= 0, rows["last_kind"], 0)
         self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
         self.moved = self.left_alone = np.zeros(len(self.place), bool)
-        self.absent = self._clock.absent(self.last, self.last_kind == CODES["queued"])
+        self.absent = self._timeline.absent(self.last, self.last_kind == CODES["queued"])
 
     # Ends of many at once, and moves
 
@@ -156,7 +156,7 @@ class _Copies:
     def _end(self, rows: Any, moments: Any, kinds: Any) -> None:
         """Copies end at moments, if that is known to be on disk; NEVER: they do not."""
         self.ended[rows] = np.maximum(self.ended[rows], np.where(moments < NEVER, moments, -1))
-        certain = self._clock.certain(moments)
+        certain = self._timeline.certain(moments)
         sooner = certain < self.end[rows]
         self.how[rows] = np.where(sooner, kinds, self.how[rows])
         self.end[rows] = np.minimum(self.end[rows], certain)
@@ -205,7 +205,7 @@ class _Copies:
         promised = confirmed | ((own | self.moved) & (self.routed_for_good < NEVER))
         promised = np.where(self.routed < NEVER, promised, ~unpublished)
         absent = self.absent < NEVER
-        doubts = self._clock.doubts(self.last, self.absent)
+        doubts = self._timeline.doubts(self.last, self.absent)
         ended = (self.end < NEVER) | ((self.ended >= 0) & (absent | (self.ended >= self.last)))
         verdict = np.select(
             [ended, ~absent, self.kept == 0, doubts, promised],
@@ -218,7 +218,7 @@ class _Copies:
         rows = rows if heard.all() else rows.filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
         counts, missing = self._messages()
-        in_doubt = self._clock.in_doubt(self.last[unknown], self.absent[unknown])
+        in_doubt = self._timeline.in_doubt(self.last[unknown], self.absent[unknown])
         return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
 
     def _messages(self) -> tuple[Counts, pa.Table]:
@@ -231,7 +231,7 @@ class _Copies:
             return self.msg_id[rows][self.routed[rows] < NEVER]
 
         bindings = Bindings(node.bound, node.told)
-        return Messages(node.name, node.messages, self._clock).judge(bindings, node.routes, arrived)
+        return Messages(node.name, node.messages, self._timeline).judge(bindings, node.routes, arrived)
 
     def _published(self) -> tuple[Any, Any, Any]:
         """When the message was published and confirmed, and whether the broker itself has published it."""
@@ -251,7 +251,7 @@ class _Copies:
         """Copies that were delivered, and have come into their queue at no time that the log does not know."""
         suspects = (self.routed == NEVER) & (self.first_kind != CODES["queued"]) & (self.deliveries > 0)
         rows = np.flatnonzero(suspects)
-        suspects[rows] = self._clock.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
+        suspects[rows] = self._timeline.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
         return suspects
 
     def _violations(self, unpublished: Any) -> Sequence[Any]:
@@ -268,7 +268,7 @@ class _Copies:
             self._held_twice(),
             unpublished,
             self._new_again(),
-            (groups.sum(rows["due"]) > groups.sum(rows["letters"])) & ~self._clock.torn(died, died + RIGHT_BEHIND),
+            (groups.sum(rows["due"]) > groups.sum(rows["letters"])) & ~self._timeline.torn(died, died + NEARBY_EVENTS),
             groups.sum(rows["letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
         )
 
@@ -286,7 +286,7 @@ class _Copies:
         pairs = np.flatnonzero(same & rows["out_last"][turns[:-1]] & rows["out_first"][turns[1:]])
         one[turns[pairs + 1]] = rows["last_delivered"][turns[pairs]]
         two[turns[pairs + 1]] = rows["last_delivered"][turns[pairs + 1]]
-        return self._groups.max((one >= 0) & ~self._clock.torn(one, two))
+        return self._groups.max((one >= 0) & ~self._timeline.torn(one, two))
 
     def _unordered(self, unpublished: Any) -> Any:
         """Copies that were delivered for the first time behind one that had come later.
@@ -321,7 +321,7 @@ class _Copies:
     def _new_again(self) -> Any:
         """Copies that were delivered as new in a boot after one in which they had been, and that was on disk."""
         rows = self._rows
-        seen = self._groups.min(self._clock.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
+        seen = self._groups.min(self._timeline.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
         last = self._groups.max(rows["last_new"])
         return (seen < NEVER) & (last >= 0) & (boot_of(last) > boot_of(seen))
 

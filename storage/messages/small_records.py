@@ -1,8 +1,6 @@
-"""The small records: everything but segments and bodies. One frame for all of them, one class for each.
+"""Small LMDB records: everything but message segments and bodies. One class or pair of functions for each kind.
 
-The frame is a version byte and a CRC32 of what follows. LMDB keeps no checksums of its own. A store whose identity has
-a version that this code does not know is refused and left alone: a newer release wrote it. Any other record with such
-a version is damaged, because a release that writes it raises the identity's version first.
+`record_frame` has the frame that all of them share, `keys` the kinds, docs/storage-format.md the payloads.
 """
 
 from __future__ import annotations
@@ -11,15 +9,10 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zlib_ng.zlib_ng import crc32
-
-from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, LaneCounters
+from storage.batch import COUNTER_BITS, PERSISTENT, ClosedStreamSegment, LaneCounters
+from storage.record_frame import VERSION, frame, unframe
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
 
-VERSION = 1
-"""The format this code writes. Readers of older versions stay here for good."""
-
-_FRAME = struct.Struct(">BI")
 _NUMBER = struct.Struct(">Q")
 _IDENTITY = struct.Struct(">8s16sQ")
 _COUNTERS = struct.Struct(">QQQQ")
@@ -33,36 +26,13 @@ _LOSS = struct.Struct(">QQQ")
 MAGIC = b"leveret\x00"
 
 
-def frame(payload: bytes) -> bytes:
-    """A record's bytes on disk."""
-    return _FRAME.pack(VERSION, crc32(payload)) + payload
-
-
-def unframe(data: bytes | memoryview, what: str) -> bytes:
-    """What a record holds. Raises StoreCorrupt for an unknown version or a wrong checksum."""
-    if len(data) < _FRAME.size:
-        raise StoreCorrupt(f"{what} is cut short at {len(data)} bytes")
-    version, checksum = _FRAME.unpack_from(data)
-    if version != VERSION:
-        raise unknown_version(what, version)
-    payload = bytes(data[_FRAME.size :])
-    if crc32(payload) != checksum:
-        raise StoreCorrupt(f"{what} fails its checksum")
-    return payload
-
-
-def unknown_version(what: str, version: int) -> StoreCorrupt:
-    """The error for a record with a version that nothing in a store of this version has."""
-    return StoreCorrupt(f"{what} has format version {version}, this store has version {VERSION}")
-
-
 def _unpack(layout: struct.Struct, payload: bytes, what: str) -> tuple[int, ...]:
     if len(payload) < layout.size:
         raise StoreCorrupt(f"{what} is cut short at {len(payload)} bytes")
     return layout.unpack_from(payload)
 
 
-class Identity(NamedTuple):
+class StoreIdentity(NamedTuple):
     """The UUID of the broker that owns the store, and how often it has been opened for writing."""
 
     uuid: bytes
@@ -73,7 +43,7 @@ class Identity(NamedTuple):
         return frame(_IDENTITY.pack(MAGIC, self.uuid, self.boot))
 
     @classmethod
-    def decode(cls, data: bytes | memoryview) -> Identity:
+    def decode(cls, data: bytes | memoryview) -> StoreIdentity:
         """Read the record. Raises StoreIncompatible when it is not ours, or of an unknown version."""
         if data and data[0] != VERSION:
             raise StoreIncompatible(
@@ -98,15 +68,15 @@ def decode_counters(data: bytes | memoryview) -> LaneCounters:
     return LaneCounters(*_unpack(_COUNTERS, unframe(data, what), what))
 
 
-def encode_closed_segment(segment: ClosedSegment) -> bytes:
+def encode_closed_segment(segment: ClosedStreamSegment) -> bytes:
     """What the key of a stream's closed segment does not say, as a record."""
     return frame(_CLOSED.pack(segment.end, segment.bytes, segment.last_time))
 
 
-def decode_closed_segment(place: tuple[int, int, int], data: bytes | memoryview) -> ClosedSegment:
+def decode_closed_segment(place: tuple[int, int, int], data: bytes | memoryview) -> ClosedStreamSegment:
     """A stream's closed segment from its place and its record."""
     what = "a closed segment of a stream"
-    return ClosedSegment(*place, *_unpack(_CLOSED, unframe(data, what), what))
+    return ClosedStreamSegment(*place, *_unpack(_CLOSED, unframe(data, what), what))
 
 
 def encode_number(number: int) -> bytes:
@@ -254,7 +224,7 @@ class NumberInBoot(NamedTuple):
         return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, what), what))
 
 
-class Loss(NamedTuple):
+class AcceptedLoss(NamedTuple):
     """Batches whose loss was accepted at a start, the first and the last; and when, in wall-clock milliseconds."""
 
     first: int
@@ -266,7 +236,7 @@ class Loss(NamedTuple):
         return frame(_LOSS.pack(*self))
 
     @classmethod
-    def decode(cls, data: bytes | memoryview) -> Loss:
+    def decode(cls, data: bytes | memoryview) -> AcceptedLoss:
         """Read the record. Raises StoreCorrupt."""
         what = "an accepted loss"
         return cls(*_unpack(_LOSS, unframe(data, what), what))

@@ -19,14 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from leveret_spark.events.segment_format import (
-    Block,
-    DamageError,
-    SegmentName,
-    blocks_from,
-    encode_block,
-    with_head,
-)
+from leveret_events.segment_blocks import Block, DamageError, blocks_from, encode_block, with_head
+from leveret_events.segment_names import SegmentName
 
 MARK = b"leveret-tail\n\x00\x00\x01"
 BLOCK_EVENTS = 8192
@@ -48,7 +42,7 @@ def parse_tail(name: str) -> SegmentName | None:
     return found and SegmentName(found["node"], int(found["boot"]), int(found["first"]), 0)
 
 
-class Tail:
+class EventTailFile:
     """A tail that is being written. Raises OSError when it cannot be made."""
 
     def __init__(self, directory: Path, node: str, boot: int, first: int) -> None:

@@ -45,7 +45,7 @@ class Delivery(NamedTuple):
     message: Message
 
 
-class Holding:
+class UnackedConsumer:
     """One connection that consumes a queue. Not for several threads. Use it with `with`.
 
     Its methods raise what LOST names when the connection is lost; `failure` has that in words.

@@ -9,11 +9,11 @@ import numpy as np
 from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.reduction import NEVER, SEQ_BITS
 
-RIGHT_BEHIND = 1 << 13
+NEARBY_EVENTS = 1 << 13
 """So many events behind its publish a message has reached its queues, and behind its death its letter is published."""
 
 
-class Clock:
+class LogTimeline:
     """What a node's log knows of moments."""
 
     def __init__(self, coverage: Coverage) -> None:

@@ -1,12 +1,13 @@
-"""What one write transaction does to segments, bitmaps and shared bodies.
+"""Messages written and settled in one LMDB transaction: changes of message segments, bitmaps and shared bodies.
 
-The rules that keep the store sound, all of them here:
+All invariants of the store are kept here:
 
 - Segments of one lane never overlap in position. New positions are nearly always above all earlier ones; a run
   that is not is merged with the segment it falls into.
-- A segment has a live message. Settling the last one deletes the segment and its bitmap.
-- A segment of which less than a quarter is live is written anew under the same key, without its bitmap.
-- Each live entry with a shared body holds one reference to it. A body goes in the transaction that drops the last.
+- A segment has at least one live message. Settling the last one deletes the segment and its bitmap.
+- A segment of which less than a quarter is live is rewritten under the same key, without its bitmap.
+- Each live entry with a shared body holds one reference to it. The transaction that drops the last reference deletes
+  the body.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from storage.messages.keys import (
     place_key,
     place_of,
 )
-from storage.messages.records import Settled, decode_number, encode_number, frame
-from storage.messages.segments import ENTRY, SHARED, Segment, kinds_of, likely_loss, pack, repack
+from storage.messages.message_segments import ENTRY, SHARED, MessageSegment, kinds_of, likely_loss, pack, repack
+from storage.messages.small_records import Settled, decode_number, encode_number
+from storage.record_frame import frame
 from storage.storage_errors import StoreCorrupt, StoreFailed
 
 if TYPE_CHECKING:
@@ -38,14 +40,14 @@ if TYPE_CHECKING:
 PAGE_BYTES = 4096
 
 UNCOUNTED = 1 << 32
-"""The reference count given to a body whose count is damaged: high enough that the body is never removed."""
+"""Reference count given to a body whose count is damaged: so high that the body is never deleted."""
 
 
 class CorruptRecord(NamedTuple):
-    """Messages that cannot be read any more. Their raw bytes are kept under a key of their own.
+    """One message, or a whole segment, that cannot be read. Its raw bytes are kept under a key of their own.
 
-    `messages` and `bytes` are what the lane's counters counted of them: exact for a message, the most likely for a
-    whole segment that is unreadable, of which `position` is the first.
+    `messages` and `bytes` are its share of the lane's counters: exact for a message, an estimate for a whole segment,
+    of which `position` is the first.
     """
 
     queue_id: int
@@ -57,8 +59,8 @@ class CorruptRecord(NamedTuple):
     whole_segment: bool
 
 
-class Changes:
-    """The segment, bitmap and body work of one write transaction. Call `finish` last."""
+class MessageWriter:
+    """Puts and settles messages in one write transaction. Call `finish` last."""
 
     __slots__ = ("_bodies", "_cursor", "_references", "boot", "corrupt", "txn")
 
@@ -73,10 +75,11 @@ class Changes:
     # Putting messages in
 
     def put(self, queue_id: int, lane: int, puts: Sequence[tuple[int, Put]], highest: int) -> int:
-        """Store messages, ascending in position; what kinds there are among them.
+        """Store messages, ascending in position. Returns the kinds among them: SHARED and TRANSIENT bits.
 
         `highest` is a position above which the lane holds nothing.
         """
+        assert puts[0][0] <= puts[-1][0], "puts ascend in position"
         for _position, (record, _expires_at) in puts:
             if record.body_id:
                 self._references[record.body_id] += 1
@@ -93,13 +96,16 @@ class Changes:
         for first, value in segments:
             kinds |= kinds_of(value)
             if not self.txn.put(place_key(SEGMENT, queue_id, lane, first), value, overwrite=False):
-                raise StoreFailed(f"queue {queue_id} lane {lane} already has a segment at position {first}: stop")
+                raise StoreFailed(f"queue {queue_id} lane {lane} has a segment at position {first} already: stop")
         return kinds
 
     def _runs_by_segment(
         self, queue_id: int, lane: int, puts: Sequence[tuple[int, Put]]
     ) -> Iterator[tuple[bytes | None, Sequence[tuple[int, Put]]]]:
-        """Cut a run at the starts of existing segments; each part with the segment it overlaps, if any."""
+        """Cut a run at the starts of existing segments.
+
+        Yields each part with the key of the segment it overlaps, or None.
+        """
         start = 0
         while start < len(puts):
             position = puts[start][0]
@@ -116,15 +122,16 @@ class Changes:
         return segment.last if segment else -1
 
     def _merge(self, key: bytes, run: Sequence[tuple[int, Put]]) -> list[tuple[int, bytes]]:
-        """The messages of a segment, which is taken out, and of a run that falls into it."""
+        """Delete a segment, and return it repacked together with a run that falls into it."""
         segment = self.segment(key)
         assert segment is not None, "a segment that overlaps was readable a moment ago"
         settled = self.settled(key, segment)
         merged = {entry.position: (entry, segment.payload(entry)) for entry in segment.live(settled)}
         for _first, value in pack(run):
-            new = Segment(value)
+            new = MessageSegment(value)
             for entry in new.live(new.settled(None)):
                 replaced = merged.get(entry.position)
+                # A replay of the journal puts again what is here already: the reference counted for it goes back.
                 if replaced and replaced[0].body_id:
                     self._references[replaced[0].body_id] -= 1
                 merged[entry.position] = entry, new.payload(entry)
@@ -134,13 +141,13 @@ class Changes:
     # Taking messages out
 
     def settle(self, queue_id: int, lane: int, positions: Iterable[int]) -> None:
-        """Take messages out of the store. Positions that it does not hold are passed over."""
+        """Remove messages. Positions that the store does not hold are ignored."""
         for key, segment, wanted in self._segments(queue_id, lane, sorted(set(positions))):
             run = segment.run(wanted)
             self.settle_slots(key, segment, run or segment.slots(wanted).values())
 
     def count_deliveries(self, queue_id: int, lane: int, counts: Iterable[tuple[int, int]]) -> None:
-        """Note how often messages have been handed out. Positions that the store does not hold are passed over."""
+        """Store delivery counts by position. Positions that the store does not hold are ignored."""
         count_of = dict(counts)
         for key, segment, wanted in self._segments(queue_id, lane, sorted(count_of)):
             if slots := segment.slots(wanted):
@@ -152,8 +159,8 @@ class Changes:
 
     def _segments(
         self, queue_id: int, lane: int, ordered: Sequence[int]
-    ) -> Iterator[tuple[bytes, Segment, Sequence[int]]]:
-        """Where positions, ascending, may be: the key of each segment, the segment, and those that fall into it."""
+    ) -> Iterator[tuple[bytes, MessageSegment, Sequence[int]]]:
+        """Yield the segments of ascending positions: key, segment, and the positions that fall into it."""
         at = 0
         while at < len(ordered):
             key = seek_segment(self._cursor, queue_id, lane, ordered[at])
@@ -166,13 +173,17 @@ class Changes:
                 yield key, segment, ordered[at:end]
             at = max(end, at + 1)
 
-    def settle_slots(self, key: bytes, segment: Segment, slots: Collection[int]) -> None:
-        """Settle messages of one segment, and do what is due when few or none are left."""
+    def settle_slots(self, key: bytes, segment: MessageSegment, slots: Collection[int]) -> None:
+        """Settle messages of one segment.
+
+        Deletes it if none is left, rewrites it if less than a quarter of it is live.
+        """
         if len(slots) == segment.count:
             self.drop_segment(key, segment)
             return
         settled = self.settled(key, segment)
         before = settled.live
+        # Acknowledgements mostly come in order: then their slots are one run, and the bitmap changes in one step.
         if isinstance(slots, range) and not segment.kinds & SHARED and settled.lacks(slots):
             settled.add_run(slots, segment.weight_of_run(slots))
         else:
@@ -191,15 +202,15 @@ class Changes:
         else:
             self.txn.put(_bitmap_key(key), settled.encode())
 
-    def drop_segment(self, key: bytes, segment: Segment) -> None:
-        """Take every message of a segment out."""
+    def drop_segment(self, key: bytes, segment: MessageSegment) -> None:
+        """Remove every message of a segment."""
         if segment.kinds & SHARED:
             for entry in segment.live(self.settled(key, segment)):
                 if entry.body_id:
                     self._references[entry.body_id] -= 1
         self._delete(key)
 
-    def _rewrite(self, key: bytes, segment: Segment, settled: Settled) -> None:
+    def _rewrite(self, key: bytes, segment: MessageSegment, settled: Settled) -> None:
         kept = [(entry, segment.payload(entry)) for entry in segment.live(settled)]
         self._delete(key)
         # Fewer messages and bytes than one segment held: one segment again. Its key may lie below its first position.
@@ -212,26 +223,26 @@ class Changes:
 
     # Reading, for the sake of writing
 
-    def segment(self, key: bytes) -> Segment | None:
-        """The segment under a key, None after it had to be set aside. Valid until the next write."""
+    def segment(self, key: bytes) -> MessageSegment | None:
+        """Read the segment under a key; None if it is unreadable and was set aside. Valid until the next write."""
         value = self.txn.get(key)
         return None if value is None else self._read(key, value)
 
-    def _read(self, key: bytes, value: memoryview) -> Segment | None:
+    def _read(self, key: bytes, value: memoryview) -> MessageSegment | None:
         try:
-            return Segment(value)
+            return MessageSegment(value)
         except StoreCorrupt as error:
             self._set_aside_segment(key, str(error))
             return None
 
-    def settled(self, key: bytes, segment: Segment) -> Settled:
-        """The bitmap of a segment."""
+    def settled(self, key: bytes, segment: MessageSegment) -> Settled:
+        """Read the bitmap of a segment."""
         return segment.settled(self.txn.get(_bitmap_key(key)))
 
     # Setting aside
 
     def set_aside(self, record: CorruptRecord) -> None:
-        """Take what a reader found unreadable out of its lane, and keep its bytes."""
+        """Remove from its lane what a reader found unreadable, and keep its bytes."""
         if record.whole_segment:
             key = place_key(SEGMENT, record.queue_id, record.lane, record.position)
             reported = len(self.corrupt)
@@ -263,7 +274,7 @@ class Changes:
     # Shared bodies
 
     def finish(self) -> None:
-        """Bring the references of shared bodies up to date, and with them the bodies."""
+        """Write the reference counts of shared bodies, add new bodies, delete those without references."""
         for body_id, change in self._references.items():
             if change:
                 self._count_references(body_id, change)

@@ -26,7 +26,8 @@ from typing import NamedTuple
 from zlib_ng.zlib_ng import crc32
 
 from storage.batch import BLIND, DELAYED, PERSISTENT, Put
-from storage.messages.records import VERSION, Settled, unknown_version
+from storage.messages.small_records import Settled
+from storage.record_frame import VERSION, unknown_version
 from storage.storage_errors import StoreCorrupt
 
 SEGMENT_BYTES = 256 * 1024
@@ -50,7 +51,7 @@ _KINDS = struct.Struct(">BBH")
 _POSITION = struct.Struct(">Q")
 
 
-class Entry(NamedTuple):
+class SegmentEntry(NamedTuple):
     """A message's line in the index. `due_at` is when a delayed message is due, 0 for others.
 
     `delivery_count` is what was known when the segment was written. What has come since is in the bitmap beside it.
@@ -164,7 +165,7 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
     yield first, _segment(kinds, index, payload)
 
 
-def repack(kept: Iterable[tuple[Entry, bytes]]) -> list[tuple[int, bytes]]:
+def repack(kept: Iterable[tuple[SegmentEntry, bytes]]) -> list[tuple[int, bytes]]:
     """Cut entries that were stored before, with their payloads, into segments."""
     cutter = Cutter()
     for entry, payload in kept:
@@ -190,13 +191,13 @@ def likely_loss(value: bytes | memoryview, bitmap: bytes | memoryview | None) ->
     index = value[HEADER.size : HEADER.size + count * ENTRY.size]
     lost = [
         entry.body_size
-        for slot, entry in enumerate(map(Entry._make, ENTRY.iter_unpack(index)))
+        for slot, entry in enumerate(map(SegmentEntry._make, ENTRY.iter_unpack(index)))
         if entry.flags & PERSISTENT and not (settled and slot in settled)
     ]
     return len(lost), min(sum(lost), len(value)) if not value[1] & SHARED else sum(lost)
 
 
-class Segment:
+class MessageSegment:
     """Reads one segment's bytes in place. They must stay valid while this is used.
 
     Raises StoreCorrupt when the index is not what was written, or of an unknown version.
@@ -237,9 +238,9 @@ class Segment:
         found: int = _POSITION.unpack_from(self.value, HEADER.size + slot * ENTRY.size)[0]
         return found
 
-    def entry(self, slot: int) -> Entry:
+    def entry(self, slot: int) -> SegmentEntry:
         """The index entry in a slot."""
-        return Entry._make(ENTRY.unpack_from(self.value, HEADER.size + slot * ENTRY.size))
+        return SegmentEntry._make(ENTRY.unpack_from(self.value, HEADER.size + slot * ENTRY.size))
 
     def entries(self, slots: Iterable[int]) -> Iterator[tuple[int, ...]]:
         """The index entries in slots, unnamed."""
@@ -305,17 +306,17 @@ class Segment:
         slot = self.slot_from(position)
         return slot if slot < self.count and self.position(slot) == position else -1
 
-    def payload(self, entry: Entry) -> bytes:
+    def payload(self, entry: SegmentEntry) -> bytes:
         """A copy of a message's payload."""
         at = self.payload_at + entry.offset
         return bytes(self.value[at : at + entry.payload_size])
 
-    def live(self, settled: Settled) -> Iterator[Entry]:
+    def live(self, settled: Settled) -> Iterator[SegmentEntry]:
         """The entries that are not settled, with the delivery counts that stand beside them."""
         counts = settled.deliveries
         for slot, values in enumerate(ENTRY.iter_unpack(self.index)):
             if slot not in settled:
-                entry = Entry._make(values)
+                entry = SegmentEntry._make(values)
                 yield entry._replace(delivery_count=counts[slot]) if slot in counts else entry
 
     def settled(self, record: bytes | memoryview | None) -> Settled:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from leveret_spark.events.segment_format import START, DamageError, SegmentName, blocks, unsealed_name
-from storage.events.event_tail import append_whole
+from leveret_events.segment_blocks import START, DamageError, blocks
+from leveret_events.segment_names import SegmentName, unsealed_name
+from storage.events.event_tail_file import append_whole
 from storage.synced_files import sync_directory, sync_file
 
 
-class Segment:
+class EventSegmentFile:
     """A segment that is being written. `began` is when its first event was recorded, by the monotonic clock."""
 
     def __init__(self, path: Path, file: BinaryIO, name: SegmentName, began: float) -> None:
@@ -21,7 +22,7 @@ class Segment:
         self.began = began
 
     @classmethod
-    def create(cls, directory: Path, node: str, boot: int, first: int, began: float) -> Segment:
+    def create(cls, directory: Path, node: str, boot: int, first: int, began: float) -> EventSegmentFile:
         """Begin a segment with an event. Raises OSError."""
         path = directory / unsealed_name(node, boot, first)
         file = path.open("xb", buffering=0)
@@ -34,7 +35,7 @@ class Segment:
         return cls(path, file, SegmentName(node, boot, first, 0), began)
 
     @classmethod
-    def left_over(cls, path: Path, name: SegmentName) -> Segment:
+    def left_over(cls, path: Path, name: SegmentName) -> EventSegmentFile:
         """Go on with what a killed process left, cut behind its last whole block. Raises OSError.
 
         Raises SegmentError for what is no segment, or one of a later version.
