@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from broker.client.uris import Endpoint
+from broker.client.uris import AmqpEndpoint
 from broker.wire import methods
 from broker.wire.amqp_errors import AmqpError, DecodeError
 from broker.wire.assembler import Assembler, Command
@@ -59,7 +59,7 @@ class ClientConnection:
     `opened`: the handshake is through. `blocked` is the reason why the broker lets publishers wait; empty: it does not.
     """
 
-    def __init__(self, endpoint: Endpoint, properties: Mapping[str, object], *, entered: int = 0) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, properties: Mapping[str, object], *, entered: int = 0) -> None:
         self._endpoint = endpoint
         self._properties = properties
         self.opened = bool(entered)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from broker.client.client_state import Arrival, ClientConnection, ClientError, ClosedByBroker, announced
-from broker.client.uris import Endpoint, Tls
+from broker.client.uris import AmqpEndpoint, ClientTls
 from broker.wire import methods
 from broker.wire.method import Method
 
@@ -30,7 +30,7 @@ class Entered(NamedTuple):
     frame_max: int
 
 
-Enter = Callable[[Endpoint, Mapping[str, object]], Entered]
+Enter = Callable[[AmqpEndpoint, Mapping[str, object]], Entered]
 """Makes a connection to the broker itself. Raises ClientError."""
 
 
@@ -43,7 +43,7 @@ class ChannelClosed(ClosedByBroker):
 
 
 async def connect(
-    endpoint: Endpoint,
+    endpoint: AmqpEndpoint,
     properties: Mapping[str, object],
     enter: Enter | None = None,
     *,
@@ -80,12 +80,12 @@ async def connect(
 
 
 async def connect_any(
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[AmqpEndpoint],
     properties: Mapping[str, object],
     enter: Enter | None = None,
     *,
     receive_bytes: int = RECEIVE_BYTES,
-) -> tuple[Link, Endpoint]:
+) -> tuple[Link, AmqpEndpoint]:
     """A link to the first of these that can be reached. Raises the ClientError of the last one."""
     for endpoint in endpoints[:-1]:
         with suppress(ClientError):
@@ -93,7 +93,7 @@ async def connect_any(
     return await connect(endpoints[-1], properties, enter, receive_bytes=receive_bytes), endpoints[-1]
 
 
-async def _stream(endpoint: Endpoint, host: str) -> trio.abc.Stream:
+async def _stream(endpoint: AmqpEndpoint, host: str) -> trio.abc.Stream:
     try:
         plain = await trio.open_tcp_stream(host, endpoint.port)
         return plain if endpoint.tls is None else await _secured(plain, endpoint.tls)
@@ -103,7 +103,7 @@ async def _stream(endpoint: Endpoint, host: str) -> trio.abc.Stream:
         raise ClientError(f"cannot connect to {endpoint.uri}: {first}") from error
 
 
-async def _secured(plain: trio.SocketStream, tls: Tls) -> trio.abc.Stream:
+async def _secured(plain: trio.SocketStream, tls: ClientTls) -> trio.abc.Stream:
     try:
         secure = trio.SSLStream(plain, _context(tls), server_hostname=tls.name)
         await secure.do_handshake()
@@ -113,7 +113,7 @@ async def _secured(plain: trio.SocketStream, tls: Tls) -> trio.abc.Stream:
     return secure
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def _context(tls: ClientTls) -> ssl.SSLContext:
     """What the URI's parameters ask for. Raises OSError for files that cannot be used."""
     context = ssl.create_default_context(cafile=tls.ca_file or None)
     context.check_hostname = tls.verify and tls.name is not None

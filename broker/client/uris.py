@@ -29,7 +29,7 @@ class UriError(Exception):
     credentials."""
 
 
-class Tls(NamedTuple):
+class ClientTls(NamedTuple):
     """How TLS is spoken: files in PEM. Without `verify` anybody may answer; `name` is what the certificate is for."""
 
     ca_file: str = ""
@@ -41,10 +41,10 @@ class Tls(NamedTuple):
 
     def __repr__(self) -> str:
         """Without the key's password, wherever it is printed."""
-        return f"Tls(name={self.name!r}, verify={self.verify})"
+        return f"ClientTls(name={self.name!r}, verify={self.verify})"
 
 
-class Endpoint(NamedTuple):
+class AmqpEndpoint(NamedTuple):
     """Where a URI leads, and as which user. Times are seconds; a `host` of None is the broker itself."""
 
     uri: str
@@ -54,7 +54,7 @@ class Endpoint(NamedTuple):
     user: str | None
     password: str | None
     vhost: str
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     heartbeat: int = HEARTBEAT_SECONDS
     frame_max: int = 0
     connect_seconds: float = CONNECT_SECONDS
@@ -62,10 +62,10 @@ class Endpoint(NamedTuple):
 
     def __repr__(self) -> str:
         """Without the password, wherever it is printed."""
-        return f"Endpoint(uri={self.uri!r})"
+        return f"AmqpEndpoint(uri={self.uri!r})"
 
 
-def parse(uri: str) -> Endpoint:
+def parse(uri: str) -> AmqpEndpoint:
     """Read a URI. Raises UriError."""
     try:
         return _parse(uri)
@@ -73,7 +73,7 @@ def parse(uri: str) -> Endpoint:
         raise UriError(f'{{{error},"{without_credentials(uri)}"}}') from None
 
 
-def _parse(uri: str) -> Endpoint:
+def _parse(uri: str) -> AmqpEndpoint:
     parts = _PARTS.fullmatch(uri)
     if parts is None:
         raise UriError("{unable_to_parse_uri,no_scheme}")
@@ -86,7 +86,7 @@ def _parse(uri: str) -> Endpoint:
         raise UriError("port_requires_host")
     user, _, password = (parts["user"] or "").partition(":")
     query = _query(parts["query"] or "")
-    return Endpoint(
+    return AmqpEndpoint(
         f"{parts['scheme']}://{parts['host'] or ''}{':' + parts['port'] if parts['port'] else ''}{parts['path'] or ''}",
         host or None,
         _port(parts["port"], AMQPS_PORT if secure else AMQP_PORT),
@@ -134,14 +134,16 @@ def _number(query: list[tuple[str, str]], wanted: str, default: int) -> int:
         raise UriError(f'{{invalid_amqp_params_parameter,{wanted},"{value}",[{shown}],{reason}}}') from None
 
 
-def _tls(query: list[tuple[str, str]], host: str) -> Tls:
+def _tls(query: list[tuple[str, str]], host: str) -> ClientTls:
     given = dict(query)
     verify = given.get("verify", "verify_peer")
     if verify not in _VERIFY:
         raise UriError(f'{{invalid_ssl_parameter,verify,"{verify}"}}')
     name = given.get("server_name_indication", host)
     authority, certificate, key, password = (given.get(each, "") for each in (*_FILES, "password"))
-    return Tls(authority, certificate, key, password, verify == "verify_peer", None if name == "disable" else name)
+    return ClientTls(
+        authority, certificate, key, password, verify == "verify_peer", None if name == "disable" else name
+    )
 
 
 def _unescaped(text: str) -> str:

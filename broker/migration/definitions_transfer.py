@@ -27,7 +27,7 @@ POLICY_KEYS_WITHOUT_MEANING = ("ha-", "federation-", "queue-mode", "queue-versio
 NAMES = ("name", "user", "source", "exchange", "component", "destination", "routing_key")
 
 
-class Left(NamedTuple):
+class NotMoved(NamedTuple):
     """Something that did not come over, or has no effect there."""
 
     kind: str
@@ -45,7 +45,7 @@ def narrowed(definitions: Definitions, vhosts: tuple[str, ...]) -> Definitions:
     return kept
 
 
-def bring(definitions: Definitions, target: MigratingBroker) -> Iterator[Left]:
+def bring(definitions: Definitions, target: MigratingBroker) -> Iterator[NotMoved]:
     """Have the target take all that it takes; what it does not, one after the other. Raises AdministrationError."""
     whole = {kind: definitions[kind] for kind in KINDS if definitions.get(kind)}
     if not _taken(whole, target):
@@ -61,7 +61,7 @@ def _taken(definitions: Definitions, target: MigratingBroker) -> bool:
     return True
 
 
-def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Iterator[Left]:
+def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Iterator[NotMoved]:
     """Halve what is not taken until it is one thing, with a reason."""
     try:
         target.take_in({kind: entries})
@@ -74,7 +74,7 @@ def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Itera
         yield from _bring_some(kind, entries[middle:], target)
 
 
-def without_meaning_here(definitions: Definitions) -> Iterator[Left]:
+def without_meaning_here(definitions: Definitions) -> Iterator[NotMoved]:
     """What Leveret takes, keeps and shows, and what nothing comes of."""
     for entry in definitions.get("parameters", []):
         if entry["component"] not in PARAMETERS_HERE:
@@ -85,7 +85,7 @@ def without_meaning_here(definitions: Definitions) -> Iterator[Left]:
             yield left("policies", entry, f"has no effect here: {', '.join(keys)}")
 
 
-def left(kind: str, entry: dict[str, Any], reason: str) -> Left:
+def left(kind: str, entry: dict[str, Any], reason: str) -> NotMoved:
     """An entry of definitions, by what names it."""
     named = " ".join(str(entry[name]) for name in NAMES if entry.get(name))
-    return Left(kind, str(entry.get("vhost", "")), named, reason)
+    return NotMoved(kind, str(entry.get("vhost", "")), named, reason)

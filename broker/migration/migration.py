@@ -15,7 +15,7 @@ import trio
 
 from broker.admin.protocol import AdministrationError
 from broker.client.client_state import ClientError
-from broker.migration.definitions_transfer import KINDS, Left, bring, narrowed, without_meaning_here
+from broker.migration.definitions_transfer import KINDS, NotMoved, bring, narrowed, without_meaning_here
 from broker.migration.migrating_brokers import Definitions, LocalBroker, MigratedQueue, MigratingBroker
 from broker.migration.queue_transfer import EXCHANGE, STREAM, clean, counted, is_empty, move
 
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     queues: int
     messages: int
     seconds: float
-    left: list[Left]
+    left: list[NotMoved]
 
     def in_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -44,7 +44,7 @@ class Migration:
         self._target = target
         self._vhosts = vhosts
         self._window = window
-        self._left: list[Left] = []
+        self._left: list[NotMoved] = []
 
     def definitions(self) -> dict[str, int]:
         """Bring the definitions; how many of each kind there are. Raises AdministrationError."""
@@ -82,7 +82,7 @@ class Migration:
         for row in streams:
             if row.name in full and full[row.name] != row.ready:
                 why = f"the stream there has {full[row.name]} already; delete it there to have it copied"
-                self._left.append(Left("messages", vhost, row.name, f"{row.ready} messages: {why}"))
+                self._left.append(NotMoved("messages", vhost, row.name, f"{row.ready} messages: {why}"))
         return [row for row in found if row.type != STREAM or row.name not in full]
 
     def messages(self, rows: list[MigratedQueue], progress: Progress) -> int:
@@ -121,12 +121,12 @@ def _ours_left_out(definitions: Definitions) -> Definitions:
     return {**definitions, "exchanges": exchanges, "bindings": bindings}
 
 
-def _held_back(row: MigratedQueue) -> Iterator[Left]:
+def _held_back(row: MigratedQueue) -> Iterator[NotMoved]:
     if row.exclusive:
-        yield Left("messages", row.vhost, row.name, f"{row.ready} messages: the queue is exclusive to a connection")
+        yield NotMoved("messages", row.vhost, row.name, f"{row.ready} messages: the queue is exclusive to a connection")
     elif row.unacknowledged and row.type != STREAM:
         why = "its consumers have them, and those that come back are moved by a further run"
-        yield Left("messages", row.vhost, row.name, f"{row.unacknowledged} messages: {why}")
+        yield NotMoved("messages", row.vhost, row.name, f"{row.unacknowledged} messages: {why}")
 
 
 def _hint(error: ClientError) -> str:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.client.transfer import AckMode
-from broker.client.uris import Endpoint, parse
+from broker.client.move_messages import AckMode
+from broker.client.uris import AmqpEndpoint, parse
 
 PREFETCH = 1000
 RECONNECT_SECONDS = 5.0
@@ -30,10 +30,10 @@ class ShovelName(NamedTuple):
         return f"'{self.name}'" if self.vhost is None else f"'{self.name}' in virtual host '{self.vhost}'"
 
 
-class Source(NamedTuple):
+class ShovelSource(NamedTuple):
     """Where messages come from: a queue, or an exchange from which they come by a queue of the shovel's own."""
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[AmqpEndpoint, ...]
     queue: str
     queue_arguments: Mapping[str, Any]
     exchange: str
@@ -50,10 +50,10 @@ class Source(NamedTuple):
         return {"src-exchange": self.exchange, "src-exchange-key": self.key}
 
 
-class Destination(NamedTuple):
+class ShovelDestination(NamedTuple):
     """Where messages go: a queue, an exchange, or, where both are None, the exchange and the key that they came by."""
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[AmqpEndpoint, ...]
     queue: str | None
     queue_arguments: Mapping[str, Any]
     exchange: str | None
@@ -72,8 +72,8 @@ class Destination(NamedTuple):
 class Shovel(NamedTuple):
     """All of it. `reconnect_seconds` of 0: it is not begun again when it has ended."""
 
-    source: Source
-    destination: Destination
+    source: ShovelSource
+    destination: ShovelDestination
     mode: AckMode
     reconnect_seconds: float
 
@@ -81,7 +81,7 @@ class Shovel(NamedTuple):
 def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
     """The shovel that a parameter describes; names of before RabbitMQ 3.7 are understood. Raises UriError."""
     given = dict(value)
-    source = Source(
+    source = ShovelSource(
         _endpoints(given["src-uri"]),
         given.get("src-queue", ""),
         dict(given.get("src-queue-args", {})),
@@ -91,7 +91,7 @@ def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
         int(given.get("src-prefetch-count", given.get("prefetch-count", PREFETCH))),
         given.get("src-delete-after", given.get("delete-after", NEVER)),
     )
-    destination = Destination(
+    destination = ShovelDestination(
         _endpoints(given["dest-uri"]),
         given.get("dest-queue"),
         dict(given.get("dest-queue-args", {})),
@@ -112,5 +112,5 @@ def limit(delete_after: str | int, ready: int) -> float:
     return ready if delete_after == QUEUE_LENGTH else int(delete_after)
 
 
-def _endpoints(given: str | list[str]) -> tuple[Endpoint, ...]:
+def _endpoints(given: str | list[str]) -> tuple[AmqpEndpoint, ...]:
     return tuple(map(parse, [given] if isinstance(given, str) else given))

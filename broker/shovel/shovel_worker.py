@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from broker.client.client_state import ClientError, ClosedByBroker
 from broker.client.link import ChannelClosed, Enter, Link, Silent, connect_any
-from broker.client.transfer import AckMode, SourceGone, Transfer
-from broker.client.uris import Endpoint
+from broker.client.move_messages import AckMode, SourceGone, Transfer
+from broker.client.uris import AmqpEndpoint
 from broker.shovel.definition import Shovel, ShovelName, limit
 from broker.shovel.shovelled_message import Forwarding, hop
 from broker.wire import methods
@@ -76,7 +76,7 @@ class Worker:
         finally:
             await source.close()
 
-    async def _connect(self, side: str, endpoints: tuple[Endpoint, ...]) -> tuple[Link, Endpoint]:
+    async def _connect(self, side: str, endpoints: tuple[AmqpEndpoint, ...]) -> tuple[Link, AmqpEndpoint]:
         properties = {"product": "RabbitMQ shovel of Leveret", "connection_name": f"Shovel {self._name.name}"}
         try:
             return await connect_any(endpoints, properties, self._surroundings.enter, receive_bytes=RECEIVE_BYTES)

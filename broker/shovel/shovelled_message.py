@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from broker.client.link import CHANNEL
-from broker.shovel.definition import Destination, ShovelName, Source
+from broker.shovel.definition import ShovelDestination, ShovelName, ShovelSource
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.field_tables import Field, Table, from_python
@@ -24,7 +24,7 @@ ROUTES_KEPT = 256
 class Forwarding:
     """What every delivery of a running shovel is published with. `hop` is what one turn of x-shovelled says."""
 
-    def __init__(self, destination: Destination, hop: Mapping[str, str], seconds: Callable[[], float]) -> None:
+    def __init__(self, destination: ShovelDestination, hop: Mapping[str, str], seconds: Callable[[], float]) -> None:
         self._destination = destination
         self._hop = Field("F", from_python(hop))
         self._seconds = seconds
@@ -75,7 +75,7 @@ def _prepend(headers: Table, hop: Field) -> None:
 
 
 def hop(
-    name: ShovelName, cluster: str, source: Source, destination: Destination, uris: tuple[str, str]
+    name: ShovelName, cluster: str, source: ShovelSource, destination: ShovelDestination, uris: tuple[str, str]
 ) -> dict[str, str]:
     """What x-shovelled says of a shovel that runs from the first of these URIs to the second."""
     said = {"shovelled-by": cluster, "shovel-type": name.kind, "shovel-name": name.name}

@@ -18,10 +18,10 @@ STARTING, RUNNING, BLOCKED, TERMINATED = "starting", "running", "blocked", "term
 
 STOP_SECONDS = 1.0
 
-OnChange = Callable[[ShovelName, "State | None"], None]
+OnChange = Callable[[ShovelName, "ShovelState | None"], None]
 
 
-class State(NamedTuple):
+class ShovelState(NamedTuple):
     """How a shovel does since `since`, in seconds since the epoch; `reason` is why it is terminated."""
 
     state: str
@@ -30,7 +30,7 @@ class State(NamedTuple):
     particulars: dict[str, str] = {}
 
 
-class Shovels:
+class RunningShovels:
     """`forget` removes the parameter of a dynamic shovel that has done its work; `on_change` hears of every state, and
     None of one that is removed."""
 
@@ -76,7 +76,7 @@ class Shovels:
             for run in runs:
                 await run.ended.wait()
 
-    def states(self) -> Iterator[tuple[ShovelName, State]]:
+    def states(self) -> Iterator[tuple[ShovelName, ShovelState]]:
         """Each shovel and how it does."""
         for name, run in self._runs.items():
             yield name, run.shown
@@ -108,10 +108,10 @@ class Run:
         self.ended = trio.Event()
         self._report = report
         self._worker: Worker | None = None
-        self.state = State(STARTING, time.time())
+        self.state = ShovelState(STARTING, time.time())
 
     @property
-    def shown(self) -> State:
+    def shown(self) -> ShovelState:
         """The state, with `blocked` in place of `running` while the destination lets publishers wait."""
         waits = self.state.state == RUNNING and self._worker is not None and self._worker.blocked
         return self.state._replace(state=BLOCKED) if waits else self.state
@@ -140,11 +140,11 @@ class Run:
         self._change(RUNNING, particulars=particulars)
 
     def _change(self, state: str, reason: str = "", particulars: dict[str, str] | None = None) -> None:
-        self.state = State(state, time.time(), reason, particulars or {})
+        self.state = ShovelState(state, time.time(), reason, particulars or {})
         self._report(self)
 
 
-def row(name: ShovelName, state: State) -> dict[str, Any]:
+def row(name: ShovelName, state: ShovelState) -> dict[str, Any]:
     """A shovel as the API shows it."""
     shown: dict[str, Any] = {"timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since))}
     shown |= {"name": name.name, "type": name.kind, "state": state.state, **state.particulars}

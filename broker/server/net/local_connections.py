@@ -18,7 +18,7 @@ from broker.wire.field_tables import Table, from_python
 
 if TYPE_CHECKING:
     from broker.client.link import Entered
-    from broker.client.uris import Endpoint
+    from broker.client.uris import AmqpEndpoint
     from broker.entities.vhosts.broker import Broker
     from broker.server.net.transport import Transport
     from broker.session.registry import Registry
@@ -42,7 +42,7 @@ class Host(Protocol):
         """Serve a client until it has gone."""
 
 
-def open_pair(host: Host, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
+def open_pair(host: Host, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
     """Return a connection to a virtual host, as the URI's user or, if it has none, one that may do anything.
 
     Raises ClientError.
@@ -74,7 +74,7 @@ def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, propert
     host.serve_transport(transport)
 
 
-def _refusal(host: Host, endpoint: Endpoint) -> str:
+def _refusal(host: Host, endpoint: AmqpEndpoint) -> str:
     """Return the reason for which a connection is refused; empty if it is not."""
     if endpoint.vhost not in host.broker.vhosts:
         return f"there is no virtual host '{endpoint.vhost}'"

@@ -16,7 +16,7 @@ from broker.server.net import local_connections
 if TYPE_CHECKING:
     from broker.server.server import Server
     from broker.shovel.definition import ShovelName
-    from broker.shovel.shovels import Shovels, State
+    from broker.shovel.shovels import RunningShovels, ShovelState
 
 log = logging.getLogger("leveret.shovel")
 
@@ -39,7 +39,7 @@ class ShovelHost:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._shovels: Shovels | None = None
+        self._shovels: RunningShovels | None = None
 
     def begin(self, static: Mapping[str, Mapping[str, Any]]) -> None:
         """Start all shovels, and from now on those that are added."""
@@ -95,14 +95,14 @@ class ShovelHost:
             self._shovels = self._made()
         self._shovels.put(ShovelName(vhost, name), read(value))
 
-    def _made(self) -> Shovels:
+    def _made(self) -> RunningShovels:
         from broker.shovel.shovel_worker import Surroundings
-        from broker.shovel.shovels import Shovels
+        from broker.shovel.shovels import RunningShovels
 
         server = self._server
         enter = partial(local_connections.open_pair, server)
         surroundings = Surroundings(enter, lambda: server.registry.cluster_name)
-        return Shovels(server.nursery, surroundings, self._forget, self._publish)
+        return RunningShovels(server.nursery, surroundings, self._forget, self._publish)
 
     async def _forget(self, name: ShovelName) -> None:
         administration = self._server.administration.acting_for(ACTING)
@@ -112,7 +112,7 @@ class ShovelHost:
         except AdministrationError as error:
             log.warning("shovel %s has finished, but its parameter cannot be removed: %s", name, error)
 
-    def _publish(self, name: ShovelName, state: State | None) -> None:
+    def _publish(self, name: ShovelName, state: ShovelState | None) -> None:
         """Publish a shovel's state to the event exchange, if there is one."""
         exchange = self._server.broker.event_exchange
         if exchange is None:

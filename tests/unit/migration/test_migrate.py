@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from broker.client.uris import parse
-from broker.migration.definitions_transfer import Left, bring
+from broker.migration.definitions_transfer import NotMoved, bring
 from broker.migration.migrating_brokers import Definitions, DefinitionsRejected, RemoteBroker
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicDeliver
@@ -311,7 +311,7 @@ def test_what_is_not_taken_keeps_nothing_else_back(refused: tuple[str, ...]) -> 
     target = Picky(*refused)
     left = list(bring(definitions, target))
     kinds = {"q": "queues", "x": "exchanges"}
-    assert left == [Left(kinds[name[0]], "v", name, f"not {name}") for name in refused]
+    assert left == [NotMoved(kinds[name[0]], "v", name, f"not {name}") for name in refused]
     assert sorted(target.taken) == sorted({*(f"q{n}" for n in range(8)), "x0", "x1", "x2"} - {*refused})
 
 
