@@ -1,7 +1,7 @@
-"""AMQP URIs, read as RabbitMQ's client reads them (`amqp_uri`), with its words for what is none.
+"""AMQP URIs, parsed as by RabbitMQ's client (`amqp_uri`), with its texts for malformed ones.
 
-`amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://...?cacertfile=...`. Without a host the broker itself is
-meant, in which the URI stands.
+`amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://...?cacertfile=...`. Without a host it is the broker
+itself.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _VERIFY = ("verify_peer", "verify_none")
 
 
 class UriError(Exception):
-    """A text that is no AMQP URI; the message is the reason as RabbitMQ shows it, in Erlang's notation, but without
-    credentials."""
+    """A malformed AMQP URI; the message is RabbitMQ's, in Erlang's notation, without credentials."""
 
 
 class ClientTls(NamedTuple):
-    """How TLS is spoken: files in PEM. Without `verify` anybody may answer; `name` is what the certificate is for."""
+    """TLS parameters: files in PEM. Without `verify` any certificate is accepted; `name` is the host it must name."""
 
     ca_file: str = ""
     certificate_file: str = ""
@@ -40,15 +39,15 @@ class ClientTls(NamedTuple):
     name: str | None = None
 
     def __repr__(self) -> str:
-        """Without the key's password, wherever it is printed."""
+        """Leave the key's password out of logs and tracebacks."""
         return f"ClientTls(name={self.name!r}, verify={self.verify})"
 
 
 class AmqpEndpoint(NamedTuple):
-    """Where a URI leads, and as which user. Times are seconds; a `host` of None is the broker itself."""
+    """A parsed URI: broker, user, virtual host, parameters. Times are seconds; `host` is None for the broker itself."""
 
     uri: str
-    """Without credentials and parameters, as it may be shown."""
+    """The URI without credentials and parameters, for messages."""
     host: str | None
     port: int
     user: str | None
@@ -61,12 +60,12 @@ class AmqpEndpoint(NamedTuple):
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
 
     def __repr__(self) -> str:
-        """Without the password, wherever it is printed."""
+        """Leave the password out of logs and tracebacks."""
         return f"AmqpEndpoint(uri={self.uri!r})"
 
 
 def parse(uri: str) -> AmqpEndpoint:
-    """Read a URI. Raises UriError."""
+    """Parse a URI. Raises UriError."""
     try:
         return _parse(uri)
     except UriError as error:

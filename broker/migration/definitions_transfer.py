@@ -1,4 +1,4 @@
-"""Definitions of one broker for another: all of them, but what the other does not take or has no use for."""
+"""Transfer of definitions to another broker: all that it accepts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ KINDS = (
     "exchanges",
     "bindings",
 )
-"""In the order in which they need each other."""
+"""In the order in which they depend on each other."""
 OF_VHOSTS = ("permissions", "topic_permissions", "parameters", "policies", "queues", "exchanges", "bindings")
 PARAMETERS_HERE = ("operator_policy", "vhost-limits", "shovel")
-"""Components of parameters that mean something to Leveret."""
+"""Components of parameters that have an effect in Leveret."""
 POLICY_KEYS_WITHOUT_MEANING = ("ha-", "federation-", "queue-mode", "queue-version", "queue-master-locator")
 NAMES = ("name", "user", "source", "exchange", "component", "destination", "routing_key")
 
 
 class NotMoved(NamedTuple):
-    """Something that did not come over, or has no effect there."""
+    """A definition or a queue's messages that were not moved, or have no effect at the target."""
 
     kind: str
     vhost: str
@@ -37,7 +37,7 @@ class NotMoved(NamedTuple):
 
 
 def narrowed(definitions: Definitions, vhosts: tuple[str, ...]) -> Definitions:
-    """What concerns some virtual hosts, with all users."""
+    """Return the definitions of some virtual hosts, and all users."""
     kept = {kind: definitions.get(kind, []) for kind in KINDS}
     for kind in OF_VHOSTS:
         kept[kind] = [entry for entry in kept[kind] if entry["vhost"] in vhosts]
@@ -46,7 +46,7 @@ def narrowed(definitions: Definitions, vhosts: tuple[str, ...]) -> Definitions:
 
 
 def bring(definitions: Definitions, target: MigratingBroker) -> Iterator[NotMoved]:
-    """Have the target take all that it takes; what it does not, one after the other. Raises AdministrationError."""
+    """Import definitions into the target; yield those that it refuses. Raises AdministrationError."""
     whole = {kind: definitions[kind] for kind in KINDS if definitions.get(kind)}
     if not _taken(whole, target):
         for kind, entries in whole.items():
@@ -62,7 +62,7 @@ def _taken(definitions: Definitions, target: MigratingBroker) -> bool:
 
 
 def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Iterator[NotMoved]:
-    """Halve what is not taken until it is one thing, with a reason."""
+    """Import some definitions, halving them after each refusal until each refused one is found with its reason."""
     try:
         target.take_in({kind: entries})
     except DefinitionsRejected as error:
@@ -75,7 +75,7 @@ def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Itera
 
 
 def without_meaning_here(definitions: Definitions) -> Iterator[NotMoved]:
-    """What Leveret takes, keeps and shows, and what nothing comes of."""
+    """Yield the definitions that Leveret accepts, keeps and shows, without an effect."""
     for entry in definitions.get("parameters", []):
         if entry["component"] not in PARAMETERS_HERE:
             yield left("parameters", entry, f"there is no {entry['component']} here")
@@ -86,6 +86,6 @@ def without_meaning_here(definitions: Definitions) -> Iterator[NotMoved]:
 
 
 def left(kind: str, entry: dict[str, Any], reason: str) -> NotMoved:
-    """An entry of definitions, by what names it."""
+    """Return a definition that was not moved, by its name."""
     named = " ".join(str(entry[name]) for name in NAMES if entry.get(name))
     return NotMoved(kind, str(entry.get("vhost", "")), named, reason)

@@ -1,7 +1,7 @@
-"""A migration: definitions first, then queue after queue; and what is said of it at the end.
+"""A migration: definitions first, then queue after queue, then a report.
 
-It can be killed at any moment and run again: definitions that are there stay as they are, and a message is
-acknowledged at its source when the target has confirmed it. What was between the two comes twice, at most a window.
+It can be killed at any moment and run again: existing definitions stay as they are, and a message is
+acknowledged at its source when the target has confirmed it. Messages between the two, at most a window, arrive twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Progress = Callable[[int], None]
 
 
 class Outcome(NamedTuple):
-    """What was moved, in how many seconds, and what was not."""
+    """The report: counts of moved definitions, queues and messages, the seconds, and what was not moved."""
 
     definitions: dict[str, int]
     queues: int
@@ -32,12 +32,12 @@ class Outcome(NamedTuple):
     left: list[NotMoved]
 
     def in_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the report for programs."""
         return {**self._asdict(), "left": [each._asdict() for each in self.left]}
 
 
 class Migration:
-    """From one side to the other, of all virtual hosts or some."""
+    """Moves all virtual hosts, or some, from one broker to the other."""
 
     def __init__(self, source: MigratingBroker, target: MigratingBroker, vhosts: tuple[str, ...], window: int) -> None:
         self._source = source
@@ -47,7 +47,7 @@ class Migration:
         self._left: list[NotMoved] = []
 
     def definitions(self) -> dict[str, int]:
-        """Bring the definitions; how many of each kind there are. Raises AdministrationError."""
+        """Move the definitions; return the number of each kind. Raises AdministrationError."""
         found = self._source.definitions()
         names = self._vhosts or tuple(vhost["name"] for vhost in found.get("vhosts", []))
         chosen = narrowed(_ours_left_out(found), names)
@@ -62,7 +62,7 @@ class Migration:
         return counts
 
     def waiting(self) -> list[MigratedQueue]:
-        """The queues with messages that can be moved; the others are noted. Raises AdministrationError."""
+        """Return the queues with messages that can be moved, and note the others. Raises AdministrationError."""
         rows = [row for row in self._source.queues() if row.vhost in self._vhosts]
         for row in rows:
             self._left += _held_back(row)
@@ -70,7 +70,7 @@ class Migration:
         return [row for vhost in self._vhosts for row in self._of(vhost, movable) if row.ready]
 
     def _of(self, vhost: str, rows: list[MigratedQueue]) -> list[MigratedQueue]:
-        """Those of a virtual host, exactly counted, without the streams that have something at the target already."""
+        """Return the queues of a virtual host with exact counts, without streams that are not empty at the target."""
         of_vhost = [row for row in rows if row.vhost == vhost]
         if not of_vhost:
             return []
@@ -86,7 +86,7 @@ class Migration:
         return [row for row in found if row.type != STREAM or row.name not in full]
 
     def messages(self, rows: list[MigratedQueue], progress: Progress) -> int:
-        """Move what is in these queues; how many messages that were. Raises AdministrationError."""
+        """Move the messages of these queues; return their number. Raises AdministrationError."""
         done = 0
         for vhost in self._vhosts:
             with _failing(f"virtual host '{vhost}'"):
@@ -97,13 +97,13 @@ class Migration:
         return done
 
     def outcome(self, definitions: dict[str, int], queues: int, messages: int, began: float) -> Outcome:
-        """The report."""
+        """Return the report."""
         return Outcome(definitions, queues, messages, round(time.monotonic() - began, 3), self._left)
 
 
 @contextmanager
 def _failing(place: str) -> Iterator[None]:
-    """What goes wrong with AMQP is said with its place."""
+    """Turn ClientError into AdministrationError, with the queue or virtual host in front."""
     try:
         yield
     except ClientError as error:
@@ -115,7 +115,7 @@ def _after(before: int, progress: Progress) -> Progress:
 
 
 def _ours_left_out(definitions: Definitions) -> Definitions:
-    """Without the exchanges and bindings of a migration from there that was killed."""
+    """Return definitions without the exchanges and bindings that a killed migration has left."""
     exchanges = [each for each in definitions.get("exchanges", []) if each["name"] != EXCHANGE]
     bindings = [each for each in definitions.get("bindings", []) if each["source"] != EXCHANGE]
     return {**definitions, "exchanges": exchanges, "bindings": bindings}

@@ -1,10 +1,10 @@
-"""The messages of one queue, moved to the queue of the same name elsewhere: in order, each unchanged but for its way.
+"""Moves the messages of one queue to the queue of the same name at the other broker, in order and unchanged.
 
-A message is published to the default exchange where that is how it came, and otherwise, with its own routing key, to
-an exchange that leads to this queue alone: so headers CC and BCC, which travel with it, lead to no copies. That
-exchange is made anew for each queue; what a migration that was killed has left of it the next one deletes.
+A message that came by the default exchange is published to it. Any other is published, with its own routing key, to an
+exchange that is bound to this queue alone, so that its headers CC and BCC make no copies. That
+exchange is declared for each queue; one that a killed migration has left is deleted by the next.
 
-A stream keeps its messages: they are copied, into a stream that is empty.
+The messages of a stream are copied, into an empty stream.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from broker.wire.properties import decode_properties, encode_header
 
 PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"}
 EXCHANGE = "leveret.migrate"
-"""Leads to the queue that is being moved, and to no other."""
+"""The exchange that is bound to the queue being moved, and to no other."""
 COUNTS = ("x-delivery-count", "x-acquired-count")
-"""Headers that a quorum queue adds to what it delivers again; the second one since RabbitMQ 4."""
+"""Headers that a quorum queue adds to redelivered messages; the second one since RabbitMQ 4."""
 OFFSET = "x-stream-offset"
 STREAM = "stream"
 ADDED = {"quorum": COUNTS, STREAM: (OFFSET,)}
-"""Headers that a type of queue adds to what it delivers."""
+"""Headers that a queue type adds to deliveries."""
 LOOK_SECONDS = 0.2
 PROBE_SECONDS = 1.0
 END_SECONDS = 5.0
-"""After how long without a message a stream is at its end: what RabbitMQ counts in one is more than there is."""
+"""Time without a message after which a stream is at its end: RabbitMQ counts more messages than a stream has."""
 STALL_SECONDS = 60.0
-"""After how long without a message somebody else has to be looked for."""
+"""Time without a message after which the move fails: another consumer may have them."""
 
 
 async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[MigratedQueue]:
-    """Queues of one virtual host with how many messages are ready now; those that are gone are left out.
+    """Return the queues of one virtual host with the number of messages that are ready now; deleted ones are left out.
 
     Raises ClientError.
     """
@@ -62,7 +62,7 @@ async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[Mi
 
 
 async def is_empty(row: MigratedQueue, side: MigratingBroker) -> bool:
-    """A stream has no messages; what is counted of one may be some seconds old. Raises ClientError."""
+    """Return whether a stream has no messages, by consuming: its count may be some seconds old. Raises ClientError."""
     link = await connect(side.endpoint(row.vhost), PROPERTIES, side.enter)
     try:
         await link.call(methods.BasicQos(0, 1, False), methods.BasicQosOk)
@@ -83,9 +83,9 @@ def _consume(row: MigratedQueue) -> methods.BasicConsume:
 async def move(
     row: MigratedQueue, source: MigratingBroker, target: MigratingBroker, window: int, on_moved: Callable[[int], None]
 ) -> int:
-    """Move what is in a queue until nothing is; how many messages that were. Raises ClientError.
+    """Move the messages of a queue until it is empty; return their number. Raises ClientError.
 
-    `on_moved` is called with how many have been moved so far.
+    `on_moved` is called with the number moved so far.
     """
     moved = 0
     destination = await connect(target.endpoint(row.vhost), PROPERTIES, target.enter)
@@ -119,10 +119,10 @@ async def _delete_exchange(link: Link) -> None:
 
 
 async def clean(vhost: str, target: MigratingBroker) -> None:
-    """Remove what a migration that was killed has left in a virtual host. Raises ClientError."""
+    """Delete the exchange that a killed migration has left in a virtual host. Raises ClientError."""
     try:
         link = await connect(target.endpoint(vhost), PROPERTIES, target.enter)
-    except ClosedByBroker:  # the user may not go there, so nothing has been left
+    except ClosedByBroker:  # the user has no access to it, so no migration has either
         return
     try:
         await _delete_exchange(link)
@@ -138,7 +138,7 @@ async def _pass(
     window: int,
     on_moved: Callable[[int], None],
 ) -> int:
-    """Move as many messages as lie there now; how many."""
+    """Move as many messages as are ready now; return their number."""
     link = await connect(source.endpoint(row.vhost), PROPERTIES, source.enter)
     try:
         declare = methods.QueueDeclare(row.name, True, False, False, False, False, {})
@@ -169,7 +169,7 @@ async def _run(transfer: Transfer, watch: Callable[[], Awaitable[None]]) -> None
 
 
 async def _watch(row: MigratedQueue, transfer: Transfer, destination: Link, on_moved: Callable[[int], None]) -> None:
-    """Tell how far it has come, and end it when nothing comes any more."""
+    """Report progress; end the transfer at the end of a stream, and fail it if no message arrives for long."""
     last, since = 0, trio.current_time()
     while True:
         await trio.sleep(LOOK_SECONDS)
@@ -185,7 +185,7 @@ async def _watch(row: MigratedQueue, transfer: Transfer, destination: Link, on_m
 
 
 class UnchangedForwarding:
-    """Every message as it came."""
+    """Makes the publish of each delivery, with properties and headers unchanged."""
 
     def __init__(self, row: MigratedQueue) -> None:
         self._queue = row.name
@@ -193,7 +193,7 @@ class UnchangedForwarding:
         self._frame = lru_cache(256)(self._publish_frame)
 
     def __call__(self, command: Command) -> tuple[bytes, bytes]:
-        """The frame of basic.publish and the payload of the header frame for a delivery."""
+        """Return the frame of basic.publish and the payload of the header frame for a delivery."""
         method, header = command.method, command.header_payload
         assert isinstance(method, methods.BasicDeliver)
         assert header is not None

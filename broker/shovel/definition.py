@@ -1,4 +1,4 @@
-"""A shovel as it is set, read from the value of its parameter. That has been checked before
+"""A shovel's definition, parsed from the value of its parameter, which was checked when it was set
 (`broker/admin/settings/shovel_check.py`)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEVER, QUEUE_LENGTH = "never", "queue-length"
 
 
 class ShovelName(NamedTuple):
-    """What a shovel is called; a static one is in no virtual host."""
+    """Virtual host and name of a shovel; a static one is in no virtual host."""
 
     vhost: str | None
     name: str
@@ -31,7 +31,7 @@ class ShovelName(NamedTuple):
 
 
 class ShovelSource(NamedTuple):
-    """Where messages come from: a queue, or an exchange from which they come by a queue of the shovel's own."""
+    """The source of messages: a queue, or an exchange to which the shovel binds a queue of its own."""
 
     endpoints: tuple[AmqpEndpoint, ...]
     queue: str
@@ -44,14 +44,14 @@ class ShovelSource(NamedTuple):
 
     @property
     def described(self) -> dict[str, str]:
-        """As status and headers name it."""
+        """The fields by which status and headers name it."""
         if self.queue:
             return {"src-queue": self.queue}
         return {"src-exchange": self.exchange, "src-exchange-key": self.key}
 
 
 class ShovelDestination(NamedTuple):
-    """Where messages go: a queue, an exchange, or, where both are None, the exchange and the key that they came by."""
+    """The destination of messages: a queue, an exchange, or, if both are None, each message's own exchange and key."""
 
     endpoints: tuple[AmqpEndpoint, ...]
     queue: str | None
@@ -64,13 +64,13 @@ class ShovelDestination(NamedTuple):
 
     @property
     def described(self) -> dict[str, str]:
-        """As status and headers name it."""
+        """The fields by which status and headers name it."""
         named = {"dest-exchange": self.exchange, "dest-exchange-key": self.key, "dest-queue": self.queue}
         return {key: value for key, value in named.items() if value is not None}
 
 
 class Shovel(NamedTuple):
-    """All of it. `reconnect_seconds` of 0: it is not begun again when it has ended."""
+    """A shovel's definition. `reconnect_seconds` of 0: it is not restarted after a failure."""
 
     source: ShovelSource
     destination: ShovelDestination
@@ -79,7 +79,7 @@ class Shovel(NamedTuple):
 
 
 def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
-    """The shovel that a parameter describes; names of before RabbitMQ 3.7 are understood. Raises UriError."""
+    """Parse the value of a parameter; keys of RabbitMQ before 3.7 are accepted. Raises UriError."""
     given = dict(value)
     source = ShovelSource(
         _endpoints(given["src-uri"]),
@@ -106,7 +106,7 @@ def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
 
 
 def limit(delete_after: str | int, ready: int) -> float:
-    """How many messages are to be moved where `ready` lie in the queue."""
+    """Return the number of messages to move from a queue with `ready` messages; infinite for `never`."""
     if delete_after == NEVER:
         return math.inf
     return ready if delete_after == QUEUE_LENGTH else int(delete_after)
