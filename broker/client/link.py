@@ -73,7 +73,7 @@ async def connect(
     except trio.TooSlowError:
         await link.abort()
         raise ClientError(f"{endpoint.uri} does not answer") from None
-    except BaseException:
+    except BaseException:  # cancelled, too: nobody else would close the socket
         await link.abort()
         raise
     return link

@@ -104,14 +104,14 @@ def open_stores(
     accept_loss: bool = False,
     known_boot: int = 0,
 ) -> Stores:
-    """Open both stores, or create them in a new directory. If it raises StoreError, no file is changed.
+    """Open both stores, or create them in a new directory. Raises StoreError, and leaves unusable files unchanged.
 
     `lock`: the directory's lock if the caller has it. `journal_bytes`: size of the journal, 0: none.
     `recorded`: events of this boot are logged; `known_boot`: the last boot in the event log. Raises
     StoreIncomplete if data is missing that was on disk, unless `accept_loss`.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
-    restored_files.finish(directory, REPLACED)
+    restored_files.finish(directory, REPLACED)  # a restore that was cut short between two renames
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
     origin = lmdb_environment.origin_of(directory / MESSAGES_DIRECTORY)
     open_definitions = partial(
@@ -134,6 +134,7 @@ def open_stores(
                 queue_ids=definitions.load().queue_id_sequence if origin.pending else 0,
             )
         )
+        # Marked only now: a start that was cut short before creates the message store once more.
         marks = [] if complete else [SetMetadata(_COMPLETE, b"created")]
         if journal_bytes and not features.used(features.CHAINED_JOURNAL, metadata):
             marks.append(features.uses(features.CHAINED_JOURNAL))
@@ -141,11 +142,11 @@ def open_stores(
             marks.append(SetMetadata(BACKUP, b""))
         if marks:
             definitions.commit(marks)
-        if metadata.get(BACKUP):
+        if metadata.get(BACKUP):  # after the definitions' commit: `_refuse_half_a_backup` relies on this order
             messages.forget_backup()
         definitions.lift_queue_id(messages.highest_queue_id())
-        undo.pop_all()
         assert messages.boot > known_boot, f"boot {messages.boot} begins behind boot {known_boot} of the event log"
+        undo.pop_all()
         return Stores(definitions, messages, lock)
 
 
@@ -216,6 +217,7 @@ def recover(
         events=event_settings(config),
     )
     broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
+    # Refused before anything is deleted: an older definitions file must not cost messages.
     _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
     bring_back(broker, found, lanes)
     stores.messages.delete_queues(found.tombstones)

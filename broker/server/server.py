@@ -131,9 +131,7 @@ class Server:
         self.sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
         """Largest number of connections, by the limit of open files."""
         self._full = False
-        """`sockets_max` was reached at the last look; it is logged once."""
         self._empty: trio.Event | None = None
-        """Set when the last client has gone; made by `close_clients`."""
         self._take_in = parts.take_in
         self._settings = parts.transport(config.limits.handshake_timeout_seconds)
 

@@ -174,7 +174,7 @@ class Fault(NamedTuple):
 
     @property
     def fired(self) -> int:
-        """How often it has happened. Raises LeveretError if it was lifted."""
+        """The number of times it has happened. Raises LeveretError if it was lifted."""
         for order in self.control.faults():
             if order["id"] == self.id:
                 return int(order["fired"])

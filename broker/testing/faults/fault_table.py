@@ -37,7 +37,7 @@ class FaultParameter(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What a fault does, to what, the scopes by which that is chosen, and how often unless the request says so."""
+    """A fault: its effect, its subjects, the scopes that choose among them, and its default number of times."""
 
     does: str
     to: str
