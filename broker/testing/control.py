@@ -23,9 +23,9 @@ from broker.testing.faults.present_faults import PresentFaults
 from broker.testing.faults.requested_faults import Faults
 from broker.testing.gate import Gate
 from broker.testing.quiescence import Quiescence
-from broker.testing.request_table import REQUESTS
 from broker.testing.reset import BrokerReset
 from broker.testing.snapshots import DIRECTORY, Snapshots
+from broker.testing.testing_requests import REQUESTS
 from broker.testing.time_control import TimeControl
 
 if TYPE_CHECKING:

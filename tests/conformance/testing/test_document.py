@@ -17,7 +17,7 @@ from broker.management.routes.testing_routes import RESOURCES
 from broker.testing.event_history import WORDS
 from broker.testing.faults.fault_table import FAULTS
 from broker.testing.faults.requested_faults import Faults
-from broker.testing.request_table import REQUESTS
+from broker.testing.testing_requests import REQUESTS
 from harness.project import ROOT
 from tests.conformance.testing.conftest import Orders
 
