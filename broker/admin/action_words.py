@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from broker.entities.vhosts.event_exchange import CLI
+from broker.entities.exchanges.event_exchange import CLI
 
 SUBJECTS = ("vhost", "user", "name", "names", "exchange", "component", "directory", "level", "form", "limit", "reason")
 """The arguments that a log line may repeat; never others, a password may be among them."""

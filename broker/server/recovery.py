@@ -18,18 +18,18 @@ from typing import NamedTuple
 
 from broker.admin.apply_changes import take_effect
 from broker.admin.definitions import unfinished_import
+from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
-from broker.admin.settings.policy_check import checked
 from broker.config import Config, DefaultsSettings
 from broker.entities.arguments.personality import PERSONALITIES
+from broker.entities.exchanges.event_exchange import EventSettings
 from broker.entities.exchanges.exchange import Binding, Destination
+from broker.entities.node.broker import Broker, BrokerSettings, Pace
+from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.clock import Clock, SteadyClock
-from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
-from broker.entities.vhosts.event_exchange import EventSettings
-from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
@@ -39,22 +39,14 @@ from storage import restored_files
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
 from storage.definitions import features
 from storage.definitions.change_count import BACKUP, HIGH_WATER
-from storage.definitions.definition_changes import (
+from storage.definitions.definition_rows import (
     BindingRow,
     Change,
     Definitions,
     ExchangeRow,
     PermissionRow,
     PolicyRow,
-    PutGlobalParameter,
-    PutParameter,
-    PutPermission,
-    PutPolicy,
-    PutTopicPermission,
-    PutUser,
-    PutUserLimit,
-    PutVhost,
-    PutVhostLimit,
+    Put,
     QueueRow,
     SetMetadata,
     UserRow,
@@ -199,7 +191,7 @@ def recover(
     definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake, recorder)
     broker = Broker(
         BrokerSettings(
-            Window(limits.queue_window_messages, limits.queue_window_bytes),
+            MemoryWindow(limits.queue_window_messages, limits.queue_window_bytes),
             config.store.batch_bytes_max,
             config.store.lazy_bytes_max,
             config.debug.check_invariants,
@@ -268,11 +260,11 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
 
 def default_definitions(defaults: DefaultsSettings, *, default_user: bool) -> list[Change]:
     """What a new data directory begins with: the default virtual host and, if wanted, its user."""
-    changes: list[Change] = [PutVhost(VhostRow(defaults.vhost, "Default virtual host"))]
+    changes: list[Change] = [Put(VhostRow(defaults.vhost, "Default virtual host"))]
     if default_user:
         hashed = hash_password(defaults.password.encode())
-        changes.append(PutUser(UserRow(defaults.user, hashed, SHA256, ("administrator",))))
-        changes.append(PutPermission(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")))
+        changes.append(Put(UserRow(defaults.user, hashed, SHA256, ("administrator",))))
+        changes.append(Put(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")))
     return changes
 
 
@@ -282,16 +274,18 @@ def _cluster_id(uuid: bytes) -> str:
 
 
 def settings_of(found: Definitions) -> Iterator[Change]:
-    """The changes that make everything but exchanges, queues and bindings what the store says it is."""
-    yield from map(PutVhost, found.vhosts)
-    yield from map(PutUser, found.users)
-    yield from map(PutPermission, found.permissions)
-    yield from map(PutTopicPermission, found.topic_permissions)
-    yield from map(PutVhostLimit, found.vhost_limits)
-    yield from map(PutUserLimit, found.user_limits)
-    yield from map(PutPolicy, filter(_understood, found.policies))
-    yield from map(PutParameter, found.parameters)
-    yield from map(PutGlobalParameter, found.global_parameters)
+    """Yield the changes that restore everything but exchanges, queues and bindings, in the order of references."""
+    policies = filter(_understood, found.policies)
+    before = (
+        found.vhosts,
+        found.users,
+        found.permissions,
+        found.topic_permissions,
+        found.vhost_limits,
+        found.user_limits,
+    )
+    for rows in (*before, policies, found.parameters, found.global_parameters):
+        yield from map(Put, rows)
 
 
 def _understood(row: PolicyRow) -> bool:

@@ -13,16 +13,16 @@ from broker.admin.administration import Administration
 from broker.config import Config
 from broker.entities.scheduling.future import Future
 from broker.management.application import application
-from broker.management.call import Management
+from broker.management.management_api import ManagementApi
 from broker.management.segment_files import SegmentFiles
-from broker.management.statistics.history import History
+from broker.management.statistics.history import StatisticsHistory
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_services import management_settings
 from broker.session.registry import Registry
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Address
 from harness.waiting import eventually
-from storage.definitions.definition_changes import Change, Definitions
+from storage.definitions.definition_rows import Change, Definitions
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 
 GUEST = "guest:guest"
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 def write_segments(directory: Path, node: str, boot: int, *sizes: int, filling: bytes = b"") -> list[Path]:
-    """A boot's log: a segment for each number, with so many events; where they lie, oldest first.
+    """A boot's log: a segment for each number, with that number of events; where they lie, oldest first.
 
     `filling` makes events larger.
     """
@@ -109,7 +109,7 @@ def event_log_application(registry: Registry, directory: Path) -> Application:
         process=StillProcess(),
     )
     segments = SegmentFiles(directory, 2)
-    api = Management(registry, administration, segments, management_settings(Config()), History(registry))
+    api = ManagementApi(registry, administration, segments, management_settings(Config()), StatisticsHistory(registry))
     return application(api)
 
 
@@ -118,7 +118,7 @@ async def _no_copies(directory: Path) -> None:
 
 
 def web_address(process: BrokerProcess, scheme: str = "http") -> Address:
-    """Where a broker listens for HTTP, or for https or metrics; that comes a moment after it is ready."""
+    """Return a broker's address for HTTP, https or metrics; it comes a moment after the broker is ready."""
 
     def listening() -> list[str]:
         found: list[str] = process.tell("status")[f"{scheme}_listeners"]
@@ -196,7 +196,7 @@ class Caller:
         return Reply(status, headers, self.read(size))
 
     def read(self, size: int) -> bytes:
-        """So many bytes."""
+        """Read `size` bytes."""
         return self._heard.read(size)
 
     def ended(self) -> bool:

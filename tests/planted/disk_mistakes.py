@@ -181,7 +181,7 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 
     def start_commit(committer: Committer, *, lazily: bool = False) -> None:
-        no_room = committer._broker.batches.no_room
+        no_room = committer._broker.batches.disk_full
         if (committer.busy and not no_room) or committer._error is not None:
             return
         batch = committer._broker.batches.next(lazily=lazily or no_room)

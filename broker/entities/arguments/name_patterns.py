@@ -1,7 +1,7 @@
 """Regular expressions that operators write and clients' names are searched with, in bounded time.
 
-A pattern such as `^([a-z]+-?)+$` can keep an engine that tries every way busy for ever with a name that a client
-chose. PCRE2, the engine of RabbitMQ's expressions, counts its steps and gives up after so many, all places of a name
+A pattern such as `^([a-z]+-?)+$` can keep an pcre2 that tries every way busy for ever with a name that a client
+chose. PCRE2, the pcre2 of RabbitMQ's expressions, counts its steps and gives up after so many, all places of a name
 taken together; then the answer is no. What cannot go wrong, which is nearly all that people write, is left to Python's
 `re`: that is quicker, and PCRE2 need not be loaded. Names and patterns are compared as bytes, as in RabbitMQ.
 """
@@ -94,11 +94,11 @@ def _compiled_by_re(pattern: bytes) -> Any:
 
 def _compiled_by_pcre2(pattern: bytes) -> Any:
     # Imported here: most brokers have no such pattern.
-    from broker.entities.arguments.pcre2_library import Expression, Pcre2Error, engine
+    from broker.entities.arguments.pcre2_library import Expression, Pcre2Error, pcre2
 
     if b"(*LIMIT_" in pattern:
         raise InvalidPattern("limits are the broker's to set", pattern.index(b"(*LIMIT_"))
     try:
-        return Expression(pattern, engine(HEAP_KIBIBYTES_MAX)).search
+        return Expression(pattern, pcre2(HEAP_KIBIBYTES_MAX)).search
     except Pcre2Error as error:
         raise InvalidPattern(str(error), error.position) from None

@@ -60,7 +60,7 @@ class Pcre2Error(Exception):
         self.position = position
 
 
-class Engine:
+class Pcre2:
     """The library, and what a search works with: limits, and memory that is kept for the next one."""
 
     def __init__(self, library: ctypes.CDLL, limits: int, memory: int) -> None:
@@ -79,7 +79,7 @@ class Engine:
 class Expression:
     """A compiled pattern, over bytes."""
 
-    def __init__(self, pattern: bytes, engine: Engine) -> None:
+    def __init__(self, pattern: bytes, engine: Pcre2) -> None:
         """Raises Pcre2Error."""
         self._engine = engine
         self._code = _compiled(engine, pattern)
@@ -124,7 +124,7 @@ class Expression:
 
 
 @cache
-def engine(heap_kibibytes_max: int) -> Engine:
+def pcre2(heap_kibibytes_max: int) -> Pcre2:
     """PCRE2 with this limit on the memory of a search. Raises Pcre2Error when the system has none."""
     try:
         library = ctypes.CDLL(LIBRARY)
@@ -137,10 +137,10 @@ def engine(heap_kibibytes_max: int) -> Engine:
     if not limits or not memory:
         raise MemoryError("PCRE2 was given no memory")
     library.pcre2_set_heap_limit_8(limits, heap_kibibytes_max)
-    return Engine(library, limits, memory)
+    return Pcre2(library, limits, memory)
 
 
-def _compiled(engine: Engine, pattern: bytes, options: int = 0) -> int:
+def _compiled(engine: Pcre2, pattern: bytes, options: int = 0) -> int:
     code, position = _CODE(), _SIZE()
     found: int | None = engine.library.pcre2_compile_8(
         pattern, len(pattern), options, ctypes.byref(code), ctypes.byref(position), None
@@ -150,7 +150,7 @@ def _compiled(engine: Engine, pattern: bytes, options: int = 0) -> int:
     return found
 
 
-def _message(engine: Engine, code: int) -> str:
+def _message(engine: Pcre2, code: int) -> str:
     text = ctypes.create_string_buffer(MESSAGE_BYTES)
     engine.library.pcre2_get_error_message_8(code, text, MESSAGE_BYTES)
     return text.value.decode("ascii", "replace")

@@ -90,14 +90,14 @@ def start(arguments: Table, where: str) -> Start:
     raise precondition_failed(text)
 
 
-class Wanted(NamedTuple):
+class StreamFilter(NamedTuple):
     """The filter values a consumer asks for, and whether it takes messages without one as well."""
 
     values: frozenset[bytes]
     unfiltered: bool
 
 
-def wanted(arguments: Table) -> Wanted | None:
+def stream_filter(arguments: Table) -> StreamFilter | None:
     """What `x-stream-filter` of basic.consume asks for: a string or several; None where it asks for nothing."""
     field = arguments.get("x-stream-filter")
     if field is None or field.kind not in ("S", "A"):
@@ -105,7 +105,7 @@ def wanted(arguments: Table) -> Wanted | None:
     values = [field] if field.kind == "S" else field.value
     unfiltered = arguments.get("x-stream-match-unfiltered")
     also = unfiltered is not None and unfiltered.value is True
-    return Wanted(frozenset(value.value for value in values if value.kind == "S"), also)
+    return StreamFilter(frozenset(value.value for value in values if value.kind == "S"), also)
 
 
 def _term(field: Field) -> str:

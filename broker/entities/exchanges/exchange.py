@@ -6,14 +6,15 @@ exchange's type once and for all: see `exchange_type_table`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from broker.entities.arguments.policies import NONE_IN_FORCE, alternate
 from broker.entities.statistics.counters import ExchangeCounters
-from broker.wire.field_tables import Table, encode_table
+from broker.wire.field_tables import Fields, Table, encode_table
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange_types import Router
+    from broker.entities.messages.message import Message
     from broker.entities.queues.delay_queue import DelayQueue
     from broker.entities.queues.queue import Queue
 
@@ -104,3 +105,36 @@ class Binding(NamedTuple):
     key: str
     arguments: bytes
     """The binding's arguments as an encoded field table."""
+
+
+class Router(Protocol):
+    """How one type of exchange matches. What is not said by a type is as here."""
+
+    by_key_alone: bool = True
+    """The routing key alone decides, so that a result is good for the next message with the same key too."""
+
+    history: Sequence[Message] = ()
+    """Earlier messages for a new binding, the oldest first."""
+
+    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
+        """Raise ChannelException 406 when the type can make no sense of a binding.
+
+        `destination` is the type of the queue at its other end, or `exchange`.
+        """
+        return
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        """Take in a binding that has been checked."""
+
+    def unbind(self, binding: Binding) -> None:
+        """Forget a binding."""
+
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
+        """Where a message goes; a destination may come several times.
+
+        `keys` are its routing key and those it is copied to. Without a message the question is where such a one
+        would go.
+        """
+
+    def check(self, bindings: Collection[Binding]) -> None:
+        """Raise AssertionError unless these, and no others, are the bindings it was given: see `Invariants`."""

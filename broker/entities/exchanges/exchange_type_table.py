@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.entities.exchanges.exchange import Exchange
-from broker.entities.exchanges.exchange_types import Direct, Fanout, Headers, Router, Topic
+from broker.entities.exchanges.exchange import Exchange, Router
+from broker.entities.exchanges.exchange_types import Direct, Fanout, Headers, Topic
 from broker.entities.exchanges.hash_exchanges import ConsistentHash, ModulusHash
 from broker.entities.exchanges.random_exchanges import LocalRandom, RandomChoice
 from broker.entities.exchanges.recent_history import RecentHistory

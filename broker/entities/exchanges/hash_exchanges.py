@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from broker.entities.arguments.erlang_terms import UNDEFINED, Term, printed, typed
 from broker.entities.exchanges.erlang_hash import jump, phash2
-from broker.entities.exchanges.exchange_types import OneBinding, Router
+from broker.entities.exchanges.exchange import Binding, Destination, Router
+from broker.entities.exchanges.exchange_types import OneBinding
 from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ConnectionException, precondition_failed
 from broker.wire.constants import ReplyCode
@@ -21,7 +22,6 @@ from broker.wire.field_tables import Field, Fields, Table
 from broker.wire.properties import decode_properties
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange import Binding, Destination
     from broker.entities.messages.message import Message
 
 Subject = Callable[[Sequence[str], Fields, "Message | None"], Term]
@@ -45,7 +45,7 @@ class ConsistentHash(Router):
         self.by_key_alone = header is None and property_ is None
         self._subject = _subject(header, property_)
         self._weights: dict[Destination, int] = {}
-        self._line: list[Destination] = []
+        self._destinations: list[Destination] = []
         self._ends: list[int] = []
 
     def check_binding(self, key: str, arguments: Table, destination: str) -> None:
@@ -57,24 +57,26 @@ class ConsistentHash(Router):
 
     def bind(self, binding: Binding, arguments: Table) -> None:
         self._weights.setdefault(binding.destination, int(binding.key))
-        self._line = []
+        self._destinations = []
 
     def unbind(self, binding: Binding) -> None:
         self._weights.pop(binding.destination, None)
-        self._line = []
+        self._destinations = []
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         if len(self._weights) < 2:
             return tuple(self._weights)
-        if not self._line:  # made when asked for, not with each of a thousand bindings that come or go
-            self._line, self._ends = list(self._weights), list(accumulate(self._weights.values()))
+        if not self._destinations:  # made when asked for, not with each of a thousand bindings that come or go
+            self._destinations, self._ends = list(self._weights), list(accumulate(self._weights.values()))
         bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
-        return (self._line[bisect_right(self._ends, bucket)],)
+        return (self._destinations[bisect_right(self._ends, bucket)],)
 
     def check(self, bindings: Collection[Binding]) -> None:
         destinations = {binding.destination for binding in bindings}
         assert self._weights.keys() <= destinations, "a destination is on the ring without a binding"
-        assert not self._line or self._line == list(self._weights), "the line is not that of the ring"
+        assert not self._destinations or self._destinations == list(self._weights), (
+            "the destinations are not those of the ring"
+        )
 
 
 class ModulusHash(OneBinding):
@@ -84,8 +86,8 @@ class ModulusHash(OneBinding):
         return sorted(bindings, key=_place)
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
-        line = self.line
-        return (line[phash2([_bytes(key) for key in keys]) % len(line)],) if line else ()
+        destinations = self.destinations
+        return (destinations[phash2([_bytes(key) for key in keys]) % len(destinations)],) if destinations else ()
 
 
 _PROPERTIES = ("correlation_id", "message_id", "timestamp")

@@ -26,7 +26,7 @@ class RandomChoice(OneBinding):
         self._chance = chance
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
-        return (self._chance.choice(self.line),) if self.line else ()
+        return (self._chance.choice(self.destinations),) if self.destinations else ()
 
 
 class LocalRandom(RandomChoice):

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker.entities.messages.message import BlindlyCopied, Message, copied_to, route_of
+from broker.entities.messages.message import BccMessage, Message, copied_to, route_of
 from broker.wire.field_tables import INTEGER_KINDS, Field, Table, plain_value, string
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
 from storage.batch import PERSISTENT
@@ -54,7 +54,7 @@ class DeadLetter(NamedTuple):
         """The message to publish in place of a dead one."""
         message = Message(self.route, self.header, dead.body, self.flags)
         message.priority = self.priority
-        return BlindlyCopied.of(message, self.header, self.blind_keys) if self.blind_keys else message
+        return BccMessage.of(message, self.header, self.blind_keys) if self.blind_keys else message
 
     @property
     def keys(self) -> tuple[str, ...]:

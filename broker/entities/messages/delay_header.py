@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from broker.entities.messages.message import BlindlyCopied, Message, copied_to
+from broker.entities.messages.message import BccMessage, Message, copied_to
 from broker.wire.field_tables import INTEGER_KINDS, Field, Fields, Table
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import BLIND, DELAYED
@@ -52,7 +52,7 @@ def released(kept: Message) -> tuple[Message, list[str], Table]:
     message.priority = properties.priority or 0
     blind = kept.blind_keys
     if blind:
-        message = BlindlyCopied.of(message, header, blind)
+        message = BccMessage.of(message, header, blind)
     return message, [kept.routing_key, *copied_to(headers), *blind], headers
 
 

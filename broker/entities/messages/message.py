@@ -74,7 +74,7 @@ class Message:
         return self.header
 
 
-class BlindlyCopied(Message):
+class BccMessage(Message):
     """A message with a BCC header, which is no longer in it: its keys count again when it becomes a dead letter."""
 
     __slots__ = ("_keys",)
@@ -85,10 +85,10 @@ class BlindlyCopied(Message):
 
     def copy(self) -> Message:
         """One that may be changed before it is published."""
-        return self._like_this(BlindlyCopied(self.route, self.header, self.body, self.flags, self._keys))
+        return self._like_this(BccMessage(self.route, self.header, self.body, self.flags, self._keys))
 
     @classmethod
-    def of(cls, message: Message, header: bytes, keys: Iterable[str]) -> BlindlyCopied:
+    def of(cls, message: Message, header: bytes, keys: Iterable[str]) -> BccMessage:
         """The message with another header, and with blind keys."""
         encoded = (key.encode("utf-8", "surrogateescape") for key in keys)
         joined = b"".join(len(key).to_bytes(_SIZE_BYTES, "big") + key for key in encoded)
@@ -97,7 +97,7 @@ class BlindlyCopied(Message):
         return copied
 
     @classmethod
-    def restored(cls, route: bytes, stored_header: bytes, body: bytes, flags: int) -> BlindlyCopied:
+    def restored(cls, route: bytes, stored_header: bytes, body: bytes, flags: int) -> BccMessage:
         """The message as the store gives it back."""
         end = len(stored_header) - _SIZE_BYTES
         size = int.from_bytes(stored_header[end:], "big")
@@ -149,7 +149,7 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-class Holder(Protocol):
+class OriginQueue(Protocol):
     """A queue, as its messages know it: where they come back to."""
 
     name: str
@@ -167,16 +167,16 @@ class Holder(Protocol):
     def consumer_timeout(self) -> int | None:
         """How long a delivery of it may be unacknowledged, in milliseconds; 0: for ever, None: it does not say."""
 
-    def settle(self, entries: Sequence[Entry]) -> None:
+    def settle(self, entries: Sequence[QueuedMessage]) -> None:
         """Delivered messages are acknowledged."""
 
-    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
         """Delivered messages come back, given back or `abandoned` by a channel that has ended."""
 
     def expect(self, back: Future[None]) -> None:
         """Messages come back, some in each turn: nothing is delivered before all have, when `back` is settled."""
 
-    def reject(self, entries: Sequence[Entry]) -> None:
+    def reject(self, entries: Sequence[QueuedMessage]) -> None:
         """Delivered messages are not wanted, here or anywhere."""
 
 
@@ -191,7 +191,7 @@ class Receiver(Protocol):
         """Messages it held are acknowledged or given back."""
 
 
-class Entry:
+class QueuedMessage:
     """One message's place in one queue, from the publish until it is settled.
 
     `message` is None while it is only on disk. `stored` says that the position has been given to the store,
@@ -215,7 +215,7 @@ class Entry:
     deliveries = 0
     """How often it was handed out. Only quorum queues count, and say so in the message."""
 
-    def __init__(self, queue: Holder, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
         self.position = position
         self.message = message
@@ -242,11 +242,11 @@ class Entry:
         """What it shares with others of its kind: all but position, size and time to live, while it has no content."""
         return self.queue, self.consumer, self.persistent, self.stored, self.redelivered, self.deliveries, self.level
 
-    def another(self, position: int, size: int, expires_at: int) -> Entry:
+    def another(self, position: int, size: int, expires_at: int) -> QueuedMessage:
         """Another one of its kind, without its content."""
-        return self._alike(Entry(self.queue, position, None, size, expires_at))
+        return self._alike(QueuedMessage(self.queue, position, None, size, expires_at))
 
-    def _alike(self, entry: Entry) -> Entry:
+    def _alike(self, entry: QueuedMessage) -> QueuedMessage:
         entry.persistent, entry.stored, entry.redelivered = self.persistent, self.stored, self.redelivered
         entry.consumer, entry.level = self.consumer, self.level
         return entry

@@ -16,7 +16,7 @@ Pairs = dict[str, ChannelCounters]
 """Counters by the name of the other end."""
 
 
-class Reached(Protocol):
+class RoutedQueue(Protocol):
     """A queue that a message was routed to."""
 
     counters: QueueCounters
@@ -31,7 +31,7 @@ class ChannelPairs:
         self.publishes: Pairs = {}
         self.deliveries: Pairs = {}
 
-    def published(self, exchange: str, queues: Iterable[Reached], messages: int, *, mandatory: bool) -> None:
+    def published(self, exchange: str, queues: Iterable[RoutedQueue], messages: int, *, mandatory: bool) -> None:
         """Messages were published to an exchange, and reached these queues."""
         own, reached = of(self.publishes, exchange), 0
         own.publish += messages

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages.message import headers_of, keys_of
 from broker.entities.queues.events.event_recording import BIND, UNBIND, name_bytes
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.wire.field_tables import Table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from broker.entities.messages import death_header
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import SHORT_STRING_BYTES, Message
 from broker.entities.queues.delay_queue import DelayQueue
-from broker.entities.queues.queue import Letters
+from broker.entities.queues.queue import DeadLetterGroup
 from broker.entities.scheduling.background_work import STEP_COPIES
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ class DeadLettering:
         self._turn = turn
         self._now = now
 
-    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[Letters]:
+    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[DeadLetterGroup]:
         """What is to be published for the first of some messages that died in a queue, for a reason.
 
         That is for so many of them as one step may copy, for one at least.
         """
         exchange = self._exchange(queue)
         if exchange is None:
-            return [Letters(messages, ())]
-        written, room, left = list[Letters](), STEP_COPIES, deque(death_header.alike(messages))
+            return [DeadLetterGroup(messages, ())]
+        written, room, left = list[DeadLetterGroup](), STEP_COPIES, deque(death_header.alike(messages))
         while left and room > 0:
             alike = left.popleft()
             dead_letter = self._write(queue, alike[0], reason, exchange)
@@ -52,11 +52,11 @@ class DeadLettering:
                 copies += [dead_letter.of(message) for message in alike[1 : room // max(1, len(targets))]]
             if len(copies) < len(alike):  # each may go elsewhere, or there is no room for more of them
                 left.appendleft(alike[len(copies) :])
-            written.append(Letters(copies, targets))
+            written.append(DeadLetterGroup(copies, targets))
             room -= len(copies) * max(1, len(targets)) + _worth(copies[0])
         return written
 
-    def publish(self, written: Iterable[Letters]) -> None:
+    def publish(self, written: Iterable[DeadLetterGroup]) -> None:
         """Publish dead letters."""
         self._turn.dead_letter_depth += 1
         try:
@@ -93,7 +93,7 @@ class DeadLettering:
         now, key = self._now(), queue.arguments.dead_letter_routing_key
         return death_header.write(message, queue.name, reason, now, exchange.name, key, last_deaths=self._last_deaths)
 
-    def _post(self, letters: Letters) -> None:
+    def _post(self, letters: DeadLetterGroup) -> None:
         copies, targets = letters
         self._turn.dead_letter_copies += len(copies) * len(targets) + _worth(copies[0])
         for copy in copies:

@@ -48,9 +48,9 @@ class Creations(Generic[E]):
         return self._write(name, entity, plan)
 
     def _after(self, other: Future[E], name: str, plan: Plan[E]) -> Future[E]:
-        turn: Future[None] = Future()
-        other.then(lambda _: turn.resolve(None))  # its failure is not ours
-        return turn.chain(lambda _: self.declare(name, plan))
+        settled: Future[None] = Future()
+        other.then(lambda _: settled.resolve(None))  # a failure of that declaration does not fail this one
+        return settled.chain(lambda _: self.declare(name, plan))
 
     def _write(self, name: str, entity: E, plan: Plan[E]) -> Future[E]:
         writing = plan.write(entity)  # should it raise, nothing has begun

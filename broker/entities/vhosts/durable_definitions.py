@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from broker.entities.queues.queue import Queue
 
 
-class Definitions(Protocol):
+class DurableDefinitions(Protocol):
     """Keeps durable entities. Changes reach the disk in the order they are made here.
 
     Each method answers with a future that settles once the change is on disk, or fails when it cannot be written.

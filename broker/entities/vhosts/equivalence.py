@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments import queue_arguments
 from broker.entities.arguments.erlang_terms import Atom, printed
 from broker.wire.amqp_errors import ChannelException, precondition_failed
-from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Table
 
 if TYPE_CHECKING:
@@ -49,13 +48,3 @@ def _differs(name: str, entity: str, received: str, current: str) -> ChannelExce
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
-
-
-def locked(queue: str, vhost: str) -> ChannelException:
-    """The 405 for a queue that is exclusive to another connection, or declared exclusive by one that is not."""
-    return ChannelException(
-        ReplyCode.RESOURCE_LOCKED,
-        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally "
-        "declared on another connection or the exclusive property value does not match that of the original "
-        "declaration.",
-    )

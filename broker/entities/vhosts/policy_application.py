@@ -102,8 +102,8 @@ class PolicyApplication:
         """Whether one of the policies has been in force for an entity, or could be."""
         in_force = (entity.policies.policy, entity.policies.operator)
         for (operator, name), policy in changes.items():
-            held = in_force[operator]
-            if held is not None and held.name == name:
+            current = in_force[operator]
+            if current is not None and current.name == name:
                 return True
             if policy is not None and self.policies.kind(operator=operator).applies(policy, kind, entity.name):
                 return True
@@ -125,7 +125,7 @@ class PolicyApplication:
         _apply_to_queue(queue, in_force)
         self._start_expiry(queue)
         if "drop-head" in (overflow, queue.arguments.overflow):
-            queue.limits.make_room()
+            queue.limits.drop_excess()
         queue.touch()
 
     def _start_expiry(self, queue: Queue) -> None:

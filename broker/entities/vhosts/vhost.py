@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from broker.entities.arguments.queue_types import type_of
+from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import new_exchange
 from broker.entities.exchanges.routing import Routes, Routing
@@ -25,8 +26,8 @@ from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
 from broker.entities.vhosts.delayed_exchange import DelayedExchanges
-from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
-from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent
+from broker.entities.vhosts.exclusive_queues import ExclusiveQueues
 from broker.entities.vhosts.policy_application import PolicyApplication
 from broker.entities.vhosts.vhost_context import VHostContext
 from broker.wire.amqp_errors import ChannelException
@@ -73,7 +74,7 @@ class VHost:
         self.context = context
         self.statistics = context.statistics.new_vhost()
         self._churn = context.statistics.churn
-        self._owned: dict[object, dict[Queue, None]] = {}
+        self._exclusive_queues = ExclusiveQueues(name)
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
         self.policy_application = PolicyApplication(name, context, self.routing, self.bindings, self.delete_queue)
         self._definitions = context.definitions
@@ -118,8 +119,7 @@ class VHost:
         queue = self.queues.get(name)
         if queue is None:
             raise ChannelException(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
-        if queue.owner is not None and queue.owner is not owner:
-            raise locked(name, self.name)
+        self._exclusive_queues.check_use(queue, owner)
         return queue
 
     # Declaring
@@ -210,8 +210,7 @@ class VHost:
         return self._new_queue(spec, queue_id, {}, owner)
 
     def _compare_queue(self, spec: QueueSpec, owner: object | None, found: Queue) -> None:
-        if found.owner is not owner:
-            raise locked(spec.name, self.name)
+        self._exclusive_queues.check_declaration(found, owner)
         assert_queue_equivalent(found, self.name, spec)
         found.use()
 
@@ -233,8 +232,7 @@ class VHost:
             priorities = queue.arguments.max_priority
             queue.events.declared(queue.type.name, durable=queue.durable, priorities=priorities)
         self.policy_application.queue_appears(queue)
-        if queue.owner is not None:
-            self._owned.setdefault(queue.owner, {})[queue] = None
+        self._exclusive_queues.add(queue)
 
     def _exchange_appears(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
@@ -282,7 +280,7 @@ class VHost:
             return Future.resolved(0)
         del self.queues[queue.name]
         self.context.queues_by_id.pop(queue.store.queue_id, None)
-        self._owned.get(queue.owner, {}).pop(queue, None)
+        self._exclusive_queues.remove(queue)
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
         self._churn.queue_deleted += 1
@@ -309,7 +307,7 @@ class VHost:
         self.queues.clear()
         self.exchanges.clear()
         self.bindings.end()
-        self._owned.clear()
+        self._exclusive_queues.clear()
         for queue in queues:
             if not queue.deleted:
                 self.context.queues_by_id.pop(queue.store.queue_id, None)
@@ -326,7 +324,7 @@ class VHost:
 
     def release(self, owner: object) -> Iterator[None]:
         """A connection is gone: so are the queues exclusive to it, one with each step."""
-        for queue in list(self._owned.pop(owner, ())):
+        for queue in self._exclusive_queues.take(owner):
             if not queue.deleted:
                 self.delete_queue(queue)
             yield

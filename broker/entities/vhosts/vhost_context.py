@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_types import QueueType
-from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.exchanges.event_exchange import EventExchange
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource, StorePlace
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters
 from broker.entities.statistics.totals import BrokerStatistics
-from broker.entities.vhosts.durable_definitions import Definitions
-from broker.entities.vhosts.event_exchange import EventExchange
+from broker.entities.vhosts.durable_definitions import DurableDefinitions
 from storage.batch import LaneState
 
 
@@ -31,13 +31,13 @@ class VHostContext(NamedTuple):
 
     turn: Turn
     timers: Timers
-    window: Window
+    window: MemoryWindow
     boot: int
     now: Callable[[], int]
     soon: Callable[[], int]
-    batches: BatchQueue
+    batches: PendingBatches
     messages: MessageSource
-    definitions: Definitions
+    definitions: DurableDefinitions
     transient_ids: count[int]
     body_ids: count[int]
     queues_by_id: dict[int, Queue]

@@ -1,4 +1,4 @@
-"""The event log by HTTP: `/api/events` lists sealed segments, `/api/events/NAME` is one."""
+"""The event log by HTTP: `/api/events` lists sealed segments, `/api/events/NAME` is one of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from broker.management.access import Tag
-from broker.management.answers import Problem, bad_request, in_json, not_found
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
-from broker.management.segment_files import FileSlice, Segment
+from broker.management.responses import Problem, bad_request, in_json, not_found
+from broker.management.segment_files import FileSlice, SegmentFile
 from leveret_events.segment_names import SegmentName, parse_name
 
 LISTED = 100
@@ -24,11 +24,11 @@ _RANGE = re.compile("bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 class UnsatisfiableRange(Exception):
-    """A range that lies behind the end."""
+    """A range that starts after the end."""
 
 
-class FileAnswer(Response):
-    """Bytes of a segment, read a chunk at a time while they are sent."""
+class SegmentResponse(Response):
+    """Bytes of a segment, read in chunks while they are sent."""
 
     def __init__(self, status: int, headers: Mapping[str, str], content: FileSlice) -> None:
         super().__init__(None, status, {**headers, "content-length": str(len(content))})
@@ -45,8 +45,8 @@ class FileAnswer(Response):
             self._content.close()
 
 
-async def list_segments(call: Call) -> Response:
-    """Sealed segments in their order, a page at a time. Raises OSError when the disk does."""
+async def list_segments(call: ApiCall) -> Response:
+    """List a page of sealed segments in order. Raises OSError."""
     try:
         after, limit = _place(call.request)
     except ValueError as error:
@@ -60,8 +60,8 @@ async def list_segments(call: Call) -> Response:
     return in_json([_shown(segment) for segment in found], headers)
 
 
-async def show_segment(call: Call) -> Response:
-    """A segment as it is on disk, or a range of it. Raises OSError when the disk does."""
+async def show_segment(call: ApiCall) -> Response:
+    """Send a segment, or a range of it. Raises OSError."""
     parsed = parse_name(call.names["segment"])
     segment = None if parsed is None else await call.api.segments.find(parsed)
     if segment is None:
@@ -83,11 +83,11 @@ async def show_segment(call: Call) -> Response:
         content = await call.api.segments.open(segment, start, end)
     except FileNotFoundError:
         raise not_found() from None
-    return FileAnswer(206 if wanted else 200, headers, content)
+    return SegmentResponse(206 if wanted else 200, headers, content)
 
 
 def _place(request: Request) -> tuple[dict[str, SegmentName], int]:
-    """Which segments are known, by node, and how many more are wanted. Raises ValueError."""
+    """Parse the query: the last known segment of each node, and the limit. Raises ValueError."""
     after: dict[str, SegmentName] = {}
     limit = LISTED
     for key, value in request.query_params.multi_items():
@@ -105,22 +105,22 @@ def _place(request: Request) -> tuple[dict[str, SegmentName], int]:
     return after, limit
 
 
-def _shown(segment: Segment) -> dict[str, str | int]:
+def _shown(segment: SegmentFile) -> dict[str, str | int]:
     name = segment.name
     return {"name": str(name), **name._asdict(), "bytes": segment.size, "sha256": segment.sha256}
 
 
 def _matches(tags: str, tag: str) -> bool:
-    """One of the tags of If-None-Match is this one."""
+    """Return True if If-None-Match has this tag."""
     listed = [each.strip().removeprefix("W/") for each in tags.split(",")]
     return tag in listed or listed == ["*"]
 
 
 def _range(headers: Mapping[str, str], size: int, tag: str) -> tuple[int, int] | None:
-    """The first byte that is wanted, and the one behind the last; None for all of them.
+    """Parse the header Range to its first byte and the byte after its last one; None for all bytes.
 
-    So it is also for what we need not understand (RFC 9110, 14.2): other units, several ranges, one of another content.
-    Raises UnsatisfiableRange.
+    It is None as well for a range that may be ignored (RFC 9110, 14.2): other units, several ranges, or an If-Range of
+    other contents. Raises UnsatisfiableRange.
     """
     found = _RANGE.fullmatch(headers.get("range", ""))
     if found is None or headers.get("if-range", tag) != tag:

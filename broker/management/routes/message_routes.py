@@ -1,4 +1,4 @@
-"""Messages: published to an exchange, taken from a queue."""
+"""Messages: publish to an exchange, get from a queue."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from starlette.responses import Response
 
 from broker.admin.short_steps import pause_if_due
 from broker.entities.scheduling.future import Future
+from broker.freed_memory import give_freed_memory_back
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded, in_json
-from broker.management.bodies import Fields
-from broker.management.call import Call
-from broker.management.message_form import (
+from broker.management.api_call import ApiCall
+from broker.management.json_bodies import BodyFields
+from broker.management.message_json import (
     payload_in_json,
     payload_of,
     properties_in_json,
     properties_of,
 )
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonArray, JsonResponse, Problem, bad_request, encoded, in_json
 from broker.management.routes.exchange_routes import exchange_in_path
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods
@@ -27,9 +28,11 @@ from broker.wire.constants import ReplyCode
 from broker.wire.properties import decode_properties, encode_header
 
 TAKEN_BYTES_MAX = 16 << 20
-"""How much one answer takes from a queue: no further message after so many bytes, MESSAGE_BYTES for each included."""
+"""Size of an answer after which no further message is fetched, with MESSAGE_BYTES for each."""
+LARGE_BYTES = 4 << 20
+"""Smallest message for which the memory of its JSON is given back before the message is copied."""
 MESSAGE_BYTES = 1024
-"""What a message costs beside its body, roughly."""
+"""Approximate size of a message beside its body."""
 
 ACKMODES = {
     "ack_requeue_true": True,
@@ -37,12 +40,12 @@ ACKMODES = {
     "reject_requeue_true": True,
     "reject_requeue_false": False,
 }
-"""Whether messages that were taken come back, or are rejected; None: they are taken for good."""
+"""True: fetched messages are requeued. False: they are rejected. None: they are acknowledged."""
 ENCODINGS = ("auto", "base64")
 
 
-class Wanted(NamedTuple):
-    """What is to be taken: so many messages, a negative number for all; payloads are cut to `truncate` bytes."""
+class GetRequest(NamedTuple):
+    """A request for messages: their number, negative for all; payloads are cut to `truncate` bytes."""
 
     messages: int
     ackmode: str
@@ -50,13 +53,13 @@ class Wanted(NamedTuple):
     truncate: int | None
 
 
-async def publish(call: Call) -> Response:
-    """Publish a message; the answer says, after its confirm, whether it was routed to a queue."""
+async def publish(call: ApiCall) -> Response:
+    """Publish a message, and answer after its confirm if it was routed to a queue."""
     fields = await call.message_fields()
     fields.require("routing_key", "properties", "payload", "payload_encoding")
     key, body = fields.short_text("routing_key"), await payload_of(fields)
     header = encode_header(len(body), properties_of(fields))
-    call.api.look_around()
+    call.api.update_alarms()
     async with call.session() as session:
         try:
             await call.answered(session.ask(methods.ConfirmSelect(False)))
@@ -71,18 +74,23 @@ async def publish(call: Call) -> Response:
 async def _published(
     session: DirectSession, exchange: str, key: str, header: bytes, body: bytearray
 ) -> Future[Command]:
-    """Hand a message over in short steps, by which its body is used up; settled by its confirm."""
+    """Publish in short steps, which consume `body`. Return the future of the confirm."""
+    is_large = len(body) >= LARGE_BYTES
     confirmed = session.publish(exchange, key, header)
     while body:
         part = bytes(body[: session.body_part_bytes])
         del body[: len(part)]
+        if is_large and not body:
+            give_freed_memory_back()  # with the last part two copies of the message are made
         session.add_body(part)
         await pause_if_due()
+    if is_large:
+        give_freed_memory_back()  # the store makes two more while it writes them
     return confirmed
 
 
-async def take(call: Call) -> Response:
-    """Take messages from a queue, and give them back if that is wanted, once all of them are taken."""
+async def take(call: ApiCall) -> Response:
+    """Get messages from a queue. They are requeued, if asked for, once all of them are fetched."""
     wanted = _wanted(await call.fields())
     async with call.session() as session:
         try:
@@ -92,10 +100,10 @@ async def take(call: Call) -> Response:
         requeue = ACKMODES[wanted.ackmode]
         if taken.rows and requeue is not None:
             session.send(methods.BasicNack(0, True, requeue))
-    return JsonAnswer(taken.pieces())
+    return JsonResponse(taken.pieces())
 
 
-def _wanted(fields: Fields) -> Wanted:
+def _wanted(fields: BodyFields) -> GetRequest:
     fields.require("ackmode", "count", "encoding")
     ackmode, encoding = fields.values["ackmode"], fields.values["encoding"]
     count = fields.number("count")
@@ -106,7 +114,7 @@ def _wanted(fields: Fields) -> Wanted:
     truncate = fields.number("truncate") if "truncate" in fields else None
     if truncate is not None and truncate < 0:
         raise bad_request(["not_a_length", truncate])
-    return Wanted(count, ackmode, encoding, truncate)
+    return GetRequest(count, ackmode, encoding, truncate)
 
 
 def _refusal(refused: Refused) -> Problem:
@@ -118,8 +126,8 @@ def _refusal(refused: Refused) -> Problem:
     return bad_request(f"{refused.code} {text}")
 
 
-async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> JsonArray:
-    """Messages, as many as are wanted and there, and no more than one answer may hold."""
+async def _taken(call: ApiCall, session: DirectSession, wanted: GetRequest) -> JsonArray:
+    """Fetch messages up to the number that is asked for, and to TAKEN_BYTES_MAX."""
     taken, size = JsonArray(), 0
     get = methods.BasicGet(call.short_name("queue"), ACKMODES[wanted.ackmode] is None)
     while taken.rows != wanted.messages and size < TAKEN_BYTES_MAX:
@@ -133,7 +141,7 @@ async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> JsonArra
     return taken
 
 
-def _shown(found: Command, got: methods.BasicGetOk, wanted: Wanted) -> dict[str, Any]:
+def _shown(found: Command, got: methods.BasicGetOk, wanted: GetRequest) -> dict[str, Any]:
     assert found.header_payload is not None, "a message has a header"
     payload = found.body if wanted.truncate is None else found.body[: wanted.truncate]
     return {

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from broker.entities.arguments.stream_arguments import StreamArguments
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue_store import RECORD_BYTES, QueueStore
-from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.streams.stream_retention import Segment, Segments
+from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.streams.stream_retention import StreamSegment, StreamSegments
 from broker.wire.field_tables import Field
 from broker.wire.properties import body_size, decode_properties, encode_header
 from storage.batch import (
@@ -60,13 +60,13 @@ class StreamStore(QueueStore):
         state.bytes += len(message.body)
         state.delivered_up_to = offset + 1
 
-    def close(self, segment: Segment) -> None:
+    def close(self, segment: StreamSegment) -> None:
         """Remember where a segment ends."""
         self._open()
         self._batches.current.closed_segments.append(ClosedStreamSegment(self.queue_id, self.number, *segment))
 
-    def drop_segments(self, dropped: list[Segment]) -> None:
-        """Segments at the front are gone."""
+    def drop_segments(self, dropped: list[StreamSegment]) -> None:
+        """StreamSegments at the front are gone."""
         state, floor = self.state, dropped[-1].end
         messages = sum(segment.end - segment.first for segment in dropped)
         self.lost(self.number, messages, sum(segment.bytes for segment in dropped))
@@ -74,7 +74,7 @@ class StreamStore(QueueStore):
         self._open()
         self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, ()))
 
-    def between(self, first: int, end: int, window: Window) -> list[StoredMessage]:
+    def between(self, first: int, end: int, window: MemoryWindow) -> list[StoredMessage]:
         """Stored messages from `first` on and before `end`, as many as a window holds."""
         found = self._source.read(self.queue_id, self.number, first - 1, end, window.messages, window.bytes)
         self.counters.read(len(found))
@@ -92,10 +92,10 @@ class StreamStore(QueueStore):
 class StreamLog:
     """The messages of one stream. All of them stay to be read, again and by others: its ready messages."""
 
-    def __init__(self, store: StreamStore, rules: StreamArguments, window: Window) -> None:
+    def __init__(self, store: StreamStore, rules: StreamArguments, window: MemoryWindow) -> None:
         self._store = store
         self._window = window
-        self.segments = Segments(rules)
+        self.segments = StreamSegments(rules)
         self._stamp = _Stamp()
         self._tail: dict[int, StreamMessage] = {}
         self._tail_bytes = 0
@@ -112,9 +112,9 @@ class StreamLog:
         return self._store.state.bytes
 
     @property
-    def in_memory(self) -> Window:
+    def in_memory(self) -> MemoryWindow:
         """How many are in memory, and the bytes of their bodies."""
-        return Window(len(self._tail), self._tail_bytes)
+        return MemoryWindow(len(self._tail), self._tail_bytes)
 
     @property
     def head(self) -> None:
@@ -164,8 +164,8 @@ class StreamLog:
             go_on_at = max(end, state.delivered_up_to)
         if go_on_at - end < OFFSET_STRIDE:
             end = go_on_at
-        stored = Segment(state.floor, end, state.bytes, time)
-        self.segments.restore((Segment(*segment[2:]) for segment in closed), stored, state.messages)
+        stored = StreamSegment(state.floor, end, state.bytes, time)
+        self.segments.restore((StreamSegment(*segment[2:]) for segment in closed), stored, state.messages)
         if end < go_on_at and (rest := self.segments.go_on_at(go_on_at)) is not None:
             self._store.close(rest)
         self.next = self.stored = self.tail_first = go_on_at
@@ -179,7 +179,7 @@ class StreamLog:
 
     # Out
 
-    def read(self, start: int, window: Window) -> tuple[list[StreamMessage], int]:
+    def read(self, start: int, window: MemoryWindow) -> tuple[list[StreamMessage], int]:
         """Messages from an offset on, no more than a window, and the offset to go on from.
 
         No message may mean that some were passed over: those that are gone, and those that cannot be read.
@@ -204,7 +204,7 @@ class StreamLog:
             offset += 1
         return offset
 
-    def _read_tail(self, start: int, window: Window) -> tuple[list[StreamMessage], int]:
+    def _read_tail(self, start: int, window: MemoryWindow) -> tuple[list[StreamMessage], int]:
         found: list[StreamMessage] = []
         size = 0
         for offset in range(start, min(self.stored, start + window.messages)):

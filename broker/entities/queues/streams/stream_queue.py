@@ -1,4 +1,4 @@
-"""A stream: a log that consumers read, each from a place of its own. RabbitMQ's `x-queue-type: stream`.
+"""A stream: a log that consumers read, each from a position of its own. RabbitMQ's `x-queue-type: stream`.
 
 Nothing is consumed away. An acknowledgement gives its consumer credit and means nothing else, so there is nothing to
 requeue, to reject or to purge; messages leave at the front, by the rules of `Segments`. To the session a stream is a
@@ -13,38 +13,39 @@ from typing import cast
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.arguments.stream_arguments import Start, Wanted
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.consumers import Consumer, Consumers, Outlet
+from broker.entities.arguments.stream_arguments import Start, StreamFilter
+from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues.consumer_prefetch import Consumer, Outlet
+from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, Roles
-from broker.entities.queues.queue_limits import Unlimited
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams.stream_log import StreamLog, StreamMessage, kept
+from broker.entities.queues.unlimited import Unlimited
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
-READ = Window(256, RUN_BYTES)
+READ = MemoryWindow(256, RUN_BYTES)
 """What one consumer is given at a time, and reads ahead at most."""
 
 DISK_READS = 8
 """How many reads from disk one turn of a stream may take; consumers that are behind go on in the next turn."""
 
 
-class Place:
+class ReadPosition:
     """How far a consumer has come. `ahead` has been read and not delivered yet; `next` is where reading goes on."""
 
-    __slots__ = ("ahead", "next", "wanted")
+    __slots__ = ("ahead", "filter", "next")
 
-    def __init__(self, start: int, wanted: Wanted | None) -> None:
+    def __init__(self, start: int, stream_filter: StreamFilter | None) -> None:
         self.next = start
-        self.wanted = wanted
+        self.filter = stream_filter
         self.ahead: deque[StreamMessage] = deque()
 
     def take(self, log: StreamLog, limit: int) -> list[StreamMessage]:
         """The next messages for the consumer. None may mean that it wanted none of those that were read."""
         if not self.ahead:
             found, self.next = log.read(self.next, READ)
-            self.ahead.extend(found if self.wanted is None else filter(self._wants, found))
+            self.ahead.extend(found if self.filter is None else filter(self._wants, found))
         ahead = self.ahead
         if len(ahead) <= limit:
             self.ahead = deque()
@@ -60,10 +61,10 @@ class Place:
         return not self.ahead and self.next < min(log.tail_first, log.stored)
 
     def _wants(self, found: StreamMessage) -> bool:
-        assert self.wanted is not None, "without a filter everything is wanted"
+        assert self.filter is not None, "without a filter everything is wanted"
         if found.filter_value is None:
-            return self.wanted.unfiltered
-        return found.filter_value in self.wanted.values
+            return self.filter.unfiltered
+        return found.filter_value in self.filter.values
 
 
 class Readers(Consumers):
@@ -71,20 +72,20 @@ class Readers(Consumers):
 
     def __init__(self, log: StreamLog, now: Callable[[], int]) -> None:
         super().__init__(now, single_active=False)
-        self.places: dict[Consumer, Place] = {}
+        self.positions: dict[Consumer, ReadPosition] = {}
         self._log = log
         self._resting: dict[Consumer, None] = {}
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a consumer, at the place that it asked for."""
+        """Take in a consumer, at the position that it asked for."""
         start = stream_arguments.start(consumer.arguments, "")
-        self.places[consumer] = Place(self._offset(start), stream_arguments.wanted(consumer.arguments))
+        self.positions[consumer] = ReadPosition(self._offset(start), stream_arguments.stream_filter(consumer.arguments))
         super().add(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Let one go, and its place with it."""
+        """Let one go, and its position with it."""
         super().remove(consumer)
-        del self.places[consumer]
+        del self.positions[consumer]
 
     def enlist(self, consumer: Consumer) -> None:
         """Put a consumer that may have credit into the rotation, where it does not rest any more."""
@@ -104,9 +105,9 @@ class Readers(Consumers):
             self.enlist(consumer)
 
     def check(self) -> None:
-        """Raise AssertionError unless every reader has a place, and those that rest are out of the rotation."""
+        """Raise AssertionError unless every reader has a position, and those that rest are out of the rotation."""
         super().check()
-        assert self.places.keys() == self.members.keys(), "a reader has no place, or a place no reader"
+        assert self.positions.keys() == self.members.keys(), "a reader has no position, or a position no reader"
         for consumer in self._resting:
             assert not (consumer.waiting and consumer in self.members), f"consumer {consumer.tag} rests and waits"
 
@@ -170,26 +171,26 @@ class Stream(Queue):
         """Give each consumer that has credit what comes next for it; what they all had the chance to take goes."""
         self._touched = False
         reads, consumers, log = DISK_READS, self._readers, self.log
-        while reads and (turn := consumers.next()) is not None:
-            consumer, credit, _ = turn
-            place = consumers.places[consumer]
-            reads -= place.behind(log)
-            found = place.take(log, credit)
+        while reads and (next_served := consumers.next()) is not None:
+            consumer, credit, _ = next_served
+            position = consumers.positions[consumer]
+            reads -= position.behind(log)
+            found = position.take(log, credit)
             if found:
                 self._give(consumer, found)
-            elif place.up_to_date(log):
+            elif position.up_to_date(log):
                 consumers.rest(consumer)
         log.keep_window()
         if not reads:
             self._context.turn.last(self.touch)
 
     def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
-        entries = [Entry(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
+        entries = [QueuedMessage(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
         consumer.give(entries)
         for entry in entries:  # it never comes back, so its content is not needed again
             entry.message = None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
         """Messages go out to a channel that has to acknowledge them."""
         self.out.add(len(entries), size)
 
@@ -200,7 +201,7 @@ class Stream(Queue):
 
     # What a stream does not do
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Refused: raises ConnectionException 540."""
         raise self._unsupported("basic.get")
 

@@ -19,7 +19,7 @@ MESSAGE_BYTES = 64
 """What a message counts beside its body."""
 
 
-class Segment(NamedTuple):
+class StreamSegment(NamedTuple):
     """Offsets from `first` on and before `end`; the bytes of their bodies; when the last of them was published."""
 
     first: int
@@ -33,14 +33,14 @@ class Segment(NamedTuple):
         return self.bytes + MESSAGE_BYTES * (self.end - self.first)
 
 
-class Segments:
+class StreamSegments:
     """The segments of one stream, oldest first."""
 
     def __init__(self, rules: StreamArguments) -> None:
         self._rules = rules
-        self._closed: deque[Segment] = deque()
+        self._closed: deque[StreamSegment] = deque()
         self._closed_size = 0
-        self._open = Segment(0, 0, 0, 0)
+        self._open = StreamSegment(0, 0, 0, 0)
 
     def __len__(self) -> int:
         return len(self._closed) + 1
@@ -70,7 +70,7 @@ class Segments:
         """The next message belongs to another segment."""
         return self._open.end > self._open.first and self._open.size >= self._rules.segment_bytes
 
-    def restore(self, closed: Iterable[Segment], stored: Segment, messages: int) -> None:
+    def restore(self, closed: Iterable[StreamSegment], stored: StreamSegment, messages: int) -> None:
         """Begin with what is stored: so many messages between two offsets.
 
         A closed segment whose record is missing counts as a part of the next one. A gap as long as a restore of a
@@ -85,9 +85,9 @@ class Segments:
         messages -= sum(segment.end - segment.first for segment in self._closed)
         if end - first - messages >= OFFSET_STRIDE:
             first = end - messages
-        self._open = Segment(first, end, size_bytes, stored.last_time)
+        self._open = StreamSegment(first, end, size_bytes, stored.last_time)
 
-    def go_on_at(self, offset: int) -> Segment | None:
+    def go_on_at(self, offset: int) -> StreamSegment | None:
         """Leave out the offsets before this one; the segment that is closed by that, if it holds something."""
         closed = self.close() if self._open.end > self._open.first else None
         self._open = self._open._replace(first=offset, end=offset)
@@ -96,16 +96,16 @@ class Segments:
     def add(self, size_bytes: int, time: int) -> None:
         """A message comes to the segment that is being written."""
         first, end, size, _ = self._open
-        self._open = Segment(first, end + 1, size + size_bytes, time)
+        self._open = StreamSegment(first, end + 1, size + size_bytes, time)
 
-    def close(self) -> Segment:
+    def close(self) -> StreamSegment:
         """Begin another segment; the one that is closed by that."""
         closed = self._open
         self._close(closed)
-        self._open = Segment(closed.end, closed.end, 0, closed.last_time)
+        self._open = StreamSegment(closed.end, closed.end, 0, closed.last_time)
         return closed
 
-    def drop(self, now: int) -> list[Segment]:
+    def drop(self, now: int) -> list[StreamSegment]:
         """Let go of what need not be kept any longer."""
         dropped = []
         while self._closed and self._too_much(self._closed[0], now):
@@ -123,11 +123,11 @@ class Segments:
         size = sum(segment.size for segment in self._closed)
         assert self._closed_size == size, f"closed segments have {size} bytes, {self._closed_size} are counted"
 
-    def _close(self, segment: Segment) -> None:
+    def _close(self, segment: StreamSegment) -> None:
         self._closed.append(segment)
         self._closed_size += segment.size
 
-    def _too_much(self, oldest: Segment, now: int) -> bool:
+    def _too_much(self, oldest: StreamSegment, now: int) -> bool:
         age, size = self._rules.max_age_milliseconds, self._rules.max_bytes
         too_old = age is not None and oldest.last_time < now - age
         return too_old or (size is not None and self._closed_size + self._open.size > size)

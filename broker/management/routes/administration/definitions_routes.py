@@ -1,4 +1,4 @@
-"""Definitions: everything, or what is in a virtual host, as a file to download, and taken in again."""
+"""Definitions of the broker, or of a virtual host: export and import."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from broker.admin.definitions.definitions_export import heading, heading_of_vhos
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, empty, encoded
-from broker.management.call import Call, where_absent
+from broker.management.api_call import ApiCall, where_absent
 from broker.management.form_field import field_of_form
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, empty, encoded
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
 Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
 
 FILE = "file"
-"""The field of a form that has the definitions."""
+"""The field of a form with the definitions."""
 NOT_JSON = "failed_to_parse_json"
 BLANK_MAX = 64
 EMPTY = (b"", b"null")
-"""A short body with nothing in it is taken for an object without any."""
+"""Bodies that are taken for an empty object."""
 
 
-async def export_all(call: Call) -> Response:
-    """Everything that exists."""
+async def export_all(call: ApiCall) -> Response:
+    """Export all definitions."""
     administration = call.api.administration
     sections = whole(administration, await administration.definitions.load())
     return _download(call, heading(administration), sections)
 
 
-async def export_vhost(call: Call) -> Response:
-    """What is in a virtual host."""
+async def export_vhost(call: ApiCall) -> Response:
+    """Export the definitions of a virtual host."""
     administration = call.api.administration
     stored, vhost = await administration.definitions.load(), call.broker.vhosts.get(call.names["vhost"])
     if vhost is None:
@@ -47,17 +47,17 @@ async def export_vhost(call: Call) -> Response:
     return _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
 
 
-def _download(call: Call, head: Mapping[str, str], sections: Sections) -> Response:
-    """The columns that are wanted; a link may give the file a name."""
+def _download(call: ApiCall, head: Mapping[str, str], sections: Sections) -> Response:
+    """The sections that the query asks for; `download` in the query is the name of the file."""
     wanted = call.list_query().columns
     if wanted:
         head = {name: value for name, value in head.items() if name in wanted}
         sections = [(name, rows) for name, rows in sections if name in wanted]
-    return JsonAnswer(_object(head, sections), _named(call.parameters.get("download", "")))
+    return JsonResponse(_object(head, sections), _named(call.parameters.get("download", "")))
 
 
 async def _object(head: Mapping[str, str], sections: Sections) -> AsyncGenerator[bytes]:
-    """An object in pieces, whose rows are made when they are asked for; an empty list for one without anything."""
+    """Encode an object in pieces, with rows computed when they are asked for; an empty object is an empty list."""
     before = b"{"
     for name, value in head.items():
         yield before + encoded(name) + b":" + encoded(value)
@@ -80,23 +80,22 @@ def _named(file: str) -> dict[str, str]:
     return {"content-disposition": f"attachment; {name}"}
 
 
-async def import_all(call: Call) -> Response:
-    """Take definitions in: users, permissions, policies, limits and parameters as they say, other things if they are
-    not there."""
+async def import_all(call: ApiCall) -> Response:
+    """Import definitions: users, permissions, policies, limits and parameters are replaced, others are only added."""
     await call.change("import_definitions", definitions=await _uploaded(call))
     return empty(204)
 
 
-async def import_vhost(call: Call) -> Response:
-    """Take in what belongs into a virtual host, whatever virtual host it was exported from."""
+async def import_vhost(call: ApiCall) -> Response:
+    """Import definitions into a virtual host, whatever virtual host they were exported from."""
     vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
         await call.change("import_definitions", definitions=await _uploaded(call, vhost), vhost=vhost)
     return empty(204)
 
 
-async def _uploaded(call: Call, vhost: str | None = None) -> DefinitionsFile:
-    """The definitions of a body: JSON, or the file of a form. Raises Problem 400 and 415."""
+async def _uploaded(call: ApiCall, vhost: str | None = None) -> DefinitionsFile:
+    """Read definitions from a body: JSON, or the file of a form. Raises Problem 400 or 415."""
     described = Message()
     described["content-type"] = call.request.headers.get("content-type", "")
     kind = described.get_content_type()

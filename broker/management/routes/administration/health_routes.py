@@ -1,4 +1,4 @@
-"""Health checks: 200 where all is well, 503 with what is wrong."""
+"""Health checks: 200 if a check passes, 503 with the reason if it fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 from starlette.responses import Response
 
 from broker.management.access import Tag, denied
-from broker.management.answers import JsonAnswer, Problem, bad_request, encoded, in_json, not_found
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonResponse, Problem, bad_request, encoded, in_json, not_found
 from broker.management.rows.certificate_expiry import expiring
 from broker.management.rows.listener_rows import listeners
 from broker.session.direct_session import Refused
@@ -40,39 +40,39 @@ ALIASES = {
     "cli": "clustering",
     "distribution": "clustering",
 }
-"""Other words for the protocols of listeners, as RabbitMQ takes them."""
+"""Aliases of the protocols of listeners, as in RabbitMQ."""
 
 
 def healthy(**details: object) -> Response:
-    """All is well."""
+    """200: the check passes."""
     return in_json({"status": "ok", **details})
 
 
 def failed(reason: str, **details: object) -> Response:
-    """Something is wrong: 503."""
-    answer = JsonAnswer([encoded({"status": "failed", "reason": reason, **details})])
+    """503: the check fails."""
+    answer = JsonResponse([encoded({"status": "failed", "reason": reason, **details})])
     answer.status_code = 503
     return answer
 
 
-async def check_alarms(call: Call) -> Response:
-    """No alarm is raised."""
+async def check_alarms(call: ApiCall) -> Response:
+    """Check that no alarm is raised."""
     return _alarms(call, "There are alarms in effect in the cluster")
 
 
-async def check_local_alarms(call: Call) -> Response:
-    """The same: there is one node."""
+async def check_local_alarms(call: ApiCall) -> Response:
+    """Check that no alarm is raised on this node, the only one."""
     return _alarms(call, "There are alarms in effect on the node")
 
 
-def _alarms(call: Call, reason: str) -> Response:
-    call.api.look_around()
+def _alarms(call: ApiCall, reason: str) -> Response:
+    call.api.update_alarms()
     alarms = [{"node": call.api.settings.node, "resource": name} for name in call.api.status()["alarms"]]
     return failed(reason, alarms=alarms) if alarms else healthy()
 
 
-async def check_certificates(call: Call) -> Response:
-    """No certificate of a listener ends within so many days, weeks, months or years."""
+async def check_certificates(call: ApiCall) -> Response:
+    """Check that no certificate of a listener expires within a number of days, weeks, months or years."""
     unit = call.names["unit"].lower()
     if not re.fullmatch("[+-]?[0-9]{1,6}", call.names["within"]):
         raise bad_request("Invalid expiration value.")
@@ -88,12 +88,12 @@ async def check_certificates(call: Call) -> Response:
     return failed("Certificates expiring", expired=found) if found else healthy()
 
 
-def _listeners(call: Call) -> list[dict[str, Any]]:
+def _listeners(call: ApiCall) -> list[dict[str, Any]]:
     return listeners(call.api.status(), call.api.settings.node)
 
 
-async def check_port(call: Call) -> Response:
-    """Clients are listened for on a port."""
+async def check_port(call: ApiCall) -> Response:
+    """Check that there is a listener on a port."""
     if not re.fullmatch("[0-9]{1,9}", call.names["port"]):
         raise bad_request("Invalid port")
     port, ports = int(call.names["port"]), [listener["port"] for listener in _listeners(call)]
@@ -102,8 +102,8 @@ async def check_port(call: Call) -> Response:
     return failed("No active listener", missing=port, ports=ports)
 
 
-async def check_protocol(call: Call) -> Response:
-    """A protocol is spoken on some port; of several with commas between, as RabbitMQ 4 takes them, all are."""
+async def check_protocol(call: ApiCall) -> Response:
+    """Check that there are listeners for a protocol, or for all of several with commas between, as in RabbitMQ 4."""
     asked = call.names["protocol"].lower()
     wanted = [ALIASES.get(name.strip(), name.strip()) for name in asked.split(",")]
     spoken = list(dict.fromkeys(listener["protocol"] for listener in _listeners(call)))
@@ -113,18 +113,18 @@ async def check_protocol(call: Call) -> Response:
     return healthy(protocol=",".join(wanted))
 
 
-async def check_nothing(call: Call) -> Response:
-    """Virtual hosts run as long as the broker does, and it serves."""
+async def check_nothing(call: ApiCall) -> Response:
+    """Pass: all virtual hosts run while the broker runs, and it is in service."""
     return healthy()
 
 
-async def check_single_node(call: Call) -> Response:
-    """What would be lost with this node's copies: there are no others."""
+async def check_single_node(call: ApiCall) -> Response:
+    """Pass: there is one node, so no replica depends on another."""
     return healthy(reason="single node cluster")
 
 
-async def check_connections(call: Call) -> Response:
-    """There may be one more connection."""
+async def check_connections(call: ApiCall) -> Response:
+    """Check that the connection limit is not reached."""
     limit = call.api.registry.settings.connections_max
     connections = len(call.api.registry.network_connections)
     if limit and connections >= limit:
@@ -132,22 +132,22 @@ async def check_connections(call: Call) -> Response:
     return healthy()
 
 
-async def check_ready(call: Call) -> Response:
-    """AMQP clients can come."""
+async def check_ready(call: ApiCall) -> Response:
+    """Check that AMQP clients can connect."""
     if not any(listener["protocol"].startswith("amqp") for listener in _listeners(call)):
         return failed("no active listeners for AMQP/AMQPS")
     return await check_connections(call)
 
 
-async def check_node(call: Call) -> Response:
-    """The check of earlier versions: the broker answers."""
+async def check_node(call: ApiCall) -> Response:
+    """Pass: the broker answers. The check of earlier versions."""
     if call.names.get("node", call.api.settings.node) != call.api.settings.node:
         raise not_found()
     return healthy()
 
 
-async def check_aliveness(call: Call) -> Response:
-    """Publish a message to a queue of the virtual host, and take it from there."""
+async def check_aliveness(call: ApiCall) -> Response:
+    """Check that a message can be published to a queue of the virtual host, and fetched from it."""
     if not call.account.enters(call.vhost.name):
         raise denied(call.account.name, "Access refused.")
     try:
@@ -161,8 +161,8 @@ async def check_aliveness(call: Call) -> Response:
     return failed(f"{ALIVENESS} queue is empty")
 
 
-async def _there_and_back(call: Call, body: bytes) -> Command:
-    call.api.look_around()
+async def _there_and_back(call: ApiCall, body: bytes) -> Command:
+    call.api.update_alarms()
     async with call.session() as session:
         await call.answered(session.ask(methods.QueueDeclare(ALIVENESS, False, False, False, False, False, {})))
         await call.answered(session.ask(methods.ConfirmSelect(False)))
@@ -185,7 +185,7 @@ CHECKS = {
     "below-node-connection-limit": check_connections,
     "ready-to-serve-clients": check_ready,
 }
-"""The checks of RabbitMQ 3.13, and of 4 where they mean something here."""
+"""The checks of RabbitMQ 3.13, and those of 4 that apply here."""
 
 RESOURCES: list[Resource] = [
     *(resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check)) for name, check in CHECKS.items()),

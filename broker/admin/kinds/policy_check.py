@@ -1,0 +1,160 @@
+"""The validation of policies, as in RabbitMQ 3.10.8.
+
+The texts are its own. PCRE2, the successor of RabbitMQ's engine, reports faults of regular expressions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker.admin.json_terms import binary_pairs, binary_term
+from broker.admin.protocol import ValidationFailed
+from broker.entities.arguments.name_patterns import InvalidPattern, NamePattern
+from broker.entities.arguments.policies import APPLY_TO, Policy
+from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
+
+Check = Callable[[Any], bool]
+
+_AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
+
+
+def checked(
+    name: str, pattern: object, apply_to: str, definition: Mapping[str, Any], priority: Any, *, operator: bool
+) -> Policy:
+    """Return the policy of these parts. Raises ValidationFailed with all their problems."""
+    problems = []
+    problem = _problem_of_definition(definition, _OF_OPERATORS if operator else _KEYS)
+    if problem:
+        problems.append(problem)
+    if apply_to not in APPLY_TO:
+        problems.append(f"apply-to '{apply_to}' unrecognised; should be {_listed(APPLY_TO)}")
+    if not isinstance(pattern, str):
+        problems.append(f"pattern should be a binary but was {binary_term(pattern)}")
+    try:
+        read = NamePattern(pattern if isinstance(pattern, str) else "")
+    except InvalidPattern as error:
+        why = f'{{"{error.reason}",{error.position}}}'
+        problems.append(f"pattern should be regular expression but is invalid: {why}")
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 63:
+        problems.append(f"priority should be a number, actually was {binary_term(priority)}")
+    if problems:
+        raise ValidationFailed(problems)
+    return Policy(name, read, apply_to, definition, priority)
+
+
+def _listed(words: Mapping[str, object]) -> str:
+    *first, last = (f"'{word}'" for word in words)
+    return f"{', '.join(first)} or {last}"
+
+
+def _problem_of_definition(definition: Mapping[str, Any], known: Mapping[str, tuple[Check, str]]) -> str:
+    if not definition:
+        return "no policy provided"
+    for key in sorted(known.keys() & definition.keys()):
+        accepts, what = known[key]
+        if not accepts(definition[key]):
+            return what.format(binary_term(definition[key]))
+    unknown = {key: value for key, value in sorted(definition.items()) if key not in known}
+    if unknown:
+        return f"{binary_pairs(unknown)} are not recognised policy settings"
+    return _problem_of_mirrors(definition)
+
+
+def _problem_of_mirrors(definition: Mapping[str, Any]) -> str:
+    """Return what RabbitMQ refuses; there is one node, so nothing is mirrored."""
+    mode, parameters = definition.get("ha-mode"), definition.get("ha-params")
+    if mode is None:
+        if any(key.startswith("ha-") for key in definition):
+            return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+        return ""
+    given = "none" if parameters is None else binary_term(parameters)
+    if mode == "all" and parameters is not None:
+        return 'ha-mode="all" does not take parameters'
+    if mode == "exactly" and not _from(1)(parameters):
+        return f'ha-mode="exactly" takes an integer, {given} given'
+    if mode == "nodes" and not isinstance(parameters, list):
+        return f'ha-mode="nodes" takes a list, {given} given'
+    if mode == "nodes" and not parameters:
+        return 'ha-mode="nodes" list must be non-empty'
+    if mode == "nodes" and not all(map(_text, parameters or ())):
+        wrong = [node for node in parameters or () if not _text(node)]
+        return f'ha-mode="nodes" takes a list of strings, {binary_term(wrong)} was not a string'
+    return ""
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _from(lowest: int, highest: int | None = None) -> Check:
+    def accepts(value: Any) -> bool:
+        integer = isinstance(value, int) and not isinstance(value, bool)
+        return integer and lowest <= value and (highest is None or value <= highest)
+
+    return accepts
+
+
+def _one_of(*choices: str | int) -> Check:
+    return lambda value: not isinstance(value, bool) and value in choices
+
+
+def _age(value: Any) -> bool:
+    return isinstance(value, str) and _AGE.fullmatch(value) is not None
+
+
+_KEYS: dict[str, tuple[Check, str]] = {
+    "alternate-exchange": (_text, "{} is not a valid alternate exchange name"),
+    "consumer-timeout": (_from(0), "{} is not a valid consumer timeout"),  # since 3.11.15
+    "dead-letter-exchange": (_text, "{} is not a valid dead letter exchange name"),
+    "dead-letter-routing-key": (_text, "{} is not a valid dead letter routing key"),
+    "dead-letter-strategy": (_one_of("at-most-once", "at-least-once"), "{} is not a valid dead letter strategy"),
+    "delivery-limit": (_from(0), "{} is not a valid delivery limit"),
+    "expires": (_from(1), "{} is not a valid queue expiry"),
+    "ha-mode": (_one_of("all", "exactly", "nodes"), "{} is not a valid ha-mode value"),
+    "ha-params": (lambda value: True, ""),
+    "ha-promote-on-failure": (
+        _one_of("always", "when-synced"),
+        'ha-promote-on-failure must be "always" or "when-synced", got {}',
+    ),
+    "ha-promote-on-shutdown": (
+        _one_of("always", "when-synced"),
+        'ha-promote-on-shutdown must be "always" or "when-synced", got {}',
+    ),
+    "ha-sync-batch-size": (_from(1), "ha-sync-batch-size takes an integer greater than 0, {} given"),
+    "ha-sync-mode": (_one_of("manual", "automatic"), 'ha-sync-mode must be "manual" or "automatic", got {}'),
+    "initial-cluster-size": (_from(0), "{} is not a valid cluster size"),
+    "max-age": (_age, "{} is not a valid max age"),
+    "max-in-memory-bytes": (_from(0), "{} is not a valid maximum memory in bytes"),
+    "max-in-memory-length": (_from(0), "{} is not a valid maximum memory in bytes"),
+    "max-length": (_from(0), "{} is not a valid maximum length"),
+    "max-length-bytes": (_from(0), "{} is not a valid maximum length in bytes"),
+    "message-ttl": (_from(0), "{} is not a valid message TTL"),
+    "overflow": (_one_of("drop-head", "reject-publish", "reject-publish-dlx"), "{} is not a valid overflow value"),
+    "queue-leader-locator": (
+        _one_of("client-local", "balanced", "random", "least-leaders"),
+        "{} is not a valid queue leader locator value",
+    ),
+    "queue-master-locator": (
+        _one_of("min-masters", "client-local", "random"),
+        "{} invalid queue-master-locator value",
+    ),
+    "queue-mode": (_one_of("default", "lazy"), "{} is not a valid queue-mode value"),
+    "queue-version": (_one_of(1, 2), "{} is not a valid queue-version value"),
+    "stream-max-segment-size-bytes": (_from(0, SEGMENT_BYTES_MAX), "{} is not a valid segment size"),
+}
+"""The values that each key may have, and the problem with any other value."""
+
+_OF_OPERATORS = {
+    key: _KEYS[key]
+    for key in (
+        "delivery-limit",
+        "expires",
+        "max-in-memory-bytes",
+        "max-in-memory-length",
+        "max-length",
+        "max-length-bytes",
+        "message-ttl",
+    )
+}

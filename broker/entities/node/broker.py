@@ -1,0 +1,171 @@
+"""The broker as a whole: virtual hosts, users, and what they share. No sockets, no files, no waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from math import inf
+from random import Random
+from typing import NamedTuple
+
+from broker.entities.arguments.personality import DEFAULT, Personality
+from broker.entities.exchanges.event_exchange import INTERNAL, EventExchange, EventSettings
+from broker.entities.node.parameters import Parameters
+from broker.entities.node.user_limits import UserLimits
+from broker.entities.node.users import Users
+from broker.entities.queues.events.event_recording import Recorder
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_store import MessageSource
+from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.scheduling.alarms import Alarms
+from broker.entities.scheduling.background_work import BackgroundWork
+from broker.entities.scheduling.cache_epoch import CacheEpoch
+from broker.entities.scheduling.clock import Clock
+from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
+from broker.entities.scheduling.timers import Timers
+from broker.entities.scheduling.turn import Turn
+from broker.entities.statistics.totals import BrokerStatistics
+from broker.entities.vhosts.durable_definitions import DurableDefinitions
+from broker.entities.vhosts.vhost import VHost, new_transient_ids
+from broker.entities.vhosts.vhost_context import VHostContext
+from storage.batch import SealedBatch
+
+
+class BrokerSettings(NamedTuple):
+    """What the entities take from the configuration."""
+
+    window: MemoryWindow
+    batch_bytes_max: int
+    lazy_bytes_max: int
+    check_invariants: bool = False
+    personality: Personality = DEFAULT
+
+
+class Pace(NamedTuple):
+    """How long a turn may take, and what to call when something is due earlier than before."""
+
+    wake: Callable[[], None]
+    deliver_seconds_max: float = inf
+    """How long queues deliver at the end of one turn."""
+    timers_seconds_max: float = inf
+    """How long what is due is done in one turn."""
+
+
+class Broker:
+    """Everything that exists, by name.
+
+    `chance` decides what is left to chance, `recorder` is there if events are logged, `events` if they are published.
+    `disk_free` says for how many bytes the disk has room.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        messages: MessageSource,
+        definitions: DurableDefinitions,
+        boot: int,
+        pace: Pace,
+        chance: Random | None = None,
+        recorder: Recorder | None = None,
+        disk_free: Callable[[], float] = lambda: inf,
+        events: EventSettings | None = None,
+    ) -> None:
+        self.clock = clock
+        self._disk_free = disk_free
+        self.boot = boot
+        self.recorder = recorder
+        self.invariants = Invariants() if settings.check_invariants else None
+        self.turn = Turn(pace.deliver_seconds_max, self.invariants)
+        self.timers = Timers(pace.wake, pace.timers_seconds_max)
+        self.background_work = BackgroundWork(self.timers, clock.soon, pace.timers_seconds_max)
+        self.alarms = Alarms()
+        self.cache_epoch = CacheEpoch()
+        self.users = Users(self.cache_epoch)
+        self.user_limits = UserLimits()
+        self.parameters = Parameters()
+        self.batches = PendingBatches(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
+        self.definitions = definitions
+        self.vhosts: dict[str, VHost] = {}
+        self.queues_by_id: dict[int, Queue] = {}
+        self.statistics = BrokerStatistics()
+        self.event_exchange = None if events is None else self._new_event_exchange(events)
+        self._context = VHostContext(
+            self.turn,
+            self.timers,
+            settings.window,
+            boot,
+            clock.now,
+            clock.soon,
+            self.batches,
+            messages,
+            definitions,
+            new_transient_ids(),
+            count(1),
+            self.queues_by_id,
+            chance or Random(),
+            self.cache_epoch,
+            recorder,
+            self.invariants,
+            self.background_work,
+            self.statistics,
+            self.event_exchange,
+            settings.personality,
+        )
+
+    def _new_event_exchange(self, events: EventSettings) -> EventExchange:
+        return EventExchange(
+            events,
+            self.boot,
+            self.clock.now,
+            self.timers,
+            self.batches,
+            self.alarms,
+            lambda: self.vhosts[events.vhost].routing if events.vhost in self.vhosts else None,
+        )
+
+    def begin_boot(self, boot: int) -> None:
+        """The message store has begun another boot. There are no virtual hosts: those to come take their numbers from
+        it.
+        """
+        assert not self.vhosts, "a boot begins with queues of the boot before"
+        self.boot = boot
+        self._context = self._context._replace(boot=boot)
+
+    def free_disk_bytes(self) -> float:
+        """How many bytes the disk has room for beside those that are on their way there."""
+        return self._disk_free() - self.batches.unstored_bytes
+
+    def stored(self, batch: SealedBatch) -> None:
+        """A batch is on disk: queues let go of what they kept for it, and waiters are notified."""
+        for lane in batch.lanes:
+            queue = self.queues_by_id.get(lane.queue_id)
+            if queue is not None and lane.puts:
+                queue.stored(lane.lane, lane.puts[-1][0])
+                queue.counters.disk_writes += len(lane.puts)
+                queue.counters.of_type.disk_writes += len(lane.puts)
+        for waiter in (*batch.waiters, *batch.removal_waiters):
+            waiter.stored(batch.number)
+        self.batches.stored(batch)
+        if self.background_work.works:
+            self.background_work.disk_moved()
+
+    def add_vhost(self, name: str) -> VHost:
+        """Make a virtual host with its pre-declared exchanges; the one of that name if there is one."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            vhost = self.vhosts[name] = VHost(name, self._context)
+        return vhost
+
+    def remove_vhost(self, name: str, by: str = INTERNAL) -> None:
+        """Take a virtual host away with everything in it, once the disk has no definitions of it any more.
+
+        Nothing in it can be found from now on; of very many queues, some go at a time.
+        """
+        vhost = self.vhosts.pop(name)
+        self.statistics.vhost_ended(vhost.statistics)
+        self.background_work.begin(vhost.end(by))
+        self.users.forget_vhost(name)
+        self.user_limits.vhosts.pop(name, None)
+        self.parameters.forget_vhost(name)
