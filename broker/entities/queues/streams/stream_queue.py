@@ -25,7 +25,7 @@ from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
 READ = MemoryWindow(256, RUN_BYTES)
-"""What one consumer is given at a time, and the most that it reads ahead."""
+"""Messages and bytes that one consumer is given at a time, which it may have read ahead."""
 
 DISK_READS = 8
 """Reads from disk in one turn of a stream; consumers that are behind go on in the next turn."""
