@@ -11,7 +11,6 @@ from broker.wire.amqp_errors import DecodeError
 
 SEQUENCE = 0x30
 SET = 0x31
-OCTET_STRING = 0x04
 OBJECT_IDENTIFIER = 0x06
 UTC_TIME = 0x17
 
