@@ -1,4 +1,4 @@
-"""What each step of a message costs, in us of CPU: the broker's core driven without sockets, trio or threads.
+"""Cost of each step of a message, in us of CPU: the broker's core driven without sockets, trio or threads.
 
 The core gets the very bytes that the load of bench/load/load.c sends (1 KiB, persistent, confirms, one ack for each
 delivery), 250 messages to a piece as a full `recv` brings them, 500 to a batch as a window of 1,000 makes them.

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from broker.admin import maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
 from broker.admin.action_words import fields, in_words
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments
 from broker.admin.definitions import definitions_export, definitions_import
 from broker.admin.node import connection_admin, feature_flags, node_admin, testing_orders
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.settings import limit_admin, parameter_admin, policy_admin, shovel_admin
 from broker.admin.views import access_view, connection_view, queue_view, topology_view
 from broker.admin.views.listing import Row, View, rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import Any
 
+from broker.admin.json_tables import plain
 from broker.admin.short_steps import pause_if_due
-from broker.admin.views.json_tables import plain
 from broker.management.json_bodies import ECHO_CHARACTERS, BodyFields, encoded_text
 from broker.management.responses import Problem, bad_request
 from broker.wire.properties import BasicProperties

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import logs
+from broker import freed_memory, logs
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
@@ -81,7 +81,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
         shovel_host.check(config.shovels)
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
-        resource_alarms.keep_freed_memory()
+        freed_memory.keep_freed_memory()
         bound = _bind_listeners(config)
     try:
         with _starting():
@@ -222,7 +222,8 @@ async def _run(
             await event_exchange_setup.declare(starting, server.broker.event_exchange)
         if imported is not None:
             with _starting():
-                log.info("definitions imported: %s", await definitions_import.add(starting, imported))
+                made = await definitions_import.add(starting, imported)
+            log.info("definitions imported: %s", definitions_import.in_words(made))
         if testing is not None:
             testing.attach(server, imported, default_user=_wants_default_user(config, imported))
         server.committer.start(recovered.tombstones)
@@ -256,7 +257,8 @@ async def _run(
 async def _finish_import(administration: Administration, unfinished: bytes) -> None:
     log.warning("an import of definitions was cut short; finishing it")
     try:
-        log.info("definitions imported: %s", await definitions_import.resume(administration, unfinished))
+        made = await definitions_import.resume(administration, unfinished)
+        log.info("definitions imported: %s", definitions_import.in_words(made))
     except AdministrationError as error:
         log.error("the import that was cut short cannot be finished, import the file again: %s", error)
 

@@ -34,7 +34,7 @@ MASSES: dict[str, Callable[[Core, SessionLayer], None]] = {
         )
     ),
 }
-"""Where very much ends at once."""
+"""Walks over queues in which large numbers of messages end at once."""
 
 WALKS: dict[str, tuple[range, Callable[[int], None]]] = {
     "queue": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=False)),

@@ -25,7 +25,7 @@ from harness.clients.stream_steps import Follower, stream
 from storage.offline.verify_messages import verify
 
 OVERHEAD = 64
-"""What a message counts beside its body, by the documentation."""
+"""Bytes that a message counts beside its body, by the documentation."""
 
 
 class Published(NamedTuple):
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 class Log:
-    """What a stream must be. `parts` are its segments, the last one being written."""
+    """The messages that a stream must have. `parts` are its segments, the last one being written."""
 
     def __init__(self) -> None:
         self.messages: list[Published] = []
@@ -79,7 +79,7 @@ class Log:
 
 
 class Limits(NamedTuple):
-    """How much is kept: seconds of age, size of all, size of a segment."""
+    """Limits of a stream: seconds of age, size of all, size of a segment."""
 
     age: int
     size: int

@@ -99,7 +99,7 @@ def confirm_after_failed_commit(patch: Patch) -> None:
 
 @mistake("I6", FAULTS)
 def going_on_after_failed_sync(patch: Patch) -> None:
-    """After a failed sync open the store's file anew, which makes the kernel forget it, and commit again."""
+    """After a failed sync open the store's file again, which makes the kernel forget it, and commit again."""
     commit = MessageStore.commit
 
     def commit_with_another_file(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:

@@ -17,7 +17,7 @@ RUNNERS = (
     *("tests/durability/crash", "tests/durability/exhaustion", "tests/durability/kills", "tests/durability/operators"),
     *("tests/models", "tests/simulation", "tests/planted"),
 )
-"""Where mistakes come from the catalogue."""
+"""Files that take mistakes from the catalogue."""
 
 
 def documented() -> dict[str, set[str]]:

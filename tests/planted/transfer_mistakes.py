@@ -26,12 +26,12 @@ BOUNDED = "turns are bounded"
 
 @mistake("I12", Simulation(8))
 def dead_letter_after_settlement(patch: Patch) -> None:
-    """Settle a dead message at once, and publish its letter a little later."""
+    """Settle a dead message at once, and publish its dead letter a little later."""
 
     def discard_first(queue: OrderedQueue, entries: Sequence[QueuedMessage], reason: str) -> int:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        letters = context.dead_letters.write(queue, dead, reason)
-        context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, letters))
+        dead_letters = context.dead_letters.write(queue, dead, reason)
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, dead_letters))
         queue.finish(entries)
         return len(entries)
 
@@ -39,7 +39,7 @@ def dead_letter_after_settlement(patch: Patch) -> None:
 
 
 @mistake("I12", Simulation(3))
-def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
+def settlement_in_the_batch_after_its_dead_letter(patch: Patch) -> None:
     """Close the batch between the dead letters and the end of their messages, as if it were full."""
     finish = OrderedQueue.finish
 
@@ -72,7 +72,7 @@ def copies_not_counted_in_a_turn(patch: Patch) -> None:
 @mistake("I12", BrokerCrashes("", (8, 8)))
 def dead_letter_lost_while_it_waits(patch: Patch) -> None:
     """Write nothing of a dead letter that nobody takes; its message is settled all the same."""
-    patch(AtLeastOnce, "_wait", lambda letters, message, reason: None)
+    patch(AtLeastOnce, "_wait", lambda dead_letters, message, reason: None)
 
 
 @mistake("I12", Model("queue"))
@@ -93,8 +93,8 @@ def dead_letter_without_priority(patch: Patch) -> None:
     """Take the priority from a dead letter."""
     of = DeadLetter.of
 
-    def of_no_priority(letter: DeadLetter, dead: Message) -> Message:
-        message = of(letter, dead)
+    def of_no_priority(dead_letter: DeadLetter, dead: Message) -> Message:
+        message = of(dead_letter, dead)
         message.priority = 0
         return message
 
@@ -106,8 +106,8 @@ def dead_letter_expires_again(patch: Patch) -> None:
     """Let a dead letter keep the time to live of its message."""
     of = DeadLetter.of
 
-    def of_as_long(letter: DeadLetter, dead: Message) -> Message:
-        message = of(letter, dead)
+    def of_as_long(dead_letter: DeadLetter, dead: Message) -> Message:
+        message = of(dead_letter, dead)
         message.expiration = dead.expiration
         return message
 

@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 
-from broker.admin.definitions.definitions_file import DefinitionsFile, convert
+from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert
 from broker.admin.short_steps import in_steps
 
 NAME = "unfinished_import"
 """The key of the store's metadata; its value is empty when no import is unfinished."""
-_KINDS = ("exchanges", "queues", "bindings")
 _LEVEL = 1
 _BEGINS_JSON = b"{"
 """The first byte of what releases before compression have written."""
@@ -26,7 +25,7 @@ _BEGINS_JSON = b"{"
 
 async def packed(file: DefinitionsFile) -> bytes:
     """Return the entities of a file as they are kept, packed in short steps; empty where it has none."""
-    if not any(getattr(file, kind) for kind in _KINDS):
+    if not any(getattr(file, kind) for kind in DECLARED):
         return b""
     packer = zlib.compressobj(_LEVEL)
     kept = bytearray()
@@ -43,7 +42,7 @@ def unpacked(kept: bytes) -> DefinitionsFile:
 
 def _pieces(file: DefinitionsFile) -> Iterator[bytes]:
     yield b"{"
-    for number, kind in enumerate(_KINDS):
+    for number, kind in enumerate(DECLARED):
         yield b'%b"%b":[' % (b"," if number else b"", kind.encode())
         separator = b""
         for entry in getattr(file, kind):

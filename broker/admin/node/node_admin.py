@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments
 from broker.admin.node.memory_parts import memory_parts
+from broker.admin.protocol import invalid
 from broker.admin.views.listing import Row, View, cells
 from broker.entities.scheduling.alarms import DISK, MEMORY
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, not_found
+from broker.admin.command_arguments import Arguments
+from broker.admin.protocol import not_found
 from broker.admin.settings.parameter_admin import clear_parameter
 from broker.admin.views.listing import Row, View, cells
 from broker.entities.node.parameters import SHOVEL

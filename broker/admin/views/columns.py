@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from broker.admin.views.json_tables import plain
+from broker.admin.json_tables import plain
 from broker.wire.field_tables import Table
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""What is shown of exchanges, bindings and consumers."""
+"""Columns of exchanges, bindings and consumers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
+from broker.admin.kinds.topology_entries import destination_type
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.connection_view import channel_name
-from broker.admin.views.listing import View, destination_type, in_vhosts, vhosts
+from broker.admin.views.listing import View, in_vhosts, vhosts
 from broker.admin.views.queue_view import policy_name
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.consumer_prefetch import Consumer

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from broker.admin.views.json_tables import plain
+from broker.admin.json_tables import plain
 from broker.cli.table_output import text
 from broker.wire.assembler import Command
 from broker.wire.properties import decode_properties

@@ -15,7 +15,7 @@ import trio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from broker.admin.views.json_tables import plain
+from broker.admin.json_tables import plain
 from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
 from broker.management.api_call import ApiCall
 from broker.management.message_json import payload_in_json

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from broker.admin.views.json_tables import table
+from broker.admin.json_tables import table
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.api_call import ApiCall
 from broker.management.message_json import payload_in_json, properties_in_json

@@ -1,4 +1,4 @@
-"""What the HTTP API shows of connections: the shared columns, and what was counted."""
+"""Columns of connections in the HTTP API: the shared ones, and statistics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from broker.admin.json_tables import plain
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.connection_view import CONNECTION_COLUMNS, TLS_COLUMNS, connection_name
-from broker.admin.views.json_tables import plain
 from broker.management.statistics.history_query import HistoryQuery
 from broker.management.statistics.sampler import CONNECTION
 from broker.session.connection import Connection

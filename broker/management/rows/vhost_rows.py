@@ -1,17 +1,16 @@
-"""What the HTTP API shows of virtual hosts: the shared columns, and what was counted."""
+"""Columns of virtual hosts in the HTTP API: the shared ones, and statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from broker.admin.kinds.vhost_kind import UNDEFINED, metadata
 from broker.admin.views.access_view import vhost_columns
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.entities.vhosts.vhost import VHost
 from broker.management.statistics.history_query import HistoryQuery
 
-UNDEFINED = "undefined"
-"""RabbitMQ's word for no default queue type."""
 LENGTHS = ("messages_details", "messages_ready_details", "messages_unacknowledged_details")
 TRAFFIC = ("recv_oct", "recv_oct_details", "send_oct", "send_oct_details")
 
@@ -54,13 +53,5 @@ def _described(node: str) -> dict[str, Column[VHost]]:
     return {
         **shared,
         "default_queue_type": lambda vhost: shared["default_queue_type"](vhost) or UNDEFINED,
-        "metadata": _metadata,
+        "metadata": lambda vhost: metadata(vhost.description),
     }
-
-
-def _metadata(vhost: VHost) -> dict[str, Any]:
-    said = vhost.description
-    metadata = {"description": said.description, "tags": list(said.tags)}
-    if said.default_queue_type:
-        metadata["default_queue_type"] = said.default_queue_type
-    return metadata

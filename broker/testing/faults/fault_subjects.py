@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.admin.views.json_tables import plain
+from broker.admin.json_tables import plain
 from broker.session.connection import Connection
 from broker.testing.faults.fault_orders import Subject
 

@@ -32,10 +32,10 @@ from tests.durability.ledgers.definition_ledger import Facts
 from tests.durability.ledgers.topology import (
     DELAYING,
     LATE,
-    LETTERS,
     MOVES,
     QUORUM,
     RANKED,
+    WAITING_DEAD_LETTERS,
     WINDOW_BYTES,
     WINDOW_MESSAGES,
     WORK,
@@ -72,13 +72,13 @@ class Contents:
             self.held[name] = [number_of(body) for body in self._bodies(queue)]
             assert len(self.held[name]) == ready, f"{name} counts {ready} and holds {self.held[name]}"
             if isinstance(queue, QuorumQueue):
-                self.held[LETTERS] = letters_of(queue)
+                self.held[WAITING_DEAD_LETTERS] = dead_letters_of(queue)
         for exchange in vhost.exchanges.values():
             if exchange.delays is not None:
                 self.held[exchange.name] = waiting(self._store, exchange.delays)
 
     def _bodies(self, queue: Queue) -> Iterator[bytes]:
-        """What a queue holds; of a stream, as it is read."""
+        """Yield the bodies of a queue; those of a stream as they are read."""
         if isinstance(queue, Stream):
             yield from self._bodies_of_stream(queue)
             return
@@ -112,13 +112,13 @@ def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
     return [number_of(message.body) for message in stored]
 
 
-def letters_of(queue: QuorumQueue) -> list[int]:
+def dead_letters_of(queue: QuorumQueue) -> list[int]:
     """The numbers of the dead letters that wait in a queue."""
     found = queue.store.dead_letters.read(queue, 0, END, EVERYTHING)
     assert len(found) == len(queue.dead_letters), (
-        f"{len(queue.dead_letters)} letters are counted, {len(found)} are there"
+        f"{len(queue.dead_letters)} dead letters are counted, {len(found)} are there"
     )
-    return [number_of(letter.message.body) for letter in found if letter.message is not None]
+    return [number_of(dead_letter.message.body) for dead_letter in found if dead_letter.message is not None]
 
 
 def by_place(held: Held) -> Held:
@@ -181,7 +181,7 @@ def use(stores: Stores, broker: Broker, contents: Contents) -> Held:
 
 
 def recovered(root: Path) -> Recovered:
-    """What is there after a start. It can be used, and is the same after another start."""
+    """Return the contents after a start. They can be used, and are the same after another start."""
     data = root / "data"
     data.mkdir(exist_ok=True)  # as the broker does first of all
     found, expected = started(data, used=True)
@@ -194,6 +194,6 @@ def recovered(root: Path) -> Recovered:
 
 
 def different(held: Held, expected: Held) -> str:
-    """Where two contents differ."""
+    """Return the first difference of two contents."""
     names = [name for name in {**held, **expected} if held.get(name) != expected.get(name)]
     return ", ".join(f"{name} holds {held.get(name)}, not {expected.get(name)}" for name in names)

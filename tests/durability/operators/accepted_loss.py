@@ -1,4 +1,4 @@
-"""What must be there when an operator has accepted that batches are lost: everything but them.
+"""The debt when an operator has accepted that batches are lost: everything but them.
 
 The last batches are gone, and messages are as they were at a moment since LMDB had all. Or some in the midst of the
 journal are gone, and what is whole behind them is there: then each message that nothing was said of since LMDB had all
@@ -15,11 +15,11 @@ from tests.durability.ledgers.message_ledger import MessageLedger
 from tests.durability.ledgers.oracle import Kind
 
 OF_A_HOLE = (Kind.LOST, Kind.NOT_OWED)
-"""What may be wrong with a message of which a batch is lost."""
+"""Problems that the loss of a batch may cause."""
 
 
 def problems_after_a_loss(moments: Iterable[BrokerLedger], found: Recovered) -> list[str]:
-    """What is wrong. `moments` is one ledger, which goes on from when LMDB had all, after each thing that was said.
+    """Return problems. `moments` is one ledger, which goes on from when LMDB had all, after each thing that was said.
 
     A message may be gone because its queue is: a deletion is in the definitions.
     """
@@ -38,7 +38,7 @@ def problems_after_a_loss(moments: Iterable[BrokerLedger], found: Recovered) -> 
 
 
 class _Hole:
-    """What became of messages since LMDB had all: some of it may be lost, in the midst."""
+    """Changes of messages since LMDB had all: some may be lost, in the midst."""
 
     def __init__(self, ledger: MessageLedger) -> None:
         self._ledger = ledger
@@ -52,7 +52,7 @@ class _Hole:
         self._changed |= {place[1] for place, state in self._ledger.places.items() if before.get(place) is not state}
 
     def problems(self, found: Recovered, there: Collection[str]) -> Iterator[str]:
-        """What is wrong in the end, but for what the loss of a batch since may explain."""
+        """Yield problems in the end, but for those that the loss of a batch since may explain."""
         for verdict in wrong_messages(self._ledger, found.held, there=there):
             if verdict.kind not in OF_A_HOLE or verdict.number not in self._changed:
                 yield verdict.text

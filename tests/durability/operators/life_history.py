@@ -13,7 +13,7 @@ from tests.durability.operators.accepted_loss import problems_after_a_loss
 
 
 class LifeHistory:
-    """What was said so far. `settled`: so much of it is in LMDB and can be lost with no journal.
+    """The conversation so far. `settled`: things said of which LMDB has all, so that they survive without the journal.
 
     `cut_short`: an operator was told that batches are lost, and has accepted that.
     """
@@ -24,7 +24,7 @@ class LifeHistory:
         self.cut_short = False
 
     def begin_life(self) -> None:
-        """All clients connect anew."""
+        """All clients connect again."""
         self._said.append(None)
 
     def add(self, said: Iterable[Said]) -> None:
@@ -32,7 +32,7 @@ class LifeHistory:
         self._said.extend(said)
 
     def settle(self, left: int = 0) -> None:
-        """LMDB has all but what came with the last so many things that were said; if it was not given up before."""
+        """LMDB has all but what came with the last `left` things that were said; if it was not given up before."""
         if self.cut_short:
             return
         self.settled = max(self.settled, len(self._said) - left)
@@ -44,12 +44,12 @@ class LifeHistory:
         return copied
 
     def must_have(self, queue: str) -> bool:
-        """Whether there must be a queue of a name."""
+        """True if there must be a queue of a name."""
         (ledger,) = self.ledgers(len(self._said))
         return ledger.definitions.must_be_there(("queue", queue))
 
     def ledgers(self, first: int) -> Iterator[BrokerLedger]:
-        """What was owed when so many things had been said, and after each that came later. It is one, which goes on."""
+        """Yield the ledger after the first `first` things said, and after each later one. It is one, which goes on."""
         ledger = BrokerLedger()
         for number, said in enumerate(self._said):
             if number >= first:
@@ -61,7 +61,7 @@ class LifeHistory:
         yield ledger
 
     def problems(self, found: Recovered) -> list[str]:
-        """What is wrong with what was found."""
+        """Return problems of the contents found."""
         try:
             (ledger,) = self.ledgers(len(self._said))
         except AssertionError as error:

@@ -30,7 +30,7 @@ EARLIER = "a2fcb97"
 """The commit of an earlier release: the last one whose journal has no end of its own."""
 STEPS_MAX = 3
 LEFT_BYTES = (0, 0, 4 << 10, 64 << 10, 1 << 20)
-"""How much room the one who fills the disk leaves."""
+"""Bytes left on the disk by whoever fills it."""
 CUT_CHANCE, FILL_CHANCE = 0.4, 0.15
 OF_RELEASES = ("feature", "release", "version", "does not know", "newer")
 """Words of a refusal by a release that does not know what is there."""

@@ -16,11 +16,11 @@ from tests.durability.operators.operated_store import OperatedStore, Refusal, ch
 
 USUAL = {"store": {"journal_bytes": 16 << 10}}
 SHOWN = 4
-"""How many problems a failure names."""
+"""Problems named by a failure."""
 
 
 def judge(store: OperatedStore, dice: random.Random) -> bool:
-    """Whether the start was refused, and mended. Raises BrokenPromiseError."""
+    """True if the start was refused, and mended. Raises BrokenPromiseError."""
     store.empty()
     stops, accepts = chance(dice, 0.5), chance(dice, 0.5)
     store.tell(f"a start with room on the disk, then {'a stop' if stops else 'a kill'}")

@@ -35,7 +35,7 @@ def test_every_command_is_a_step_or_has_a_reason_not_to_be() -> None:
 
 
 def _without_journal(place: Path) -> tuple[LifeHistory, Recovered]:
-    """What was promised in a life that was killed, and what there is without the journal."""
+    """Return the promises of a life that was killed, and the contents without the journal."""
     (place / "disk").mkdir(parents=True)
     store = OperatedStore(place, SmallDisk(place / "disk"), os.environ, another_store, limited=False)
     live(store, Clients(random.Random(0)), {"store": {"journal_bytes": 1 << 20}}, Live(3, stops=False))

@@ -54,7 +54,7 @@ def publish(broker: BrokerProcess, *bodies: bytes) -> None:
 
 
 def held(broker: BrokerProcess) -> list[bytes]:
-    """What is in queue q, all taken out."""
+    """Take everything out of queue q."""
     client = Client.connect(broker.address)
     client.ask(queue_declare("q", durable=True))
     found = drain(client, "q")

@@ -39,7 +39,7 @@ from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.server import session_settings
 from broker.session.registry import Registry
-from storage.definitions.definition_changes import Change
+from storage.definitions.definition_rows import Change
 from storage.definitions.definition_store import DefinitionsFull
 from storage.messages.message_store import MessageStore
 from storage.space.free_pages import listed_pages
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 LAZY_FLUSH = 10
 OUTPUT_BYTES = 8192
 LOOK = 60_000
-"""How often, in milliseconds, it looks at the disk and at silent clients."""
+"""Milliseconds between looks at the disk and at silent clients."""
 HOUR_SECONDS = 3600.0
 """A turn is never cut short by real time, of which a run must not know."""
 TURNS_MAX = 10_000
@@ -262,7 +262,7 @@ class Process:
         return self.broker.batches.disk_full or self.writer.waits_for_room
 
     def look_around(self) -> None:
-        """What the server's tasks see to from time to time: those of `ResourceWatch`, and heartbeats."""
+        """Do the server's periodic tasks: those of `ResourceWatch`, and heartbeats."""
         now = self.agenda.times.monotonic()
         late, self._looked_at = now - self._looked_at - LOOK / 1000, now
         for line in list(self.sockets):

@@ -1,4 +1,4 @@
-"""What the broker finds in a world in place of the machine: its clocks, a disk with a size, and small limits for it."""
+"""Stands for the machine in a world: the broker's clocks, a disk with a size, and small limits for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world.virtual_time import Times
 
 READ_BYTES = 4096
-"""How much each consumer of a stream reads ahead, with one message more."""
+"""Bytes that each consumer of a stream reads ahead, with one message more."""
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""The delivery ledger, with so many deliveries that most are packed, beside a dictionary that holds them all."""
+"""The delivery ledger, with so large a number of deliveries that most are packed, beside a dictionary that holds them
+all."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from harness.brokers.broker_core import Core, Reader, message
 
 COUNT = RECENT + 8 * CHUNK_MESSAGES
 RUN = 50
-"""So many messages of one queue go out before some of the next."""
+"""Messages of one queue that go out before some of the next."""
 KINDS: dict[str, Any] = {"classic": {}, "priorities": {"max_priority": 3}, "quorum": {"queue_type": "quorum"}}
 
 
 class Facts(NamedTuple):
-    """What an entry has to say, packed meanwhile or not."""
+    """Facts of an entry, packed meanwhile or not."""
 
     kind: type[QueuedMessage]
     queue: object

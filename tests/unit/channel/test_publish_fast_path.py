@@ -68,7 +68,7 @@ def joined(limits: SessionSettings | None = None) -> Iterator[SessionClient]:
 
 
 def queue_contents(client: SessionClient) -> dict[str, list[tuple[Any, ...]]]:
-    """What lies in the queues, in order, as the store and the broker's memory have it."""
+    """Return the contents of the queues, in order, as the store and the broker's memory have them."""
     client.sessions.core.commit()
     return {
         name: [
@@ -81,7 +81,7 @@ def queue_contents(client: SessionClient) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def confirmed(items: list[Any]) -> tuple[set[int], set[int]]:
-    """Which publishes are acked and nacked, whatever their grouping."""
+    """Return publishes acked and nacked, whatever their grouping."""
     sets: dict[type, set[int]] = {BasicAck: set(), BasicNack: set()}
     known: set[int] = set()
     for item in items:

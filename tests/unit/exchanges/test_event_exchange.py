@@ -121,7 +121,7 @@ OF_HTTP: tuple[tuple[str, object, str, dict[str, Any]], ...] = (
 
 
 def happened(key: str, headers: dict[str, Any], published: Iterator[Message]) -> bool:
-    """Whether an event is among those published, behind those that were looked at before."""
+    """True if an event is among those published, behind those that were looked at before."""
     found = ((message.method.routing_key, to_python(message.properties.headers or {})) for message in published)
     return any(name == key and headers.items() <= said.items() and "timestamp_in_ms" in said for name, said in found)
 

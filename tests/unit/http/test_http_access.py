@@ -1,4 +1,4 @@
-"""Who may read by HTTP, from elsewhere and after wrong passwords; and what is known of segments.
+"""Access by HTTP, from elsewhere and after wrong passwords; and facts known of segments.
 
 Inside one trio run, so that clients may have any address and waiting takes no time.
 """

@@ -157,7 +157,7 @@ def test_messages_come_over_as_they_are(here: BrokerProcess, other: BrokerProces
 
 
 def test_a_password_that_is_in_no_process_list(here: BrokerProcess, other: BrokerProcess) -> None:
-    """Where the URI has a user alone; without a user guest's is meant."""
+    """A URI with a user alone; without a user guest's is meant."""
     words = [word.replace("guest:guest@", "guest@") for word in line(here, other, "--from", "--definitions-only")]
     environment = {**os.environ, "LEVERET_PASSWORD": "wrong"}
     command = [sys.executable, "-m", "broker", *words]

@@ -1,4 +1,4 @@
-"""Whose turn it is where a client would not notice: in one turn, within one run, after its end.
+"""The order of consumers where a client would not notice: in one turn, within one run, after its end.
 
 Rotation, credit, priorities and single active consumers are asserted on the wire, in
 tests/conformance/basic/test_consume.py and tests/conformance/queues/test_single_active.py.

@@ -55,7 +55,7 @@ COUNTERS: dict[str, tuple[Callable[[Core], Any], str]] = {
     "confirms": (channel, "confirms._answered"),
     "held bytes": (lambda core: channel(core).connection, "held_bytes"),
 }
-"""What makes a structure, and where it counts something."""
+"""Structures, and the places of their counters."""
 
 
 @pytest.mark.parametrize("counter", COUNTERS)

@@ -1,4 +1,4 @@
-"""What ends or comes back in masses: some of it in each turn, in order, in batches of bounded size."""
+"""Ends and returns of messages in large numbers: some in each turn, in order, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from storage.batch import SealedBatch
 COUNT = 40
 BODY_BYTES = 256 * 1024
 BATCH_BYTES_MAX = 2 << 20
-"""What a batch of the core's may have: 512 KiB of lazy writes, and one chunk or what was read with it."""
+"""Largest batch of the core: 512 KiB of lazy writes, and one chunk or what was read with it."""
 
 SMALL = message(b"x", persistent=False)
 
-LETTERS: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+DEAD_LETTERS: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def work_off(core: Core) -> list[SealedBatch]:
 
 
 def contents(core: Core, name: str) -> list[int]:
-    """What a queue's messages are, by taking them all."""
+    """Take all messages of a queue, and return them."""
     queue, reader = core.queue_named(name), Reader()
     return numbers([found for _ in range(queue.ready) if (found := reader.get(queue, no_ack=True)) is not None])
 
@@ -130,7 +130,7 @@ MASSES: dict[str, tuple[Callable[[Core], None], dict[str, Any]]] = {
 @pytest.mark.parametrize("mass", MASSES)
 def test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(core: Core, mass: str, kind: str) -> None:
     end, arguments = MASSES[mass]
-    fill(core, queue_type=kind, **LETTERS, **arguments)
+    fill(core, queue_type=kind, **DEAD_LETTERS, **arguments)
     end(core)
     batches = work_off(core)
     assert max(map(size_of, batches)) <= BATCH_BYTES_MAX
@@ -151,7 +151,7 @@ def test_what_leaves_no_dead_letters_leaves_a_full_disk(core: Core, mass: str) -
 
 
 def test_a_start_gets_further_than_the_last_and_a_crash_doubles_nothing(core: Core) -> None:
-    fill(core, message_ttl=5000, **LETTERS)
+    fill(core, message_ttl=5000, **DEAD_LETTERS)
     core.clock.time += 10_000
     left = [COUNT]
     while left[-1]:
@@ -166,7 +166,7 @@ def test_a_start_gets_further_than_the_last_and_a_crash_doubles_nothing(core: Co
 
 
 def test_without_the_disk_nothing_piles_up(core: Core) -> None:
-    fill(core, message_ttl=5000, **LETTERS)
+    fill(core, message_ttl=5000, **DEAD_LETTERS)
     expire(core)
     for _ in range(100):
         core.advance(10)
@@ -176,7 +176,7 @@ def test_without_the_disk_nothing_piles_up(core: Core) -> None:
 
 def test_nothing_passes_an_expired_head(core: Core, sessions: SessionLayer) -> None:
     """Neither to a consumer nor to basic.get, which waits: the queue is not empty, and what is first is not given."""
-    queue = fill(core, message_ttl=5000, **LETTERS)
+    queue = fill(core, message_ttl=5000, **DEAD_LETTERS)
     core.clock.time += 10_000
     core.deposit(queue, b"998", b"999")
     client, reader = sessions.connect(channels=2), Reader()
@@ -234,7 +234,7 @@ def test_what_a_quorum_queue_gets_back_is_written_in_bounded_batches_and_in_orde
 
 
 def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Core, sessions: SessionLayer) -> None:
-    queue = fill(core, **LETTERS)
+    queue = fill(core, **DEAD_LETTERS)
     client = take_all(sessions)
     client.send(nack(0, multiple=True, requeue=False))
     in_line = queue.unacked
@@ -255,7 +255,11 @@ def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Cor
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"queue_type": "classic"}, {"queue_type": "quorum"}, {"queue_type": "quorum", "delivery_limit": 3, **LETTERS}],
+    [
+        {"queue_type": "classic"},
+        {"queue_type": "quorum"},
+        {"queue_type": "quorum", "delivery_limit": 3, **DEAD_LETTERS},
+    ],
     ids=["classic", "quorum", "quorum with a delivery limit"],
 )
 def test_a_purge_drops_what_one_frame_has_given_back(
@@ -391,7 +395,7 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
 # To very many queues
 
 FAN, FANNED = 300, 16
-"""How many queues everything goes to, and how many messages do."""
+"""Number of queues everything goes to, and number of messages that do."""
 
 
 def publish_fanned(client: SessionClient, exchange: str, key: str = "", **properties: Any) -> None:
@@ -472,10 +476,12 @@ def test_what_goes_to_very_many_queues_goes_some_messages_at_a_time(
 
 
 @pytest.mark.parametrize("end", [expire, lower_the_limit])
-def test_letters_that_tell_of_many_deaths_are_written_a_few_at_a_time(core: Core, end: Callable[[Core], None]) -> None:
+def test_dead_letters_that_tell_of_many_deaths_are_written_a_few_at_a_time(
+    core: Core, end: Callable[[Core], None]
+) -> None:
     """No two are alike, so each is written by itself, which takes as long as many copies."""
     dead, ttl = core.queue("dead"), {"message_ttl": 5000} if end is expire else {}
-    queue = core.queue("q", **LETTERS, **ttl)
+    queue = core.queue("q", **DEAD_LETTERS, **ttl)
     deaths = [{"queue": f"old {number}", "reason": "rejected", "count": 1} for number in range(60)]
     for number in range(COUNT):
         queue.publish(message(b"x", persistent=False, headers={"x-death": deaths, "number": number}))

@@ -1,4 +1,5 @@
-"""Where turns end: what waits for time, for the disk or for room is done when it may be, without anybody's bytes."""
+"""Ends of turns: things that wait for time, for the disk or for room are done when they may be, without anybody's
+bytes."""
 
 from __future__ import annotations
 

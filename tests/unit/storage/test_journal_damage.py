@@ -171,7 +171,7 @@ def test_a_damaged_mark_in_lmdb_refuses_the_start_and_costs_nothing(killed: Path
 
 @pytest.mark.parametrize("name", ["data.mdb", NAME, HIGH_WATER])
 def test_a_file_of_an_earlier_boot(path: Path, tmp_path: Path, name: str) -> None:
-    """Of the same directory: it is noticed, unless it says nothing that the others do not say."""
+    """A file of the same directory: it is noticed, unless it says nothing that the others do not say."""
     with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
         Writer(store).put(1, b"0")
     shutil.copytree(path, earlier := tmp_path / "earlier")

@@ -126,7 +126,7 @@ PATTERNS = st.recursive(
 
 @given(PATTERNS, st.text("abA.\n ", max_size=6))
 def test_a_pattern_is_found_where_another_engine_finds_it(pattern: str, name: str) -> None:
-    """What stands before the match is passed over by the pattern itself, which changes nothing of what it says."""
+    """The pattern itself passes over everything before the match, which changes nothing of what it says."""
     assume("(?i)" not in pattern[1:] and r"\1" not in pattern.replace(r"\1", "", 1))
     try:
         expected = re.compile(pattern.encode()).search(name.encode()) is not None

@@ -1,4 +1,4 @@
-"""Runtime parameters: of virtual hosts, of the whole broker, and the name that it goes by."""
+"""Runtime parameters of virtual hosts, global parameters, and the name of the cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS, parameters_of
+from broker.admin.kinds.parameter_kind import parameters_of
+from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS
 from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
@@ -21,12 +22,10 @@ COLUMNS, GLOBAL_COLUMNS = columns_of(*PARAMETER_COLUMNS), columns_of(*GLOBAL_PAR
 
 
 async def list_parameters(call: ApiCall) -> Response:
-    """The parameters of virtual hosts, operator policies and limits among them; policies where they are asked for."""
+    """List parameters of virtual hosts, with operator policies and limits; policies only if the path names them."""
     component = call.names.get("component")
     rows = [
-        parameter._asdict()
-        for vhost in call.vhosts()
-        for parameter in parameters_of(call.api.administration, vhost, component)
+        parameter._asdict() for vhost in call.vhosts() for parameter in parameters_of(call.broker, vhost, component)
     ]
     return await list_response(rows, COLUMNS, call.list_query(), _name)
 
@@ -36,7 +35,7 @@ def _name(row: Row) -> str:
 
 
 async def show_parameter(call: ApiCall) -> Response:
-    """One parameter."""
+    """Show a parameter."""
     found = _find(call)
     if found is None:
         raise not_found()
@@ -45,7 +44,7 @@ async def show_parameter(call: ApiCall) -> Response:
 
 def _find(call: ApiCall) -> dict[str, Any] | None:
     vhost = call.broker.vhosts.get(call.names["vhost"])
-    found = () if vhost is None else parameters_of(call.api.administration, vhost, call.names["component"])
+    found = () if vhost is None else parameters_of(call.broker, vhost, call.names["component"])
     return next((each._asdict() for each in found if each.name == call.names["name"]), None)
 
 
@@ -69,13 +68,13 @@ async def delete_parameter(call: ApiCall) -> Response:
 
 
 async def list_global_parameters(call: ApiCall) -> Response:
-    """All global parameters."""
+    """List global parameters."""
     rows = [{"name": name, "value": value} for name, value in sorted(call.broker.parameters.everywhere.items())]
     return await list_response(rows, GLOBAL_COLUMNS, call.list_query(), _name)
 
 
 async def show_global_parameter(call: ApiCall) -> Response:
-    """One global parameter."""
+    """Show a global parameter."""
     name, values = call.names["name"], call.broker.parameters.everywhere
     if name not in values:
         raise not_found()
@@ -98,12 +97,12 @@ async def delete_global_parameter(call: ApiCall) -> Response:
 
 
 async def show_cluster_name(call: ApiCall) -> Response:
-    """What the broker is called."""
+    """Show the name of the cluster."""
     return in_json({"name": call.api.cluster_name})
 
 
 async def put_cluster_name(call: ApiCall) -> Response:
-    """Call the broker something else."""
+    """Set the name of the cluster."""
     fields = await call.fields()
     fields.require("name")
     await call.change("set_cluster_name", name=fields.values["name"])
