@@ -20,7 +20,7 @@ TREES = (
 NOT_YET_PLAIN: tuple[str, ...] = (
     *("leveret/", "leveret_spark/", "migrations/", "pipeline/", "tools/"),
     *("broker/admin/", "broker/cli/", "broker/client/", "broker/config.py", "broker/credentials.py"),
-    *("broker/entities/", "broker/logs.py", "broker/management/", "broker/migration/", "broker/rabbitmq/"),
+    *("broker/entities/", "broker/logs.py", "broker/migration/", "broker/rabbitmq/"),
     *("broker/server/", "broker/session/", "broker/setting_errors.py", "broker/shovel/", "broker/testing/"),
     *("broker/wire/", "storage/events/", "storage/journal/", "storage/messages/"),
     "storage/offline/",
