@@ -1,6 +1,6 @@
-"""The two brokers of a migration, a local and a remote one, with the same interface.
+"""The two brokers of a migration behind one protocol: the local one, and a remote one.
 
-The local broker is asked over its administration socket, which also opens AMQP connections without a login
+The local broker is asked over the socket in its data directory, which also opens AMQP connections without a login
 (`open_amqp`). The remote one is asked by RabbitMQ's HTTP API, and logged in to.
 """
 
@@ -25,7 +25,7 @@ COLUMNS = ("vhost", "name", "type", "messages_ready", "messages_unacknowledged",
 
 
 class MigratedQueue(NamedTuple):
-    """A queue and the number of its messages."""
+    """A queue and its message counts."""
 
     vhost: str
     name: str
@@ -36,11 +36,11 @@ class MigratedQueue(NamedTuple):
 
 
 class DefinitionsRejected(Exception):
-    """A broker refuses definitions; the message is its reason."""
+    """Raised if a broker rejects definitions; the message is its reason."""
 
 
 class MigratingBroker(Protocol):
-    """One of the two brokers of a migration."""
+    """One of the two brokers."""
 
     name: str
     enter: Enter | None
@@ -49,13 +49,13 @@ class MigratingBroker(Protocol):
         """Return the AMQP endpoint of a virtual host."""
 
     def definitions(self) -> Definitions:
-        """Return all of its definitions. Raises AdministrationError."""
+        """Export all definitions. Raises AdministrationError."""
 
-    def take_in(self, definitions: Definitions) -> None:
-        """Import definitions. Raises DefinitionsRejected, and AdministrationError if it does not answer."""
+    def import_definitions(self, definitions: Definitions) -> None:
+        """Import definitions. Raises DefinitionsRejected, and AdministrationError without an answer."""
 
     def queues(self) -> list[MigratedQueue]:
-        """Return its queues. Raises AdministrationError."""
+        """List its queues. Raises AdministrationError."""
 
 
 class LocalBroker:
@@ -68,7 +68,7 @@ class LocalBroker:
         self.enter: Enter | None = self._enter
 
     def endpoint(self, vhost: str) -> AmqpEndpoint:
-        """Return an endpoint of the broker itself, without a login."""
+        """Return the broker itself, without a login."""
         return AmqpEndpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
 
     def _enter(self, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
@@ -79,11 +79,11 @@ class LocalBroker:
         return Entered(sock, frame_max)
 
     def definitions(self) -> Definitions:
-        """Return the definitions that `leveret export definitions` writes."""
+        """Export the definitions as `leveret export definitions` does."""
         exported: Definitions = self._ask("export_definitions")
         return exported
 
-    def take_in(self, definitions: Definitions) -> None:
+    def import_definitions(self, definitions: Definitions) -> None:
         """Import definitions as `leveret import definitions` does."""
         try:
             self._ask("import_definitions", definitions=definitions)
@@ -93,7 +93,7 @@ class LocalBroker:
             raise DefinitionsRejected(str(error)) from error
 
     def queues(self) -> list[MigratedQueue]:
-        """Return the queues that `leveret list queues` shows."""
+        """List queues as `leveret list queues` does."""
         rows = self._ask("list_queues", columns=list(COLUMNS))
         return [MigratedQueue(*(row[column] for column in COLUMNS)) for row in rows]
 
@@ -123,20 +123,20 @@ class RemoteBroker:
         }
 
     def endpoint(self, vhost: str) -> AmqpEndpoint:
-        """Return the URI's endpoint for this virtual host."""
+        """Return the endpoint of the URI, in this virtual host."""
         return self._amqp._replace(vhost=vhost)
 
     def definitions(self) -> Definitions:
-        """Return the definitions of GET /api/definitions."""
+        """Export the definitions with GET /api/definitions."""
         exported: Definitions = self._answered("GET", "definitions")
         return exported
 
-    def take_in(self, definitions: Definitions) -> None:
-        """Import definitions by POST /api/definitions."""
+    def import_definitions(self, definitions: Definitions) -> None:
+        """Import definitions with POST /api/definitions."""
         self._answered("POST", "definitions", definitions)
 
     def queues(self) -> list[MigratedQueue]:
-        """Return the queues of GET /api/queues; their counts may be some seconds old."""
+        """List queues with GET /api/queues; its counts may be some seconds old."""
         listed = self._answered("GET", f"queues?columns={','.join(COLUMNS)}")
         return [
             MigratedQueue(
@@ -151,9 +151,9 @@ class RemoteBroker:
         ]
 
     def _answered(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request and return the value of the answer.
+        """Send a request, and return the JSON value of the answer.
 
-        Raises DefinitionsRejected if the body is refused, AdministrationError for other errors.
+        Raises DefinitionsRejected if the sent body is refused, AdministrationError for other errors.
         """
         sent = None if body is None else json.dumps(body).encode()
         shown = f"{self._url.scheme}://{self._url.hostname}:{self._port}"
@@ -179,7 +179,7 @@ class RemoteBroker:
 
 
 def _split(management: str) -> SplitResult:
-    """Split a URL. Raises AdministrationError, which does not quote the URL: it may contain a password."""
+    """Parse a URL. The error does not quote it: it may contain a password."""
     try:
         url = urlsplit(management)
         usable = url.scheme in ("http", "https") and url.hostname is not None and url.port != 0

@@ -1,10 +1,10 @@
-"""Moves the messages of one queue to the queue of the same name at the other broker, in order and unchanged.
+"""Moving the messages of one queue to the queue of the same name at the target, in order and unchanged.
 
-A message that came by the default exchange is published to it. Any other is published, with its own routing key, to an
-exchange that is bound to this queue alone, so that its headers CC and BCC make no copies. That
-exchange is declared for each queue; one that a killed migration has left is deleted by the next.
+A message is published to the default exchange if it came from there, and otherwise, with its own routing key, to an
+exchange bound to this queue alone: so its headers CC and BCC make no copies. That exchange is declared again for each
+queue; the next migration deletes one that a killed migration has left.
 
-The messages of a stream are copied, into an empty stream.
+A stream keeps its messages: they are copied, into an empty stream.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from broker.wire.properties import decode_properties, encode_header
 
 PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"}
 EXCHANGE = "leveret.migrate"
-"""The exchange that is bound to the queue being moved, and to no other."""
+"""Exchange bound to the queue that is being moved, and to no other."""
 COUNTS = ("x-delivery-count", "x-acquired-count")
 """Headers that a quorum queue adds to redelivered messages; the second one since RabbitMQ 4."""
 OFFSET = "x-stream-offset"
 STREAM = "stream"
 ADDED = {"quorum": COUNTS, STREAM: (OFFSET,)}
-"""Headers that a queue type adds to deliveries."""
+"""Headers that a type of queue adds to deliveries."""
 LOOK_SECONDS = 0.2
 PROBE_SECONDS = 1.0
 END_SECONDS = 5.0
-"""Time without a message after which a stream is at its end: RabbitMQ counts more messages than a stream has."""
+"""Time without a message after which a stream is at its end: RabbitMQ counts more messages than it has."""
 STALL_SECONDS = 60.0
-"""Time without a message after which the move fails: another consumer may have them."""
+"""Time without a message after which another consumer must have the rest."""
 
 
 async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[MigratedQueue]:
-    """Return the queues of one virtual host with the number of messages that are ready now; deleted ones are left out.
+    """Count the ready messages of queues of one virtual host; missing queues are left out.
 
     Raises ClientError.
     """
@@ -62,7 +62,7 @@ async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[Mi
 
 
 async def is_empty(row: MigratedQueue, side: MigratingBroker) -> bool:
-    """Return whether a stream has no messages, by consuming: its count may be some seconds old. Raises ClientError."""
+    """True if a stream has no messages; its message count may be some seconds old. Raises ClientError."""
     link = await connect(side.endpoint(row.vhost), PROPERTIES, side.enter)
     try:
         await link.call(methods.BasicQos(0, 1, False), methods.BasicQosOk)
@@ -83,7 +83,7 @@ def _consume(row: MigratedQueue) -> methods.BasicConsume:
 async def move(
     row: MigratedQueue, source: MigratingBroker, target: MigratingBroker, window: int, on_moved: Callable[[int], None]
 ) -> int:
-    """Move the messages of a queue until it is empty; return their number. Raises ClientError.
+    """Move messages until the queue is empty; returns their number. Raises ClientError.
 
     `on_moved` is called with the number moved so far.
     """
@@ -122,7 +122,7 @@ async def clean(vhost: str, target: MigratingBroker) -> None:
     """Delete the exchange that a killed migration has left in a virtual host. Raises ClientError."""
     try:
         link = await connect(target.endpoint(vhost), PROPERTIES, target.enter)
-    except ClosedByBroker:  # the user has no access to it, so no migration has either
+    except ClosedByBroker:  # the user may not go there, so nothing has been left
         return
     try:
         await _delete_exchange(link)
@@ -138,7 +138,7 @@ async def _pass(
     window: int,
     on_moved: Callable[[int], None],
 ) -> int:
-    """Move as many messages as are ready now; return their number."""
+    """Move as many messages as lie there now; how many."""
     link = await connect(source.endpoint(row.vhost), PROPERTIES, source.enter)
     try:
         declare = methods.QueueDeclare(row.name, True, False, False, False, False, {})
@@ -169,7 +169,7 @@ async def _run(transfer: Transfer, watch: Callable[[], Awaitable[None]]) -> None
 
 
 async def _watch(row: MigratedQueue, transfer: Transfer, destination: Link, on_moved: Callable[[int], None]) -> None:
-    """Report progress; end the transfer at the end of a stream, and fail it if no message arrives for long."""
+    """Tell how far it has come, and end it when nothing comes any more."""
     last, since = 0, trio.current_time()
     while True:
         await trio.sleep(LOOK_SECONDS)
@@ -185,7 +185,7 @@ async def _watch(row: MigratedQueue, transfer: Transfer, destination: Link, on_m
 
 
 class UnchangedForwarding:
-    """Makes the publish of each delivery, with properties and headers unchanged."""
+    """Every message as it came."""
 
     def __init__(self, row: MigratedQueue) -> None:
         self._queue = row.name
@@ -193,7 +193,7 @@ class UnchangedForwarding:
         self._frame = lru_cache(256)(self._publish_frame)
 
     def __call__(self, command: Command) -> tuple[bytes, bytes]:
-        """Return the frame of basic.publish and the payload of the header frame for a delivery."""
+        """The frame of basic.publish and the payload of the header frame for a delivery."""
         method, header = command.method, command.header_payload
         assert isinstance(method, methods.BasicDeliver)
         assert header is not None
