@@ -51,7 +51,7 @@ BINDING_ROWS = Columns[BindingOf](
 
 
 def _quoted(text: str) -> str:
-    """Percent-encode everything but letters, digits and `_.-~`; a blank becomes `+`."""
+    """Percent-encode everything but `A-Z a-z 0-9 _.-~`; a blank becomes `+`."""
     return quote_plus(text, safe="", errors="surrogateescape")
 
 
