@@ -48,11 +48,6 @@ def resident_bytes() -> int | None:
     return status_number("VmRSS")
 
 
-def mapped_bytes() -> int | None:
-    """Return the part of it that belongs to files: the kernel takes it back when it needs memory."""
-    return status_number("RssFile")
-
-
 def context_switches() -> int:
     """Return the number of context switches."""
     used = resource.getrusage(resource.RUSAGE_SELF)
