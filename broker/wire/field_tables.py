@@ -298,6 +298,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
     telling = False
     if depth > NESTING_MAX:
         raise DecodeError("nested too deeply")
+    # Lengths by shifts, here and below, because a struct would be a call per field.
     end = offset + 4 + (data[offset] << 24 | data[offset + 1] << 16 | data[offset + 2] << 8 | data[offset + 3])
     if end > len(data):
         raise DecodeError("length runs past the end")
@@ -318,6 +319,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
         elif step == _WITH_LENGTH:
             offset += 5 + (data[offset + 1] << 24 | data[offset + 2] << 16 | data[offset + 3] << 8 | data[offset + 4])
         elif step == _FIXED_SIZE:
+            # One match for a run of fields: an array of 130,000 booleans is not a loop of 130,000 steps.
             fixed = _fixed_sizes(data, offset, end)
             if fixed is None:
                 raise DecodeError("array overruns its length")
@@ -326,6 +328,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
             raise DecodeError(f"unknown field type {data[offset : offset + 1]!r}")
         else:
             offset, _ = _skim(data, offset + 1, depth + 1, step == _NESTED_TABLE)
+    # Fields were skipped by their sizes without a look at `end`, so the last one may have passed it.
     if offset != end:
         raise DecodeError("table overruns its length")
     return end, telling
