@@ -1,4 +1,4 @@
-"""What is shown of users, virtual hosts and permissions."""
+"""Columns of users, virtual hosts and permissions."""
 
 from __future__ import annotations
 

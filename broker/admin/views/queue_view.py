@@ -1,4 +1,4 @@
-"""What is shown of queues. Columns of RabbitMQ that are not here are empty in lists of `rabbitmqctl`."""
+"""Columns of queues. Those of RabbitMQ that are not here are empty in lists of `rabbitmqctl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of exchanges, bindings and consumers."""
+"""Columns of exchanges, bindings and consumers."""
 
 from __future__ import annotations
 

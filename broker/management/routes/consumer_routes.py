@@ -1,4 +1,4 @@
-"""Consumers: listed."""
+"""The list of consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.management.rows.consumer_rows import consumer_order, consumer_rows
 
 
 async def list_consumers(call: ApiCall) -> Response:
-    """Consumers. Of a virtual host that the user may not see there are none, as in RabbitMQ."""
+    """List consumers; empty for a virtual host that the user may not see, as in RabbitMQ."""
     query = call.list_query()
     consumers: list[Consumer] = []
     for vhost in call.vhosts():

@@ -1,4 +1,4 @@
-"""What the HTTP API shows of consumers: the shared columns, and those that belong to HTTP alone."""
+"""Columns of consumers in the HTTP API: the shared ones, and those that belong to HTTP alone."""
 
 from __future__ import annotations
 
