@@ -107,7 +107,7 @@ def read_argument(item: ET.Element, domains: dict[str, str]) -> Argument:
 
 @dataclass
 class Run:
-    """Fixed-width items packed by one struct: (letter, argument, role)."""
+    """Fixed-width items packed by one struct: (format code, argument, role)."""
 
     letters: str = ""
     items: list[tuple[str, Argument | None, str]] = field(default_factory=list)  # role: value, length, bits
