@@ -1,7 +1,7 @@
-"""The broker as commands see it: what exists, and how a change of it comes about.
+"""The broker as commands see it: its entities, and the way of a change of them.
 
-A change is checked, written to the definitions store, and takes effect in memory when it is on disk. Nothing
-is answered before; nothing that failed to be written is ever seen.
+A change is checked, written to the definitions store, and takes effect in memory when it is on disk. It is not
+answered before; a change that could not be written is never seen.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 import trio
 
-from broker.admin.apply_changes import take_effect
-from broker.admin.command_arguments import not_found
-from broker.admin.definitions.change_events import events_of
+from broker.admin.apply_changes import events_of, take_effect
+from broker.admin.protocol import not_found
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.node_identity import NodeIdentity
@@ -25,19 +24,19 @@ from broker.entities.vhosts.users import User
 from broker.entities.vhosts.vhost import VHost
 from broker.session.registry import Registry
 from broker.settled_future import settled
-from storage.definitions.definition_changes import Change, Definitions
+from storage.definitions.definition_rows import Change, Definitions
 
 T = TypeVar("T")
 
 
 class DefinitionWriter(Protocol):
-    """The way of changes to the definitions store."""
+    """Writes changes into the definitions store."""
 
     def write(self, *changes: Change) -> Future[None]:
-        """Have changes written together; settles when they are on disk."""
+        """Write changes together; the future settles when they are on disk."""
 
     async def load(self) -> Definitions:
-        """Everything that is on disk. Raises DefinitionsError."""
+        """Return everything that is on disk. Raises DefinitionsError."""
 
 
 class Process(Protocol):
@@ -45,77 +44,76 @@ class Process(Protocol):
 
     node_name: str
     memory_total: int
-    """Of the machine, or of the container where that is less."""
+    """The machine's memory, or the container's where that is less."""
 
     def look_around(self) -> None:
-        """Have alarms as they must be now. While nothing happens nobody looks: to be called before a request is met."""
+        """Bring alarms up to date. While the broker is idle nobody does: to be called before a request is answered."""
 
     def settings(self) -> dict[str, Any]:
-        """The settings by section, without secrets."""
+        """Return the settings by section, without secrets."""
 
     def listeners(self) -> list[dict[str, Any]]:
-        """Where clients come in: interface, port, protocol and purpose of each address."""
+        """Return the listeners: interface, port, protocol and purpose of each address."""
 
     def certificates(self) -> list[dict[str, Any]]:
-        """The certificates in use: file, subject, and until when they hold, in seconds since the epoch."""
+        """Return the certificates in use: file, subject, and time of expiry, in seconds since the epoch."""
 
     def limit_memory(self, fraction: float | None, size: int) -> None:
-        """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
+        """Raise the memory alarm from now on above a fraction of all memory or, if that is None, above a size."""
 
     def limit_disk(self, size: int) -> None:
-        """Publishers wait from now on below so much free disk."""
+        """Raise the disk alarm from now on below `size` free bytes."""
 
     def log_files(self) -> list[str]:
-        """Where the log goes."""
+        """Return the files of the log."""
 
     def log_level(self, level: str) -> None:
-        """Log from this level on; `none` is for nothing."""
+        """Log from this level on; `none` logs nothing."""
 
     def log_form(self, form: str) -> None:
         """Write the log as `text` or as `json`."""
 
     async def seal_events(self) -> bool:
-        """Have readers of the event log see what has happened so far; False where there is no log."""
+        """Show readers of the event log everything up to now; False if there is no log."""
 
     def stop(self) -> None:
-        """Have the process end as on SIGTERM."""
+        """End the process as on SIGTERM."""
 
 
 class TestOrders(Protocol):
-    """What takes orders of tests: `broker.testing`."""
+    """Carries out orders of tests: `broker.testing`."""
 
     async def carry_out(self, order: str, given: Mapping[str, object]) -> object:
-        """Carry out the order of a name; its answer, as JSON can hold it. Raises AdministrationError."""
+        """Carry out an order. Returns its answer, as JSON can hold it. Raises AdministrationError."""
 
 
-class Shovels(Protocol):
+class ShovelControl(Protocol):
     """The shovels of this broker, static and dynamic."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """How each does."""
+        """Return the state of each shovel."""
 
     def restart(self, vhost: str, name: str) -> bool:
-        """End a dynamic shovel and begin it anew; False where there is none."""
+        """Restart a dynamic shovel; False if there is none."""
 
 
 class NoShovels:
-    """Of a broker that does not run."""
+    """The shovels of a broker that does not run."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """How each does."""
+        """Return the state of each shovel."""
         return []
 
     def restart(self, vhost: str, name: str) -> bool:
-        """There is none."""
+        """Return False."""
         return False
 
 
 class Administration:
-    """What commands work on: a broker with its connections and its definitions, and what they ask of its server.
+    """A broker with its connections and its definitions, and the parts of its server that commands ask.
 
-    `end_turn` delivers and sends what is ready, and sees to the disk; `copy_stores` copies both stores into a new
-    directory; `status` is how the process does, its listeners, memory, disk and message store; `process` is what of it
-    can be asked and changed.
+    `end_turn` delivers and sends what is ready, and commits; `copy_stores` copies both stores into a new directory;
+    `status` returns the state of the process, its listeners, memory, disk and message store.
     """
 
     def __init__(
@@ -137,27 +135,27 @@ class Administration:
         self.copy_stores = copy_stores
         self.status = status
         self.process = process
-        self.shovels: Shovels = NoShovels()
+        self.shovels: ShovelControl = NoShovels()
         self.turns = trio.Lock()
-        """Changes happen one after the other, so that what one has checked still holds when it is written."""
+        """Held by a change from its check until it is written, so that changes happen one after the other."""
         self.testing: TestOrders | None = None
-        """Where the settings let tests give orders, what takes them."""
+        """None unless the settings let tests give orders."""
         self.by = CLI
         """The user that commands act for, as events name it."""
 
     def acting_for(self, user: str) -> Self:
-        """The same broker and the same turns, with changes that are made by a user."""
+        """Return the administration of the same broker, with changes that are made by a user."""
         acting = copy(self)
         acting.by = user
         return acting
 
     @property
     def node(self) -> NodeIdentity:
-        """What this node is called."""
+        """The name of this node."""
         return NodeIdentity(self.process.node_name, self.broker.boot)
 
     async def change(self, *changes: Change) -> None:
-        """Have changes written together, and take effect. Raises ConnectionException when they cannot be."""
+        """Write changes together, then apply them. Raises ConnectionException if they cannot be written."""
         await self.settled(self.definitions.write(*changes))
         exchange = self.broker.event_exchange
         if exchange is not None:
@@ -167,7 +165,7 @@ class Administration:
             await self.settled(holds)
 
     async def settled(self, future: Future[T]) -> T:
-        """The outcome of a change on its way to disk, once it is there."""
+        """Wait for a change on its way to disk, and return its outcome."""
         if not future.done:
             await settled(future)
         return future.result()
@@ -182,21 +180,21 @@ class Administration:
     # Finding
 
     def user(self, name: str) -> User:
-        """The user of this name. Raises AdministrationError `not_found`."""
+        """Return the user of this name. Raises AdministrationError `not_found`."""
         user = self.users.by_name.get(name)
         if user is None:
             raise not_found(f'User "{name}" does not exist')
         return user
 
     def vhost(self, name: str) -> VHost:
-        """The virtual host of this name. Raises AdministrationError `not_found`."""
+        """Return the virtual host of this name. Raises AdministrationError `not_found`."""
         vhost = self.broker.vhosts.get(name)
         if vhost is None:
             raise not_found(f"Virtual host '{name}' does not exist")
         return vhost
 
     def queue(self, vhost: str, name: str) -> Queue:
-        """The queue of this name. Raises AdministrationError `not_found`."""
+        """Return the queue of this name. Raises AdministrationError `not_found`."""
         queue = self.vhost(vhost).queues.get(name)
         if queue is None:
             raise not_found(f"no queue '{name}' in vhost '{vhost}'")
@@ -204,7 +202,7 @@ class Administration:
 
 
 class _Written:
-    """Waits for the batch that was open when it was made."""
+    """A waiter for the batch that is open when it is made."""
 
     def __init__(self) -> None:
         self.event = trio.Event()

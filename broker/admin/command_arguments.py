@@ -6,15 +6,10 @@ Errors name an argument and never repeat its value: it may be a password.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from broker.admin.protocol import AdministrationError
-from broker.entities.arguments.name_patterns import InvalidPattern, compiled
-
-NAME_BYTES_MAX = 255
-"""Names travel as AMQP short strings."""
-DEPTH_MAX = 64
-"""How deeply values are nested at most."""
+from broker.admin.kinds.values import NAME_BYTES_MAX, check_json, check_pattern, is_text, separated
+from broker.admin.protocol import invalid
 
 
 class Arguments:
@@ -108,48 +103,3 @@ class Arguments:
         value = self.text(name)
         check_pattern(value)
         return value
-
-
-def separated(tags: Iterable[str] | str) -> tuple[str, ...]:
-    """Tags, written as a list or with commas between."""
-    listed = tags.split(",") if isinstance(tags, str) else tags
-    return tuple(dict.fromkeys(tag.strip() for tag in listed if tag.strip()))
-
-
-def check_json(value: object, what: str, depth: int = 0) -> None:
-    """JSON can hold half surrogate pairs, which no encoding can; and nesting without end."""
-    if isinstance(value, str):
-        if not is_text(value):
-            raise invalid(f"{what}: a text holds half of a surrogate pair")
-    elif isinstance(value, dict | list):
-        if depth > DEPTH_MAX:
-            raise invalid(f"{what}: nested too deeply")
-        for item in (*value, *value.values()) if isinstance(value, dict) else value:
-            check_json(item, what, depth + 1)
-
-
-def check_pattern(pattern: str) -> None:
-    """Raises AdministrationError `invalid` for what is no regular expression."""
-    try:
-        compiled(pattern)
-    except InvalidPattern as error:
-        raise invalid(f"regular expression '{pattern}' is invalid: {error}") from error
-
-
-def is_text(value: str) -> bool:
-    """Whether a text stands for bytes: UTF-8, or others escaped as single surrogates."""
-    try:
-        value.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def invalid(message: str) -> AdministrationError:
-    """An error of kind `invalid`."""
-    return AdministrationError("invalid", message)
-
-
-def not_found(message: str) -> AdministrationError:
-    """An error of kind `not_found`."""
-    return AdministrationError("not_found", message)

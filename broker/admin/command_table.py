@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from broker.admin import maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
 from broker.admin.action_words import fields, in_words
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments
 from broker.admin.definitions import definitions_export, definitions_import
 from broker.admin.listing import Listing, Row, rows
 from broker.admin.listings import access_listing, client_listing, queue_listing, topology_listing
 from broker.admin.node import connection_admin, feature_flags, node_admin, testing_orders
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.settings import limit_admin, parameter_admin, policy_admin, shovel_admin
 from broker.wire.amqp_errors import AmqpError
 from storage.storage_errors import StoreError

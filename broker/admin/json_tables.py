@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.admin.command_arguments import NAME_BYTES_MAX
+from broker.admin.kinds.values import NAME_BYTES_MAX
 from broker.wire.field_tables import NESTING_MAX, TYPE_NAMES, Field, Table, to_python
 
 _OTHER_KINDS = {bool: "t", float: "d", bytearray: "S", type(None): "V"}

@@ -10,13 +10,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments
 from broker.admin.json_tables import plain, typed
-from broker.entities.exchanges.exchange import Binding
-from broker.entities.queues.queue import Queue
+from broker.admin.protocol import invalid
 from broker.entities.statistics.node_identity import NodeIdentity
 from broker.entities.vhosts.vhost import VHost
-from broker.wire.field_tables import decode_table
 
 Row = dict[str, Any]
 Column = Callable[[Any], Any]
@@ -92,24 +90,3 @@ def vhosts(administration: Administration, arguments: Arguments) -> list[VHost]:
     """The virtual host that is named, or all. Raises AdministrationError `not_found`."""
     name = arguments.optional("vhost")
     return list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
-
-
-def bindings(vhost: VHost) -> Iterable[Binding]:
-    """Every binding of a virtual host."""
-    return (binding for exchange in vhost.exchanges.values() for binding in exchange.bindings)
-
-
-def binding_row(binding: Binding) -> Row:
-    """A binding in the terms of definitions files."""
-    return {
-        "source": binding.source.name,
-        "destination": binding.destination.name,
-        "destination_type": destination_type(binding),
-        "routing_key": binding.key,
-        "arguments": plain(decode_table(binding.arguments)[0]),
-    }
-
-
-def destination_type(binding: Binding) -> str:
-    """`queue` or `exchange`."""
-    return "queue" if isinstance(binding.destination, Queue) else "exchange"

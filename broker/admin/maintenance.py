@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.protocol import AdministrationError
+from broker.admin.command_arguments import Arguments
+from broker.admin.protocol import AdministrationError, invalid, not_found
 from broker.entities.queues.streams.stream_queue import Stream
 
 

@@ -7,42 +7,35 @@ from __future__ import annotations
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from storage.definitions.definition_changes import (
-    DeletePermission,
-    DeleteTopicPermission,
-    PermissionRow,
-    PutPermission,
-    PutTopicPermission,
-    TopicPermissionRow,
-)
+from storage.definitions.definition_rows import PermissionRow, Put, TopicPermissionRow, delete
 
 
 async def set_permissions(administration: Administration, arguments: Arguments) -> None:
     """Set what a user may configure, write and read in a virtual host."""
     vhost, user = _vhost_and_user(administration, arguments)
     patterns = (arguments.pattern(action) for action in ("configure", "write", "read"))
-    await administration.change(PutPermission(PermissionRow(user, vhost, *patterns)))
+    await administration.change(Put(PermissionRow(user, vhost, *patterns)))
 
 
 async def clear_permissions(administration: Administration, arguments: Arguments) -> None:
     """Keep a user out of a virtual host."""
     vhost, user = _vhost_and_user(administration, arguments)
-    await administration.change(DeletePermission(user, vhost))
+    await administration.change(delete(PermissionRow, user=user, vhost=vhost))
 
 
 async def set_topic_permissions(administration: Administration, arguments: Arguments) -> None:
     """Set which routing keys a user may write and read on an exchange, which need not exist yet."""
     vhost, user = _vhost_and_user(administration, arguments)
     patterns = (arguments.pattern(action) for action in ("write", "read"))
-    await administration.change(
-        PutTopicPermission(TopicPermissionRow(user, vhost, arguments.text("exchange"), *patterns))
-    )
+    await administration.change(Put(TopicPermissionRow(user, vhost, arguments.text("exchange"), *patterns)))
 
 
 async def clear_topic_permissions(administration: Administration, arguments: Arguments) -> None:
     """Lift a user's topic permissions on one exchange or, without one, on all of the virtual host."""
     vhost, user = _vhost_and_user(administration, arguments)
-    await administration.change(DeleteTopicPermission(user, vhost, arguments.optional("exchange")))
+    await administration.change(
+        delete(TopicPermissionRow, user=user, vhost=vhost, exchange=arguments.optional("exchange"))
+    )
 
 
 def _vhost_and_user(administration: Administration, arguments: Arguments) -> tuple[str, str]:

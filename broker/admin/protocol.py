@@ -1,8 +1,8 @@
-"""How the command line talks to a running broker: JSON lines over a Unix socket in its data directory.
+"""The protocol between the command line and a running broker: JSON lines over a Unix socket in its data directory.
 
 A request is one line, `{"command": "add_user", "arguments": {"name": ...}}`; the answer is one line, `{"ok": ...}`
 or `{"error": {"kind": "not_found", "message": "..."}}`, with `problems` where there may be several. Before the last
-line of a long listing come others, `{"rows": [...]}`, with its first rows. A connection may carry many requests.
+line of a long listing there are others, `{"rows": [...]}`, with its first rows. A connection may carry many requests.
 The socket is readable by its owner alone: a process that may open it may do anything. Names that are not UTF-8
 travel as JSON escapes of their surrogates.
 """
@@ -26,8 +26,8 @@ SOCKET_PATH_BYTES_MAX = 107
 class AdministrationError(Exception):
     """A command could not be carried out. `kind` is for programs, the message for people.
 
-    Kinds: `not_found`, `already_exists`, `invalid` (arguments that make no sense), `refused` (a rule forbids it),
-    `failed` (the broker or its disk could not), `not_running`.
+    Kinds: `not_found`, `already_exists`, `invalid` (malformed arguments), `refused` (a rule forbids it), `failed`
+    (an error of the broker or its disk), `not_running`.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -35,15 +35,25 @@ class AdministrationError(Exception):
         self.kind = kind
 
 
+def invalid(message: str) -> AdministrationError:
+    """Return an error of kind `invalid`."""
+    return AdministrationError("invalid", message)
+
+
+def not_found(message: str) -> AdministrationError:
+    """Return an error of kind `not_found`."""
+    return AdministrationError("not_found", message)
+
+
 class TimedOut(AdministrationError):
-    """No answer came in the time that it was given."""
+    """No answer came within the time limit."""
 
     def __init__(self, message: str) -> None:
         super().__init__("failed", message)
 
 
 class ValidationFailed(AdministrationError):
-    """Values that RabbitMQ's validation of parameters does not take; `problems` are its lines."""
+    """Values that RabbitMQ's validation of parameters refuses; `problems` are its lines."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("invalid", f"Validation failed: {'; '.join(problems)}")
@@ -68,7 +78,7 @@ class AnotherUsers(AdministrationError):
 
 
 def _owner(directory: Path) -> str:
-    """The name of a directory's user, or its number; of the first above it that can be seen where it cannot."""
+    """Return the name of a directory's owner, or its number; if unreadable, that of the first readable parent."""
     # Imported here: it is for messages only.
     import pwd
 
@@ -83,7 +93,7 @@ def _owner(directory: Path) -> str:
 
 
 class Conversation:
-    """One connection to a broker: a question, its answer, and the next one."""
+    """One connection to a broker, for one request after the other."""
 
     def __init__(self, directory: Path, peer: socket.socket, answers: BinaryIO) -> None:
         """Use `connected`."""
@@ -92,11 +102,11 @@ class Conversation:
         self._answers = answers
 
     def limit(self, seconds: float | None) -> None:
-        """How long a line of an answer may take from now on; None for any time."""
+        """Limit the time that each line of an answer may take from now on; None for no limit."""
         self._peer.settimeout(seconds)
 
     def ask(self, command: str, **arguments: object) -> Any:
-        """Have the broker carry out a command; its answer, of a listing all rows.
+        """Have the broker carry out a command. Returns its answer: all rows of a listing.
 
         Raises AdministrationError with the broker's own kind and message.
         """
@@ -108,11 +118,11 @@ class Conversation:
         raise AssertionError("an answer ends with its last part")
 
     def detach(self) -> socket.socket:
-        """The socket, for another use: this conversation is over. Nothing may be left unread of it."""
+        """Return the socket for another use, and end this conversation. All answers must have been read."""
         return socket.socket(fileno=self._peer.detach())
 
     def rows(self, command: str, **arguments: object) -> Iterator[Any]:
-        """The rows of a listing as they come. Raises AdministrationError, perhaps in the midst of them."""
+        """Yield the rows of a listing as they come. Raises AdministrationError, also after some rows."""
         for part, _ in self._parts(command, arguments):
             yield from part
 
@@ -143,7 +153,7 @@ class Conversation:
 
 @contextmanager
 def connected(directory: Path, timeout_seconds: float | None) -> Iterator[Conversation]:
-    """A conversation with the broker that runs on `directory`. Raises NotRunning."""
+    """Connect to the broker that runs on `directory`. Raises NotRunning."""
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(timeout_seconds)
         with _failures(directory), socket_path(directory) as path:
@@ -153,7 +163,7 @@ def connected(directory: Path, timeout_seconds: float | None) -> Iterator[Conver
 
 
 def ask(directory: Path, command: str, arguments: Mapping[str, object], timeout_seconds: float | None) -> Any:
-    """Have the broker that runs on `directory` carry out one command; its answer.
+    """Have the broker that runs on `directory` carry out one command. Returns its answer.
 
     Raises NotRunning, or AdministrationError with the broker's own kind and message.
     """
@@ -163,7 +173,7 @@ def ask(directory: Path, command: str, arguments: Mapping[str, object], timeout_
 
 @contextmanager
 def _failures(directory: Path) -> Iterator[None]:
-    """What goes wrong with the socket, as an AdministrationError that says so."""
+    """Translate errors of the socket into AdministrationErrors."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
@@ -178,7 +188,7 @@ def _failures(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def socket_path(directory: Path) -> Iterator[str]:
-    """A path to the socket in `directory` that is short enough to bind or connect to while this is entered."""
+    """Yield a path to the socket in `directory` that is short enough to bind or connect to."""
     path = str(directory / SOCKET_NAME)
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX:
         yield path

@@ -1,9 +1,9 @@
-"""Long work in short steps, with a pause after each: other clients hardly notice it.
+"""Long work in short steps with a pause after each, so that other clients hardly notice it.
 
-A step is what a task does from one pause to its next, whatever that is made up of. Pauses are taken one after the
-other, so that all long work together has no more than one step in each turn of the event loop, however much of it there
-is. While a batch is being written to disk a pause is twice as long as a step: the thread that writes it wants the
-interpreter some twenty times, and waits for it each time while the loop is busy.
+A step is all that a task does from one pause to its next. Pauses are taken one after the other, so all long work
+together has at most one step in each turn of the event loop. While a batch is being written to disk a pause is twice
+as long as a step: the thread that writes it wants the interpreter some twenty times, and waits for it each time while
+the loop is busy.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 AT_ONCE = 8
-"""How many things are done before the time is looked at, where each takes microseconds."""
+"""Things done between two looks at the time, where each takes microseconds."""
 STEP_SECONDS = 0.0005
-"""How long a step may take: processor time of the loop's thread, which nothing else on the machine stretches."""
+"""Length of a step, in processor time of the loop's thread: other processes do not stretch it."""
 
 
 class Pauses:
@@ -33,7 +33,7 @@ class Pauses:
         self._line = trio.Lock()
 
     async def take(self) -> None:
-        """Let others go on."""
+        """Let other tasks run."""
         async with self._line:
             if self._disk_busy():
                 await trio.sleep(2 * STEP_SECONDS)
@@ -46,7 +46,7 @@ _step_ends: ContextVar[float] = ContextVar("when this task's step is over", defa
 
 
 async def pause_if_due() -> None:
-    """Let others go on if this task's step is over; then the next one begins."""
+    """Let other tasks run if this task's step is over; then begin the next step."""
     if _step_is_over():
         await _pause()
 
@@ -69,7 +69,7 @@ def _pauses() -> Pauses:
 
 
 async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = AT_ONCE) -> list[U]:
-    """What a function makes of each thing."""
+    """Return the results of a function for each thing."""
     made: list[U] = []
     rest = iter(things)
     while part := list(islice(rest, at_once)):
@@ -80,7 +80,7 @@ async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = 
 
 
 async def in_steps(things: Iterable[T], *, at_once: int = 1) -> AsyncGenerator[T]:
-    """One thing after the other. What makes it, and what is done with it, is part of the step."""
+    """Yield one thing after the other. Making it, and the work of the caller with it, are part of the step."""
     for number, thing in enumerate(things, 1):
         yield thing
         if number % at_once == 0 and _step_is_over():
@@ -88,7 +88,7 @@ async def in_steps(things: Iterable[T], *, at_once: int = 1) -> AsyncGenerator[T
 
 
 async def let_go(things: list[Any]) -> None:
-    """Empty a list that nobody wants any more: of 300,000 things at once Python would take 60 ms to free them."""
+    """Empty a list that is no longer needed. Freeing 300,000 things at once takes Python 60 ms."""
     while things:
         things.pop()
         if _step_is_over():

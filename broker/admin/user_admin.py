@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
-from broker.admin.protocol import AdministrationError
-from broker.admin.settings.limit_admin import checked
+from broker.admin.command_arguments import Arguments
+from broker.admin.kinds.limit_kind import checked
+from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.vhosts.user_limits import OF_USERS
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, is_hash, verify
-from storage.definitions.definition_changes import (
-    Change,
-    DeleteUser,
-    PermissionRow,
-    PutPermission,
-    PutUser,
-    PutUserLimit,
-    UserLimitRow,
-    UserRow,
-)
+from storage.definitions.definition_rows import Change, PermissionRow, Put, UserLimitRow, UserRow, delete
 
 _DELETED = "user '{}' is deleted"
 
@@ -29,7 +20,7 @@ async def add_user(administration: Administration, arguments: Arguments) -> None
     name = arguments.name("name")
     if name in administration.users.by_name:
         raise AdministrationError("already_exists", f'User "{name}" already exists')
-    await administration.change(PutUser(UserRow(name, _hashed(arguments), SHA256, arguments.texts("tags"))))
+    await administration.change(Put(UserRow(name, _hashed(arguments), SHA256, arguments.texts("tags"))))
 
 
 async def put_user(administration: Administration, arguments: Arguments) -> None:
@@ -38,10 +29,10 @@ async def put_user(administration: Administration, arguments: Arguments) -> None
     name = arguments.name("name")
     password_hash, algorithm = _given_hash(arguments)
     limits = checked(arguments.table("limits"), OF_USERS, "user-limits")
-    changes: list[Change] = [PutUser(UserRow(name, password_hash, algorithm, _given_tags(arguments)))]
-    changes += (PutUserLimit(UserLimitRow(name, *limit)) for limit in limits.items())
+    changes: list[Change] = [Put(UserRow(name, password_hash, algorithm, _given_tags(arguments)))]
+    changes += (Put(UserLimitRow(name, *limit)) for limit in limits.items())
     if name not in administration.users.by_name:
-        changes += (PutPermission(row) for row in _given_permissions(administration, name, arguments))
+        changes += (Put(row) for row in _given_permissions(administration, name, arguments))
     await administration.change(*changes)
 
 
@@ -78,7 +69,7 @@ def _given_permissions(administration: Administration, user: str, arguments: Arg
 async def delete_users(administration: Administration, arguments: Arguments) -> None:
     """Delete several users, or none of them if one does not exist."""
     names = [administration.user(name).name for name in arguments.texts("names")]
-    await administration.change(*map(DeleteUser, names))
+    await administration.change(*(delete(UserRow, name=name) for name in names))
     for name in names:
         administration.registry.close_connections(_DELETED.format(name), user=name)
 
@@ -86,26 +77,26 @@ async def delete_users(administration: Administration, arguments: Arguments) -> 
 async def delete_user(administration: Administration, arguments: Arguments) -> None:
     """Delete a user with everything permitted to it, and send its connections away, as RabbitMQ does."""
     name = administration.user(arguments.text("name")).name
-    await administration.change(DeleteUser(name))
+    await administration.change(delete(UserRow, name=name))
     administration.registry.close_connections(_DELETED.format(name), user=name)
 
 
 async def change_password(administration: Administration, arguments: Arguments) -> None:
     """Give a user a new password. Connections that are open stay open, as in RabbitMQ."""
     user = administration.user(arguments.text("name"))
-    await administration.change(PutUser(UserRow(user.name, _hashed(arguments), SHA256, user.tags)))
+    await administration.change(Put(UserRow(user.name, _hashed(arguments), SHA256, user.tags)))
 
 
 async def clear_password(administration: Administration, arguments: Arguments) -> None:
     """Let a user log in no longer with a password, only by other means such as a certificate."""
     user = administration.user(arguments.text("name"))
-    await administration.change(PutUser(UserRow(user.name, "", SHA256, user.tags)))
+    await administration.change(Put(UserRow(user.name, "", SHA256, user.tags)))
 
 
 async def set_user_tags(administration: Administration, arguments: Arguments) -> dict[str, list[str]]:
     """Replace a user's tags; those that it had are the answer."""
     user = administration.user(arguments.text("name"))
-    await administration.change(PutUser(UserRow(*user)._replace(tags=arguments.texts("tags"))))
+    await administration.change(Put(UserRow(*user)._replace(tags=arguments.texts("tags"))))
     return {"tags_before": list(user.tags)}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from broker.admin import tracing_admin
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
-from storage.definitions.definition_changes import Change, DeleteVhost, PermissionRow, PutPermission, PutVhost, VhostRow
+from broker.admin.command_arguments import Arguments
+from broker.admin.protocol import invalid
+from storage.definitions.definition_rows import Change, PermissionRow, Put, VhostRow, delete
 
 QUEUE_TYPES = ("classic", "quorum", "stream")
 
@@ -16,7 +17,7 @@ async def add_vhost(administration: Administration, arguments: Arguments) -> Non
     _check_queue_type(queue_type)
     row = VhostRow(arguments.name("name"), arguments.text("description"), arguments.texts("tags"), queue_type)
     if row.name not in administration.broker.vhosts or any(row[1:]):
-        await administration.change(PutVhost(row))
+        await administration.change(Put(row))
 
 
 async def put_vhost(administration: Administration, arguments: Arguments) -> None:
@@ -29,9 +30,9 @@ async def put_vhost(administration: Administration, arguments: Arguments) -> Non
     tags = arguments.tags("tags") if arguments.has("tags") else ()
     row = VhostRow(arguments.name("name"), arguments.optional("description") or "", tags, queue_type)
     tracing, user = arguments.flag("tracing"), administration.user(arguments.text("user")).name
-    changes: list[Change] = [PutVhost(row)]
+    changes: list[Change] = [Put(row)]
     if row.name not in administration.broker.vhosts:
-        changes.append(PutPermission(PermissionRow(user, row.name, ".*", ".*", ".*")))
+        changes.append(Put(PermissionRow(user, row.name, ".*", ".*", ".*")))
     await administration.change(*changes)
     if tracing is not None:
         tracing_admin.switch(administration.vhost(row.name), on=tracing)
@@ -48,7 +49,7 @@ async def update_vhost(administration: Administration, arguments: Arguments) -> 
     if arguments.given("default_queue_type"):
         said = said._replace(default_queue_type=arguments.text("default_queue_type"))
     _check_queue_type(said.default_queue_type)
-    await administration.change(PutVhost(VhostRow(vhost.name, *said)))
+    await administration.change(Put(VhostRow(vhost.name, *said)))
 
 
 def _check_queue_type(queue_type: str) -> None:
@@ -59,6 +60,6 @@ def _check_queue_type(queue_type: str) -> None:
 async def delete_vhost(administration: Administration, arguments: Arguments) -> None:
     """Delete a virtual host: consumers are cancelled, then its connections are sent away, as RabbitMQ does."""
     name = administration.vhost(arguments.text("name")).name
-    await administration.change(DeleteVhost(name))
+    await administration.change(delete(VhostRow, name=name))
     administration.end_turn()
     administration.registry.close_connections(f"vhost '{name}' is deleted", vhost=name)

@@ -61,7 +61,7 @@ def _rabbitmq_conf(file: Path) -> tuple[int, list[str]]:
 
 
 def _check_shovels(settings: Config, file: Path) -> None:
-    from broker.admin.settings import shovel_check
+    from broker.admin.kinds import shovel_check
 
     problem = shovel_check.static_problem(settings.shovels)
     if problem:

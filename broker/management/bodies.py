@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from broker.admin.command_arguments import NAME_BYTES_MAX
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.json_tables import table
+from broker.admin.kinds.values import NAME_BYTES_MAX
 from broker.management.answers import Problem, bad_request
 from broker.management.places import Places
 from broker.wire.field_tables import Table, encode_table

@@ -24,19 +24,15 @@ from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import encode_table
 from storage.batch import TRANSIENT_QUEUE
 from storage.definitions import features
-from storage.definitions.definition_changes import (
+from storage.definitions.definition_rows import (
     BindingRow,
     Change,
     Definitions,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteQueue,
     DropTombstone,
     ExchangeRow,
-    PutBinding,
-    PutExchange,
-    PutQueue,
+    Put,
     QueueRow,
+    delete,
 )
 from storage.definitions.definition_store import DefinitionsError, DefinitionStore
 from storage.definitions.features import uses
@@ -184,10 +180,10 @@ class DefinitionLog:
             0 if exchange.delays is None else exchange.delays.store.queue_id,
         )
         delayed = [] if exchange.delays is None else [uses(features.DELAYED_MESSAGES)]
-        return self.write(PutExchange(row), *delayed)
+        return self.write(Put(row), *delayed)
 
     def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Future[None]:
-        return self.erase(DeleteExchange(vhost, exchange.name), gone=gone)
+        return self.erase(delete(ExchangeRow, vhost=vhost, name=exchange.name), gone=gone)
 
     def queue_declared(self, vhost: str, queue: Queue) -> Future[None]:
         spec = queue.spec
@@ -195,16 +191,16 @@ class DefinitionLog:
         wanted = [_FEATURES[queue.type.name]] if queue.type.name in _FEATURES else []
         if queue.arguments.max_priority is not None:
             wanted.append(features.PRIORITIES)
-        return self.write(PutQueue(row), *map(uses, wanted))
+        return self.write(Put(row), *map(uses, wanted))
 
     def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Future[None]:
-        return self.erase(DeleteQueue(queue.store.queue_id), gone=gone)
+        return self.erase(delete(QueueRow, id=queue.store.queue_id), gone=gone)
 
     def bound(self, vhost: str, binding: Binding) -> Future[None]:
-        return self.write(PutBinding(_binding_row(vhost, binding)))
+        return self.write(Put(_binding_row(vhost, binding)))
 
     def unbound(self, vhost: str, binding: Binding) -> Future[None]:
-        return self.erase(DeleteBinding(_binding_row(vhost, binding)))
+        return self.erase(delete(BindingRow, **_binding_row(vhost, binding)._asdict()))
 
 
 def _binding_row(vhost: str, binding: Binding) -> BindingRow:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from broker.admin.apply_changes import take_effect
 from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
+from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
-from broker.admin.settings.policy_check import checked
 from broker.config import Config, DefaultsSettings
 from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.exchanges.exchange import Binding, Destination
@@ -39,22 +39,14 @@ from storage import restored_files
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
 from storage.definitions import features
 from storage.definitions.change_count import BACKUP, HIGH_WATER
-from storage.definitions.definition_changes import (
+from storage.definitions.definition_rows import (
     BindingRow,
     Change,
     Definitions,
     ExchangeRow,
     PermissionRow,
     PolicyRow,
-    PutGlobalParameter,
-    PutParameter,
-    PutPermission,
-    PutPolicy,
-    PutTopicPermission,
-    PutUser,
-    PutUserLimit,
-    PutVhost,
-    PutVhostLimit,
+    Put,
     QueueRow,
     SetMetadata,
     UserRow,
@@ -268,11 +260,11 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
 
 def default_definitions(defaults: DefaultsSettings, *, default_user: bool) -> list[Change]:
     """What a new data directory begins with: the default virtual host and, if wanted, its user."""
-    changes: list[Change] = [PutVhost(VhostRow(defaults.vhost, "Default virtual host"))]
+    changes: list[Change] = [Put(VhostRow(defaults.vhost, "Default virtual host"))]
     if default_user:
         hashed = hash_password(defaults.password.encode())
-        changes.append(PutUser(UserRow(defaults.user, hashed, SHA256, ("administrator",))))
-        changes.append(PutPermission(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")))
+        changes.append(Put(UserRow(defaults.user, hashed, SHA256, ("administrator",))))
+        changes.append(Put(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")))
     return changes
 
 
@@ -282,16 +274,18 @@ def _cluster_id(uuid: bytes) -> str:
 
 
 def settings_of(found: Definitions) -> Iterator[Change]:
-    """The changes that make everything but exchanges, queues and bindings what the store says it is."""
-    yield from map(PutVhost, found.vhosts)
-    yield from map(PutUser, found.users)
-    yield from map(PutPermission, found.permissions)
-    yield from map(PutTopicPermission, found.topic_permissions)
-    yield from map(PutVhostLimit, found.vhost_limits)
-    yield from map(PutUserLimit, found.user_limits)
-    yield from map(PutPolicy, filter(_understood, found.policies))
-    yield from map(PutParameter, found.parameters)
-    yield from map(PutGlobalParameter, found.global_parameters)
+    """Yield the changes that restore everything but exchanges, queues and bindings, in the order of references."""
+    policies = filter(_understood, found.policies)
+    before = (
+        found.vhosts,
+        found.users,
+        found.permissions,
+        found.topic_permissions,
+        found.vhost_limits,
+        found.user_limits,
+    )
+    for rows in (*before, policies, found.parameters, found.global_parameters):
+        yield from map(Put, rows)
 
 
 def _understood(row: PolicyRow) -> bool:

@@ -222,7 +222,8 @@ async def _run(
             await event_exchange_setup.declare(starting, server.broker.event_exchange)
         if imported is not None:
             with _starting():
-                log.info("definitions imported: %s", await definitions_import.add(starting, imported))
+                made = await definitions_import.add(starting, imported)
+            log.info("definitions imported: %s", definitions_import.in_words(made))
         if testing is not None:
             testing.attach(server, imported, default_user=_wants_default_user(config, imported))
         server.committer.start(recovered.tombstones)
@@ -256,7 +257,8 @@ async def _run(
 async def _finish_import(administration: Administration, unfinished: bytes) -> None:
     log.warning("an import of definitions was cut short; finishing it")
     try:
-        log.info("definitions imported: %s", await definitions_import.resume(administration, unfinished))
+        made = await definitions_import.resume(administration, unfinished)
+        log.info("definitions imported: %s", definitions_import.in_words(made))
     except AdministrationError as error:
         log.error("the import that was cut short cannot be finished, import the file again: %s", error)
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.command_arguments import Arguments
 from broker.admin.node.testing_orders import ON
+from broker.admin.protocol import invalid, not_found
 from broker.config import Config
 from broker.server.net.replaceable_parts import ReplaceableParts
 from broker.testing.controlled_clock import ControlledClock

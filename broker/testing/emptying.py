@@ -17,7 +17,7 @@ from broker.session.connection import Connection
 from broker.session.login.phase import Phase
 from broker.testing.gate import Gate
 from broker.testing.settling import Settling
-from storage.definitions.definition_changes import Change, DeleteGlobalParameter, DeleteUser, DeleteVhost
+from storage.definitions.definition_rows import Change, GlobalParameterRow, UserRow, VhostRow, delete
 
 REASON = "a test has ordered that the broker be empty"
 
@@ -85,9 +85,11 @@ class Emptying:
     def deletions(self) -> Iterator[Change]:
         """The changes that leave nothing of the definitions."""
         broker = self._administration.broker
-        yield from map(DeleteVhost, broker.vhosts)
-        yield from map(DeleteUser, broker.users.by_name)
-        yield from (DeleteGlobalParameter(name) for name in broker.parameters.everywhere if name != CLUSTER_ID)
+        yield from (delete(VhostRow, name=name) for name in broker.vhosts)
+        yield from (delete(UserRow, name=name) for name in broker.users.by_name)
+        yield from (
+            delete(GlobalParameterRow, name=name) for name in broker.parameters.everywhere if name != CLUSTER_ID
+        )
 
 
 def _overlooks_close(connection: Connection) -> bool:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments
 from broker.admin.node.testing_orders import NOT_MET
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.session.registry import Registry

@@ -18,21 +18,12 @@ import trio
 
 from broker.admin.administration import Administration
 from broker.admin.apply_changes import take_effect
-from broker.admin.command_arguments import invalid, not_found
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, invalid, not_found
 from broker.server.definition_writer import DefinitionLog
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, bring_back, settings_of
 from broker.testing.emptying import Emptying
 from broker.testing.settling import Settling
-from storage.definitions.definition_changes import (
-    Change,
-    Definitions,
-    DropTombstone,
-    PutBinding,
-    PutExchange,
-    PutQueue,
-    SetMetadata,
-)
+from storage.definitions.definition_rows import Change, Definitions, DropTombstone, Put, SetMetadata
 from storage.messages.lmdb_environment import check_identity
 from storage.messages.message_store import MessageStore
 from storage.offline.offline_reader import definitions_of
@@ -135,9 +126,9 @@ def _changes(found: Definitions) -> Iterator[Change]:
     """What makes the definitions store say what a copy says. The ids of queues come back with their messages."""
     yield from map(DropTombstone, {queue.id for queue in found.queues} | {each.queue_id for each in found.exchanges})
     yield from settings_of(found)
-    yield from map(PutExchange, found.exchanges)
-    yield from map(PutQueue, found.queues)
-    yield from map(PutBinding, found.bindings)
+    yield from map(Put, found.exchanges)
+    yield from map(Put, found.queues)
+    yield from map(Put, found.bindings)
     yield from (SetMetadata(name, value) for name, value in found.metadata.items() if name.startswith("feature."))
 
 

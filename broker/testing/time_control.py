@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.admin.command_arguments import Arguments, invalid
-from broker.admin.protocol import AdministrationError
+from broker.admin.command_arguments import Arguments
+from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.vhosts.broker import Broker
 from broker.session.login.phase import Phase
 from broker.testing.controlled_clock import ControlledClock

@@ -22,7 +22,7 @@ from broker.session.registry import Registry
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Address
 from harness.waiting import eventually
-from storage.definitions.definition_changes import Change, Definitions
+from storage.definitions.definition_rows import Change, Definitions
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 
 GUEST = "guest:guest"

@@ -14,7 +14,7 @@ from leveret_spark.amqp.headers import headers_to_json
 from pipeline.stopped_store.store_rows import Owner, Row, readable, rows
 from pipeline.stopped_store.stored_values import arguments_of, plain
 from storage.batch import TRANSIENT_QUEUE
-from storage.definitions.definition_changes import Definitions, QueueRow
+from storage.definitions.definition_rows import Definitions, QueueRow
 from storage.lock_file import BROKER
 from storage.messages import lmdb_environment
 from storage.messages.keys import POSITION_END

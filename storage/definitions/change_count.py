@@ -1,8 +1,8 @@
-"""How many transactions have changed the definitions: what a start knows by it of a file of an earlier moment.
+"""The number of transactions that have changed the definitions, by which a start finds an older file.
 
 The number is in the metadata, and goes up with each transaction. It is also noted beside the file, without a sync, as
-a high-water mark: a file that has less is older, or its -wal is missing. And each start notes in the metadata how many
-the file itself has, without its -wal: SQLite applies a -wal to whatever file lies beside it, also to an older one.
+a high-water mark: a file with a lower number is older, or its -wal is missing. And each start notes in the metadata the
+number of the file itself, without its -wal: SQLite applies a -wal to any file that lies beside it, also an older one.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import final
 from urllib.parse import quote
 
 from storage import high_water
-from storage.definitions.definition_changes import SetMetadata
+from storage.definitions.definition_rows import SetMetadata
 from storage.high_water import HighWater, read_high_water
 
 log = logging.getLogger("leveret.definitions")
 
 HIGH_WATER = "definitions.end"
 CHANGES = "changes"
-"""In the metadata: how many transactions have changed something, 8 bytes."""
+"""In the metadata: the number of transactions that have changed something, 8 bytes."""
 BASE = "base"
-"""In the metadata: how many the file itself had at the start, without its -wal, 8 bytes."""
+"""In the metadata: the number that the file itself had at the start, without its -wal, 8 bytes."""
 BACKUP = "backup"
 """In the metadata of a backup that was not opened yet: its id, which its messages have, too."""
 
 
 @final
 class ChangeCount:
-    """The count of one definitions file. To be made before SQLite opens the file."""
+    """The count of one definitions file. Make it before SQLite opens the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,7 +47,7 @@ class ChangeCount:
         """Made with the first change."""
 
     def is_of_another(self, metadata: Mapping[str, bytes]) -> bool:
-        """The file says that it is another store's than with its -wal."""
+        """Return True if the file without its -wal names another store than with it."""
         return self._owner_in_file not in (None, metadata.get("store_uuid"))
 
     def missing(self, metadata: Mapping[str, bytes]) -> str:
@@ -63,24 +63,24 @@ class ChangeCount:
         )
 
     def go_on(self, metadata: Mapping[str, bytes]) -> None:
-        """Go on from what the file says, above all that it is known to have had."""
+        """Go on from the file's number, or from the highest that it is known to have had."""
         self._owner = metadata["store_uuid"]
         self._base = _number(metadata, CHANGES) if self._in_file is None else self._in_file
         self._number = max(_number(metadata, CHANGES), self._reached(metadata))
         self._is_backup = bool(metadata.get(BACKUP))
 
     def _reached(self, metadata: Mapping[str, bytes]) -> int:
-        """How many changes the file is known to have had; 0 for a backup, which the mark beside it knows nothing of."""
+        """Return the number that the file is known to have had; 0 for a backup: the mark is not its own."""
         reached = read_high_water(self._mark)
         if metadata.get(BACKUP) or reached is None or reached.owner != metadata.get("store_uuid"):
             return 0
         return reached.number
 
     def next(self) -> tuple[SetMetadata, SetMetadata]:
-        """What goes into the next transaction. Raises OSError.
+        """Return the changes of the count that go into the next transaction. Raises OSError.
 
-        The mark beside a backup is of what was there before it, and goes before the first change: with that this is no
-        backup any more, and the mark would say that it lacks something.
+        The mark beside a backup is that of the store before it. It is removed before the first change: after that the
+        file is no backup any more, and the mark would report missing changes.
         """
         if self._is_backup and self._high_water is None:
             high_water.forget(self._mark)
@@ -88,7 +88,7 @@ class ChangeCount:
         return SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
 
     def committed(self) -> None:
-        """The transaction is on disk: note it where it outlives the process, if that can be done."""
+        """Note that the transaction is on disk, in the high-water mark, if that can be written."""
         self._number += 1
         try:
             if self._high_water is None:
@@ -98,7 +98,7 @@ class ChangeCount:
             log.warning("%s; how far the definitions go is not noted", error)
 
     def close(self) -> None:
-        """Let go of the high-water mark's file."""
+        """Close the high-water mark's file."""
         if self._high_water is not None:
             self._high_water.close()
 
@@ -108,7 +108,7 @@ def _number(metadata: Mapping[str, bytes], key: str) -> int:
 
 
 def _metadata_without_wal(path: Path) -> dict[str, bytes] | None:
-    """What the file itself says; None where it has no -wal, or cannot be read without it."""
+    """Return the metadata of the file itself; None if it has no -wal, or cannot be read without it."""
     wal = path.with_name(f"{path.name}-wal")
     if not path.exists() or not wal.exists() or not wal.stat().st_size:
         return None

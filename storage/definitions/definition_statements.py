@@ -1,8 +1,8 @@
-"""The SQL behind each change and each kind of row. The tables are named in migrations/.
+"""The SQL of each change and of each kind of row. The tables are in migrations/.
 
-A change is one or more statements whose parameters are its fields (those of its row, where it has one), so this
-table is all there is to know about a change. Values cross into SQLite by three rules: a text that is not UTF-8
-goes in as its bytes, a tuple of texts as a JSON list, all else as it is.
+A change is one or more statements whose parameters are the fields of its row, or of its key. Most are written from
+TABLES; the few that have SQL of their own are in _PUTS and _DELETIONS. Values go into SQLite by three rules: a text
+that is not UTF-8 as its bytes, a tuple of texts as a JSON list, all else as it is.
 """
 
 from __future__ import annotations
@@ -11,75 +11,23 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-from storage.definitions.definition_changes import (
-    BindingRow,
+from storage.definitions.definition_rows import (
+    TABLES,
     Change,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteGlobalParameter,
-    DeleteParameter,
-    DeletePermission,
-    DeletePolicy,
-    DeleteQueue,
-    DeleteTopicPermission,
-    DeleteUser,
-    DeleteUserLimit,
-    DeleteVhost,
-    DeleteVhostLimit,
+    DefinitionRow,
+    Delete,
     DropTombstone,
     ExchangeRow,
-    GlobalParameterRow,
-    ParameterRow,
-    PermissionRow,
-    PolicyRow,
-    PutBinding,
-    PutExchange,
-    PutGlobalParameter,
-    PutParameter,
-    PutPermission,
-    PutPolicy,
-    PutQueue,
-    PutTopicPermission,
-    PutUser,
-    PutUserLimit,
-    PutVhost,
-    PutVhostLimit,
+    Put,
     QueueRow,
-    SetMetadata,
     TopicPermissionRow,
-    UserLimitRow,
-    UserRow,
-    VhostLimitRow,
     VhostRow,
 )
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
-class Table(NamedTuple):
-    """Where the rows of one kind are kept, and what makes a row the same row."""
-
-    name: str
-    key: tuple[str, ...]
-
-
-TABLES: dict[type[Any], Table] = {
-    VhostRow: Table("vhosts", ("name",)),
-    UserRow: Table("users", ("name",)),
-    PermissionRow: Table("permissions", ("user", "vhost")),
-    TopicPermissionRow: Table("topic_permissions", ("user", "vhost", "exchange")),
-    ExchangeRow: Table("exchanges", ("vhost", "name")),
-    QueueRow: Table("queues", ("id",)),
-    BindingRow: Table("bindings", BindingRow._fields),
-    PolicyRow: Table("policies", ("vhost", "name", "operator")),
-    ParameterRow: Table("parameters", ("vhost", "component", "name")),
-    GlobalParameterRow: Table("global_parameters", ("name",)),
-    VhostLimitRow: Table("vhost_limits", ("vhost", "name")),
-    UserLimitRow: Table("user_limits", ("user", "name")),
-}
-
-
-def _put(row: type[Any]) -> tuple[str]:
+def _put(row: type[DefinitionRow]) -> str:
     # Never INSERT OR REPLACE: replacing a row deletes it first, and with it all that refers to it.
     table = TABLES[row]
     columns = row._fields
@@ -88,15 +36,15 @@ def _put(row: type[Any]) -> tuple[str]:
     names = ", ".join(f'"{name}"' for name in columns)
     values = ", ".join(f":{name}" for name in columns)
     key = ", ".join(f'"{name}"' for name in table.key)
-    return (f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT ({key}) DO {action}",)
+    return f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT ({key}) DO {action}"
 
 
-def _delete(row: type[Any]) -> tuple[str]:
+def _delete(row: type[DefinitionRow]) -> str:
     table = TABLES[row]
-    return (f"DELETE FROM {table.name} WHERE " + " AND ".join(f'"{name}" = :{name}' for name in table.key),)
+    return f"DELETE FROM {table.name} WHERE " + " AND ".join(f'"{name}" = :{name}' for name in table.key)
 
 
-_DELETE_TOPIC_PERMISSION = """
+_DELETE_TOPIC_PERMISSIONS = """
 DELETE FROM topic_permissions WHERE "user" = :user AND vhost = :vhost AND (:exchange IS NULL OR exchange = :exchange)
 """
 _DELETE_BINDINGS_OF_QUEUE = """
@@ -117,66 +65,48 @@ INSERT INTO sqlite_sequence (name, seq)
 SELECT 'queues', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'queues')
 """
 _LIFT_SEQUENCE = "UPDATE sqlite_sequence SET seq = max(seq, :queue_id) WHERE name = 'queues'"
+_DROP_TOMBSTONE = "DELETE FROM tombstones WHERE queue_id = :queue_id"
 _SET_METADATA = """
 INSERT INTO metadata (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
-STATEMENTS: dict[type[Any], tuple[str, ...]] = {
-    PutVhost: _put(VhostRow),
-    DeleteVhost: (
-        _BURY_EVERYTHING,
-        *_delete(VhostRow),  # and, by the schema's cascades, everything in it
-    ),
-    PutUser: _put(UserRow),
-    DeleteUser: _delete(UserRow),
-    PutPermission: _put(PermissionRow),
-    DeletePermission: _delete(PermissionRow),
-    PutTopicPermission: _put(TopicPermissionRow),
-    DeleteTopicPermission: (_DELETE_TOPIC_PERMISSION,),
+_PUTS: dict[type[DefinitionRow], tuple[str, ...]] = {
+    **{kind: (_put(kind),) for kind in TABLES},
     # SQLite counts the ids of queues by itself; those of delayed messages are of the same sequence.
-    PutExchange: (*_put(ExchangeRow), _BEGIN_SEQUENCE, _LIFT_SEQUENCE),
-    DeleteExchange: (
+    ExchangeRow: (_put(ExchangeRow), _BEGIN_SEQUENCE, _LIFT_SEQUENCE),
+}
+_DELETIONS: dict[type[DefinitionRow], tuple[str, ...]] = {
+    **{kind: (_delete(kind),) for kind in TABLES},
+    # The schema's cascades delete what is in a virtual host, and permissions and limits of a user.
+    VhostRow: (_BURY_EVERYTHING, _delete(VhostRow)),
+    TopicPermissionRow: (_DELETE_TOPIC_PERMISSIONS,),
+    ExchangeRow: (
         _BURY_DELAYED_MESSAGES,
         "DELETE FROM bindings WHERE vhost = :vhost AND source = :name",
         "DELETE FROM bindings WHERE vhost = :vhost AND destination_kind = 'exchange' AND destination = :name",
-        *_delete(ExchangeRow),
+        _delete(ExchangeRow),
     ),
-    PutQueue: _put(QueueRow),
-    DeleteQueue: (
+    QueueRow: (
         "INSERT OR IGNORE INTO tombstones (queue_id) VALUES (:id)",
         _DELETE_BINDINGS_OF_QUEUE,
-        *_delete(QueueRow),
+        _delete(QueueRow),
     ),
-    PutBinding: _put(BindingRow),
-    DeleteBinding: _delete(BindingRow),
-    PutPolicy: _put(PolicyRow),
-    DeletePolicy: _delete(PolicyRow),
-    PutParameter: _put(ParameterRow),
-    DeleteParameter: _delete(ParameterRow),
-    PutGlobalParameter: _put(GlobalParameterRow),
-    DeleteGlobalParameter: _delete(GlobalParameterRow),
-    PutVhostLimit: _put(VhostLimitRow),
-    DeleteVhostLimit: _delete(VhostLimitRow),
-    PutUserLimit: _put(UserLimitRow),
-    DeleteUserLimit: _delete(UserLimitRow),
-    DropTombstone: ("DELETE FROM tombstones WHERE queue_id = :queue_id",),
-    SetMetadata: (_SET_METADATA,),
 }
 
 
 class Step(NamedTuple):
-    """One statement and the parameters to run it with, one run each."""
+    """A statement, and the parameters of each time that it is to run."""
 
     sql: str
     parameters: list[dict[str, object]]
 
 
 def steps(changes: Iterable[Change]) -> list[Step]:
-    """The statements of `changes` in order; runs of the same statement are joined."""
+    """Return the statements of changes, in their order; runs of the same statement are joined."""
     found: list[Step] = []
     for change in changes:
-        parameters = _parameters(change)
-        for sql in STATEMENTS[type(change)]:
+        parameters = {name: _written(value) for name, value in _fields(change).items()}
+        for sql in _statements(change):
             if found and found[-1].sql == sql:
                 found[-1].parameters.append(parameters)
             else:
@@ -184,25 +114,34 @@ def steps(changes: Iterable[Change]) -> list[Step]:
     return found
 
 
+def _statements(change: Change) -> tuple[str, ...]:
+    if isinstance(change, Put):
+        return _PUTS[type(change.row)]
+    if isinstance(change, Delete):
+        return _DELETIONS[change.kind]
+    return (_DROP_TOMBSTONE if isinstance(change, DropTombstone) else _SET_METADATA,)
+
+
+def _fields(change: Change) -> dict[str, Any]:
+    if isinstance(change, Delete):
+        return change.key
+    return (change.row if isinstance(change, Put) else change)._asdict()
+
+
 def select(row: type[Any]) -> str:
-    """The query for every row of a kind, in the order of creation."""
+    """Return the query for all rows of a kind, in the order of their creation."""
     columns = ", ".join(f'"{name}"' for name in row._fields)
     return f"SELECT {columns} FROM {TABLES[row].name} ORDER BY rowid"
 
 
 def rows(kind: type[Row], raw: Iterable[Iterable[object]]) -> tuple[Row, ...]:
-    """What `select(kind)` answered, as rows."""
+    """Return the rows that SQLite answered to `select(kind)`."""
     make: Callable[..., Row] = kind
     readers = [_READERS[hint] for hint in get_type_hints(kind).values()]
     columns = list(zip(*raw, strict=True))  # there may be very many rows, and only few columns
     if not columns:
         return ()
     return tuple(map(make, *(map(read, column) for read, column in zip(readers, columns, strict=True))))
-
-
-def _parameters(change: Change) -> dict[str, object]:
-    values = getattr(change, "row", change)
-    return {name: _written(value) for name, value in zip(values._fields, values, strict=True)}
 
 
 def _written(value: object) -> object:

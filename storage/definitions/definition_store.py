@@ -1,7 +1,7 @@
 """The definitions store: entities, users and permissions, in one SQLite file.
 
 SQLite is reached through aiosqlite, which lives on asyncio. The store runs an asyncio loop of its own in one
-thread and everything here is handed to it whole, so a caller of any kind (a thread, a test, a worker of another
+thread that runs each function as a whole, so a caller of any kind (a thread, a test, a worker of another
 event loop) just calls and waits. One connection, one lock, one function per transaction.
 
 The journal is a write-ahead log synced at every commit (`synchronous = FULL`); less has been seen to lose the
@@ -25,8 +25,8 @@ from migrations.apply import MigrationError, apply
 from storage import synced_files
 from storage.definitions import features
 from storage.definitions.change_count import BACKUP, ChangeCount
-from storage.definitions.definition_changes import Change, Definitions, SetMetadata
-from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
+from storage.definitions.definition_rows import TABLES, Change, Definitions, SetMetadata
+from storage.definitions.definition_statements import Row, rows, select, steps
 from storage.definitions.definitions_copy import copied
 from storage.storage_errors import StoreError, StoreIncomplete
 
@@ -35,10 +35,10 @@ log = logging.getLogger("leveret.definitions")
 Result = TypeVar("Result")
 
 FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""How SQLite says that the disk is full: in so many words, or by failing to grow its shared memory file."""
+"""SQLite's errors for a full disk: directly, or as a failure to grow its shared memory file."""
 
 BUSY_SECONDS = 1.0
-"""How long to wait for another process that has the file open before giving up."""
+"""Time to wait for another process that has the file open before giving up."""
 
 PRAGMAS = """
 PRAGMA locking_mode = EXCLUSIVE;
@@ -108,7 +108,7 @@ class DefinitionStore:
         self.close()
 
     def load(self) -> Definitions:
-        """Read everything. Raises DefinitionsError, also for rows that nobody has written."""
+        """Read everything. Raises DefinitionsError, also for rows that are damaged."""
         try:
             return self._call(self._load)
         except (AttributeError, TypeError, ValueError) as error:
@@ -130,7 +130,7 @@ class DefinitionStore:
             self._call(self._commit, changes)
 
     def lift_queue_id(self, highest: int) -> None:
-        """Never give a queue id up to `highest` again: the message store knows it. Raises as `commit` does."""
+        """Give no queue id up to `highest` again: the message store knows them. Raises as `commit` does."""
         self._call(self._lift_queue_id, highest)
 
     def backup(self, path: Path, backup_id: bytes) -> None:
@@ -187,7 +187,7 @@ class DefinitionStore:
         return rows(kind, await self._rows(select(kind)))
 
     async def _load(self) -> Definitions:
-        """Everything is asked for at once: the connection's thread goes from one table to the next without us."""
+        """Ask for all tables at once: the connection's thread goes from one to the next without this one."""
         async with self._lock:
             wanted: dict[str, Coroutine[Any, Any, Any]] = {
                 **{table.name: self._kind(kind) for kind, table in TABLES.items()},
@@ -225,7 +225,7 @@ class DefinitionStore:
 
     async def _lift_queue_id(self, highest: int) -> None:
         if await self._queue_id_sequence() >= highest:
-            return  # nothing is written, so that a start needs no room on the disk
+            return  # nothing is written: a start needs no free space on the disk
 
         async def run() -> None:
             await self._connection.execute("DELETE FROM sqlite_sequence WHERE name = 'queues'")
@@ -272,10 +272,10 @@ def _refuse_unknown_features(store: DefinitionStore) -> None:
 
 
 def _look_first(path: Path, count: ChangeCount, *, accept_loss: bool) -> None:
-    """Raise DefinitionsError where a file and its -wal do not make definitions: opening them would already change both.
+    """Raise DefinitionsError if a file and its -wal do not belong together, which opening them would already change.
 
-    And StoreIncomplete where changes are missing, unless that loss is accepted. After a clean stop there is no -wal.
-    Where a full disk leaves no room for a copy, nothing is looked at.
+    And StoreIncomplete if changes are missing, unless that loss is accepted. After a clean stop there is no -wal.
+    If the disk is too full for a copy, nothing is checked.
     """
     wal = path.with_name(f"{path.name}-wal")
     if not path.exists() or not wal.exists() or not wal.stat().st_size:
@@ -308,7 +308,7 @@ def _refuse(missing: str) -> None:
 
 
 def _go_on(store: DefinitionStore, *, accept_loss: bool) -> None:
-    """Go on with the count of changes. Raises StoreIncomplete where some are missing, and that is not accepted."""
+    """Go on with the count of changes. Raises StoreIncomplete if some are missing, and that is not accepted."""
     metadata = store.metadata()
     missing = store._count.missing(metadata)
     if missing and not accept_loss:
@@ -320,7 +320,7 @@ def _go_on(store: DefinitionStore, *, accept_loss: bool) -> None:
 
 
 async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:
-    """An open connection. When opening fails, wait until its thread has ended."""
+    """Return an open connection. If opening fails, waits until its thread has ended."""
     threads: list[threading.Thread] = []
 
     def connect() -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""A copy of a definitions file, to be looked at: SQLite writes beside a file that it only reads, and into its -wal."""
+"""A copy of a definitions file, for reading: SQLite writes beside a file that it only reads, and into its -wal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDINGS = ("", "-wal")
 
 @contextmanager
 def copied(path: Path) -> Iterator[Path]:
-    """A copy of the file and its -wal, for as long as this is entered. Raises StoreError."""
+    """Yield a copy of the file and its -wal, and delete it afterwards. Raises StoreError."""
     with tempfile.TemporaryDirectory(prefix="leveret-") as scratch:
         copy = Path(scratch) / path.name
         try:

@@ -1,7 +1,7 @@
-"""What a store uses that not every release knows: named in it when first used, and refused where it is unknown.
+"""Features of a store that not every release knows: named in it when first used, and refused where unknown.
 
-A format version says how bytes are read. A feature says that records mean something which a release without it would
-overlook, and lose: delivery counts, due times, what is only in the journal. Stores without names are of releases
+A format version says how bytes are read. A feature says that records have a meaning which a release without it would
+overlook, and lose: delivery counts, due times, messages only in the journal. Stores without names are of releases
 that knew the first four.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from storage.definitions.definition_changes import SetMetadata
+from storage.definitions.definition_rows import SetMetadata
 
 STREAMS = "streams"
 QUORUM_QUEUES = "quorum queues"
@@ -24,18 +24,18 @@ _KEY = "feature."
 
 
 def uses(feature: str) -> SetMetadata:
-    """The change that names a feature; to be made together with what uses it first. Made again, it changes nothing."""
+    """Return the change that names a feature; to be made with its first use. Made again, it changes nothing."""
     assert feature in KNOWN, f"{feature} has to be known where it is used"
     return SetMetadata(_KEY + feature, b"")
 
 
 def used(feature: str, metadata: Container[str]) -> bool:
-    """Does a store's metadata name the feature?"""
+    """Return True if a store's metadata names the feature."""
     return _KEY + feature in metadata
 
 
 def unknown(metadata: Iterable[str]) -> list[str]:
-    """The features among the keys of a store's metadata that this release does not know."""
+    """Return the features among the keys of a store's metadata that this release does not know."""
     return sorted(
         name.removeprefix(_KEY) for name in metadata if name.startswith(_KEY) and name.removeprefix(_KEY) not in KNOWN
     )

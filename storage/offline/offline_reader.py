@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import lmdb
 
 from storage.batch import BLIND, DELAYED, TRANSIENT_QUEUE, StoredMessage
-from storage.definitions.definition_changes import Definitions
+from storage.definitions.definition_rows import Definitions
 from storage.definitions.definition_store import DefinitionStore
 from storage.definitions.definitions_copy import copied
 from storage.journal.unapplied_writes import NOTHING, LaneView

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from broker.entities.scheduling.future import Future
 from broker.server.definition_writer import DefinitionLog
-from storage.definitions.definition_changes import Change, PutBinding, PutExchange, PutQueue
+from storage.definitions.definition_rows import BindingRow, Change, ExchangeRow, Put, QueueRow
 from storage.definitions.definition_store import DefinitionStore
 from tests.planted.mistake import BrokerCrashes, Patch, Simulation, mistake
 
-DECLARATIONS = (PutBinding, PutExchange, PutQueue)
+
+def _declares(change: Change) -> bool:
+    return isinstance(change, Put) and isinstance(change.row, BindingRow | ExchangeRow | QueueRow)
 
 
 @mistake("I5", Simulation(1))
@@ -20,7 +22,7 @@ def declare_ok_before_commit(patch: Patch) -> None:
 
     def write_later(log: DefinitionLog, *changes: Change) -> Future[None]:
         pending = write(log, *changes)
-        return Future.resolved(None) if all(isinstance(change, DECLARATIONS) for change in changes) else pending
+        return Future.resolved(None) if all(map(_declares, changes)) else pending
 
     patch(DefinitionLog, "write", write_later)
 

@@ -10,21 +10,20 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import trio
 
-from broker.admin.command_arguments import invalid
 from broker.admin.definitions.definitions_file import DefinitionsFile, parse, read_file
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, invalid
 from broker.config import MEBIBYTE
 
 ANSWER_BYTES_MAX = 64 * MEBIBYTE
-"""Of what a URL answers. Definitions of 100,000 queues are a third of it."""
+"""The limit of a URL's answer. Definitions of 100,000 queues are a third of it."""
 ANSWER_SECONDS = 30.0
-"""For all of an answer, connecting included."""
+"""The limit for a whole answer, connecting included."""
 
 
 async def read_url(where: str, seconds: float = ANSWER_SECONDS) -> DefinitionsFile:
-    """Read a file, or within `seconds` what an HTTP or HTTPS URL answers; user and password may stand in the URL.
+    """Read a file, or within `seconds` the answer of an HTTP or HTTPS URL, which may have a user and a password.
 
-    Raises AdministrationError `invalid`, which names the URL without a password, and what is wrong.
+    Raises AdministrationError `invalid`, which names the URL without its password, and the fault.
     """
     url = _parsed(where)
     if url.scheme == "file":
@@ -39,7 +38,7 @@ def _parsed(where: str) -> SplitResult:
     try:
         url = urlsplit(where)
         usable = url.scheme == "file" or (url.scheme in ("http", "https") and url.hostname and url.port != 0)
-    except ValueError:  # a port that is none
+    except ValueError:  # a malformed port
         usable = False
     if not usable:
         shown = "something else" if "@" in where else where
@@ -91,5 +90,5 @@ def _hint(status: int) -> str:
 
 
 def _shown(url: SplitResult) -> str:
-    """A URL as it may stand in a log."""
+    """Return a URL without credentials, for logs."""
     return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()

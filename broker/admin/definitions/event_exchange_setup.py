@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from broker.admin.administration import Administration
 from broker.entities.vhosts.event_exchange import NAME, EventExchange
-from storage.definitions.definition_changes import PutVhost, VhostRow
+from storage.definitions.definition_rows import Put, VhostRow
 
 
 async def declare(administration: Administration, events: EventExchange) -> None:
-    """See that the exchange is there: durable, topic, internal, as the plugin makes it; and its virtual host."""
+    """Declare the exchange if it is missing: durable, topic, internal, as the plugin makes it; and its virtual host."""
     if events.vhost not in administration.broker.vhosts:
-        await administration.change(PutVhost(VhostRow(events.vhost)))
+        await administration.change(Put(VhostRow(events.vhost)))
     vhost = administration.broker.vhosts[events.vhost]
     if NAME not in vhost.exchanges:
         declared = vhost.declare_exchange(NAME, "topic", durable=True, auto_delete=False, internal=True, arguments={})

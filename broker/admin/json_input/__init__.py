@@ -1,1 +1,1 @@
-"""JSON that comes from outside: which of it is taken, and how it is read in short steps."""
+"""JSON from outside: its limits, and reading it in short steps."""

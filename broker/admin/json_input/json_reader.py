@@ -1,8 +1,8 @@
 """JSON of many MiB, read in short steps, with a bound on how many values it holds.
 
 A window of the text at a time is decoded in one piece. A list or an object that does not fit the window is read element
-by element, and a text piece by piece. So neither the step nor the memory depends on what the text holds: one with too
-many values is refused when the last that may be there has been read.
+by element, and a text piece by piece. So steps and memory are bounded whatever the text holds: it is refused at the
+first value beyond the limit.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from broker.admin.json_input.strict_json import DEPTH_MAX, STRICT, UnreadableJso
 from broker.admin.short_steps import let_go, pause_if_due
 
 WINDOW_BYTES = 32 * 1024
-"""How much is decoded at once: 0.5 ms where it is all brackets."""
+"""Bytes decoded at once: 0.5 ms if all of them are brackets."""
 VALUES_MAX = 5000
-"""How many values one thing may hold: a request, or an entry of a file. Each is a few us of work wherever it goes."""
+"""Values in a request, or in an entry of a file. Each is a few microseconds of work for whoever handles it."""
 OTHER_VALUES_MAX = 100_000
-"""How many values a member may hold that nobody asks for: passing over them is a second of short steps."""
+"""Values in a member of an unknown name: skipping them takes a second of short steps."""
 USED_BYTES = 1 << 20
-"""So much of a bytearray that has been read leaves it: what is made of it needs the memory."""
+"""Bytes that are read before they are cut off a bytearray, to free the memory for the values."""
 
 _LONGER: Any = object()
-"""What a window does not hold to its end."""
+"""Stands for a value that does not fit the window."""
 _blanks = re.compile(r"[ \t\n\r]*").match
 _inside_text = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+').match
 _ESCAPE = len(r"\ud83d")
 _CUT = len("e+")
-"""Of a number whose end lies so near to a window's there may be more behind it."""
+"""Characters at a window's end: a number that ends within them may go on in the next window."""
 
 Row = Callable[[str, int, Any], Any]
 
 
 class ValueBound:
-    """How many values may still come, and how deeply they may be nested."""
+    """The number of values that may still come."""
 
     def __init__(self, values_max: float) -> None:
         self._most = values_max
         self._left = values_max
 
     def count(self, value: Any, depth: int) -> None:
-        """Note a value with all that is in it, in so many lists and objects. Raises UnreadableJson for too much."""
+        """Count a value with all that is in it, within `depth` lists and objects. Raises UnreadableJson."""
         level = [value]
         while level:
             self.add(len(level))
@@ -53,23 +53,23 @@ class ValueBound:
             level = [item for each in below for item in (each.values() if type(each) is dict else each)]
 
     def add(self, values: int) -> None:
-        """Note so many values. Raises UnreadableJson for too many."""
+        """Count values. Raises UnreadableJson beyond the limit."""
         self._left -= values
         if self._left < 0:
             raise UnreadableJson(f"more than {self._most:.0f} values in one request, or one entry of a file")
 
 
 def check_depth(depth: int) -> None:
-    """Raises UnreadableJson for too many lists and objects within each other."""
+    """Raise UnreadableJson for more than DEPTH_MAX lists and objects within each other."""
     if depth > DEPTH_MAX:
         raise too_deep()
 
 
 async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, long_as_bytes: bool = False) -> Any:
-    """The value that a body is; a bytearray is used up.
+    """Return the value of a body; a bytearray is used up.
 
-    Raises ValueError: UnreadableJson where it is JSON, and more than is taken. With `long_as_bytes` a text that does
-    not fit the window comes as its bytes, which takes a fourth of the memory.
+    Raises ValueError for malformed JSON, and UnreadableJson beyond a limit. With `long_as_bytes` a text that does not
+    fit the window is returned as its bytes, which takes a fourth of the memory.
     """
     text = _Text(body, long_as_bytes=long_as_bytes)
     found = await text.value(ValueBound(values_max))
@@ -78,10 +78,10 @@ async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, 
 
 
 async def read_object(body: bytes | bytearray, lists: Container[str], row: Row) -> dict[str, Any]:
-    """The object that a body is, with these lists as long as they are: each element has a bound of its own.
+    """Return the object of a body. `lists` may have any length: each of their elements has a limit of its own.
 
-    `row` makes of an element what is kept of it, from the list's name, its number in the list, and its value. Other
-    members have a bound, too, and are None. Raises ValueError, and what `row` raises.
+    `row` converts an element, given the list's name, the element's number in it, and its value. Members of other names
+    have a limit, too, and are None. Raises ValueError, and what `row` raises.
     """
     found: dict[str, Any] = {}
     try:
@@ -126,7 +126,7 @@ async def _rows(text: _Text, name: str, row: Row) -> list[Any]:
 
 
 class _Text:
-    """A text, of which a window is decoded, and how far it is read. Each method passes over blanks first."""
+    """A text with the window of it that is decoded, and the place in that. Each method skips blanks first."""
 
     def __init__(self, body: bytes | bytearray, *, long_as_bytes: bool = False) -> None:
         self._body = body
@@ -138,7 +138,7 @@ class _Text:
         self._move()
 
     async def finish(self) -> None:
-        """Raises ValueError if anything is left."""
+        """Raise ValueError if anything is left."""
         await self._pass_blanks()
         if self._at < len(self._window):
             raise ValueError("more than one value")
@@ -156,18 +156,18 @@ class _Text:
             raise ValueError(f"{character} is missing")
 
     async def ended(self, bracket: str) -> bool:
-        """Read a bracket, or the comma before one more. Raises ValueError for anything else."""
+        """Read a closing bracket (True), or the comma before one more element. Raises ValueError for anything else."""
         if await self.take(bracket):
             return True
         await self.expect(",")
         return False
 
     async def name(self) -> str:
-        """Read the name of a member. Raises ValueError for one that does not fit the window, too."""
+        """Read the name of a member. Raises ValueError, also for a name that does not fit the window."""
         await self._pass_blanks()
         name = self._decoded()
         if not isinstance(name, str):
-            raise ValueError("a name that is no text, or a long one")
+            raise ValueError(f"the name of a member is not a text, or longer than {WINDOW_BYTES} bytes")
         await self.expect(":")
         return name
 
@@ -206,7 +206,7 @@ class _Text:
         return found
 
     async def _long_text(self) -> str | bytearray:
-        """The rest of a text, in pieces that end neither in an escape nor between the halves of a surrogate pair."""
+        """Read the rest of a text, in pieces that end neither in an escape nor within a surrogate pair."""
         pieces: list[str] = []
         encoded = bytearray()
         ended = False
@@ -229,7 +229,7 @@ class _Text:
         return encoded if self._long_as_bytes else "".join(pieces)
 
     def _decoded(self) -> Any:
-        """The value that comes next, if a window holds it."""
+        """Return the next value; _LONGER if it does not fit a window."""
         while True:
             try:
                 value, end = STRICT.raw_decode(self._window, self._at)
@@ -257,7 +257,7 @@ class _Text:
             await pause_if_due()
 
     def _move(self) -> None:
-        """Have the window begin where the text is read to."""
+        """Move the window to the place up to which the text is read."""
         self._start += len(self._window[: self._at].encode())
         if self._start > USED_BYTES and isinstance(self._body, bytearray):
             del self._body[: self._start]

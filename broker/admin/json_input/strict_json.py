@@ -1,4 +1,4 @@
-"""JSON as it is taken everywhere: what can be written down again, so no NaN and no number beyond a double's range."""
+"""JSON without what cannot be written again: NaN, and numbers beyond the range of a double."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import math
 from typing import Any
 
 DEPTH_MAX = 100
-"""How deeply lists and objects may be nested: an AMQP table of 64 levels within a request fits. Python's own stack ends
-at some 900."""
+"""Levels of lists and objects: an AMQP table of 64 levels within a request fits. Python's own limit is some 900."""
 
 
 class UnreadableJson(ValueError):
-    """JSON that is refused for something else than its grammar; the text says for what."""
+    """JSON of valid grammar that is refused; the text says why."""
 
 
 def _refuse(constant: str) -> None:
@@ -30,7 +29,7 @@ STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def decode_json(content: str | bytes) -> Any:
-    """The value that a whole text is, of UTF-8 where it is bytes. Raises ValueError."""
+    """Return the value of a whole text; bytes are UTF-8. Raises ValueError."""
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
         return STRICT.decode(text)
@@ -39,5 +38,5 @@ def decode_json(content: str | bytes) -> Any:
 
 
 def too_deep() -> UnreadableJson:
-    """Lists and objects are nested more than DEPTH_MAX deep."""
+    """Return the error for more than DEPTH_MAX levels."""
     return UnreadableJson(f"nested too deeply; the limit is {DEPTH_MAX} levels")

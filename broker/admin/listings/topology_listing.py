@@ -7,7 +7,8 @@ from itertools import chain
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.listing import Column, Listing, Place, destination_type, in_vhosts, vhosts
+from broker.admin.kinds.topology_entries import destination_type
+from broker.admin.listing import Column, Listing, Place, in_vhosts, vhosts
 from broker.admin.listings.queue_listing import policy_name
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.consumers import Consumer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, not_found
+from broker.admin.command_arguments import Arguments
+from broker.admin.protocol import not_found
 
 
 async def close_connection(administration: Administration, arguments: Arguments) -> None:

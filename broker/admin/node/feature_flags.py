@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, not_found
+from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Column, Listing, Row
+from broker.admin.protocol import not_found
 
 _DOCUMENTATION = "https://www.rabbitmq.com/docs/"
 

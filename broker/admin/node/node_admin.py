@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Listing, Row, cells
 from broker.admin.node.memory_parts import memory_parts
+from broker.admin.protocol import invalid
 from broker.entities.scheduling.alarms import DISK, MEMORY
 
 LOG_FORMS = ("text", "json")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.command_arguments import Arguments
+from broker.admin.kinds.parameter_kind import parameters_of
 from broker.admin.listing import Listing, Row, cells, vhosts
-from broker.admin.protocol import ValidationFailed
+from broker.admin.protocol import ValidationFailed, invalid, not_found
 from broker.admin.settings import limit_admin, policy_admin
-from broker.admin.settings.policy_admin import policy_value
 from broker.entities.vhosts.event_exchange import CLI
 from broker.entities.vhosts.parameters import (
     CLUSTER_ID,
@@ -23,44 +23,13 @@ from broker.entities.vhosts.parameters import (
     SHOVEL,
     VHOST_LIMITS,
 )
-from broker.entities.vhosts.vhost import VHost
-from storage.definitions.definition_changes import (
-    DeleteGlobalParameter,
-    DeleteParameter,
-    GlobalParameterRow,
-    ParameterRow,
-    PutGlobalParameter,
-    PutParameter,
-)
-
-
-class Parameter(NamedTuple):
-    """A parameter of a virtual host; the value is what JSON can hold."""
-
-    vhost: str
-    component: str
-    name: str
-    value: Any
-
-
-def parameters_of(administration: Administration, vhost: VHost, component: str | None = None) -> Iterator[Parameter]:
-    """The parameters of a virtual host, of one component or of all but policies."""
-    broker, name = administration.broker, vhost.name
-    if component in (None, VHOST_LIMITS) and broker.user_limits.vhosts.get(name):
-        yield Parameter(name, VHOST_LIMITS, LIMITS, broker.user_limits.vhosts[name])
-    for kind, operator in ((POLICY, False), (OPERATOR_POLICY, True)):
-        if component == kind or (component is None and operator):
-            policies = vhost.policy_application.policies.of(operator=operator).values()
-            yield from (Parameter(name, kind, policy.name, policy_value(policy)) for policy in policies)
-    for (of, kind, parameter), value in broker.parameters.of_vhosts.items():
-        if of == name and component in (None, kind):
-            yield Parameter(name, kind, parameter, value)
+from storage.definitions.definition_rows import GlobalParameterRow, ParameterRow, Put, delete
 
 
 def _of_vhosts(administration: Administration, arguments: Arguments) -> list[Row]:
     """Operator policies and limits are among them; policies have a list of their own."""
     chosen = vhosts(administration, arguments)
-    return [row._asdict() for vhost in chosen for row in parameters_of(administration, vhost)]
+    return [row._asdict() for vhost in chosen for row in parameters_of(administration.broker, vhost)]
 
 
 def _of_broker(administration: Administration, arguments: Arguments) -> list[Row]:
@@ -95,12 +64,12 @@ async def set_parameter(administration: Administration, arguments: Arguments) ->
 
 async def _set_shovel(administration: Administration, vhost: str, name: str, value: Any) -> None:
     # Imported here: most brokers have no shovel, and this brings along what reads URIs.
-    from broker.admin.settings import shovel_check
+    from broker.admin.kinds import shovel_check
 
     problems = shovel_check.problems(name, value, partial(_refusal, administration))
     if problems:
         raise ValidationFailed(problems)
-    await administration.change(PutParameter(ParameterRow(vhost, SHOVEL, name, json.dumps(value))))
+    await administration.change(Put(ParameterRow(vhost, SHOVEL, name, json.dumps(value))))
 
 
 def _refusal(administration: Administration, vhost: str) -> str:
@@ -119,20 +88,20 @@ async def clear_parameter(administration: Administration, arguments: Arguments) 
     component, name = arguments.text("component"), arguments.text("name")
     if component == POLICY:
         raise invalid("policies may not be cleared using this method")
-    if not any(row.name == name for row in parameters_of(administration, vhost, component)):
+    if not any(row.name == name for row in parameters_of(administration.broker, vhost, component)):
         raise not_found("Parameter does not exist")
     if component == OPERATOR_POLICY:
         await policy_admin.clear_operator_policy(administration, Arguments({"vhost": vhost.name, "name": name}))
     elif component == VHOST_LIMITS:
         await limit_admin.clear_vhost_limits(administration, Arguments({"name": vhost.name, "limits": []}))
     else:
-        await administration.change(DeleteParameter(vhost.name, component, name))
+        await administration.change(delete(ParameterRow, vhost=vhost.name, component=component, name=name))
 
 
 async def set_global_parameter(administration: Administration, arguments: Arguments) -> None:
     """Set a parameter of the whole broker to any JSON value."""
     row = GlobalParameterRow(arguments.name("name"), json.dumps(arguments.json("value")))
-    await administration.change(PutGlobalParameter(row))
+    await administration.change(Put(row))
 
 
 async def clear_global_parameter(administration: Administration, arguments: Arguments) -> None:
@@ -142,13 +111,13 @@ async def clear_global_parameter(administration: Administration, arguments: Argu
         raise invalid(f"{CLUSTER_ID} cannot be cleared: the broker is known by it")
     if name not in administration.broker.parameters.everywhere:
         raise not_found("Parameter does not exist")
-    await administration.change(DeleteGlobalParameter(name))
+    await administration.change(delete(GlobalParameterRow, name=name))
 
 
 async def set_cluster_name(administration: Administration, arguments: Arguments) -> None:
     """Call the broker something else than its settings do."""
     row = GlobalParameterRow(CLUSTER_NAME, json.dumps(arguments.name("name")))
-    await administration.change(PutGlobalParameter(row))
+    await administration.change(Put(row))
 
 
 _OF_POLICIES = ("pattern", "definition", "priority")

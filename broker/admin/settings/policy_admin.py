@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.command_arguments import Arguments
+from broker.admin.kinds.policy_check import checked
+from broker.admin.kinds.policy_kind import value_of
 from broker.admin.listing import Listing, Row, cells, vhosts
-from broker.admin.settings.policy_check import checked
+from broker.admin.protocol import invalid, not_found
 from broker.entities.arguments.policies import Policy
-from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutPolicy
+from storage.definitions.definition_rows import PolicyRow, Put, delete
 
 
 async def _set(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
@@ -26,7 +27,7 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
     if vhost.policy_application.policies.of(operator=operator).get(name) != policy:
         pattern = policy.pattern.pattern
         row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), policy.priority, operator)
-        await administration.change(PutPolicy(row))
+        await administration.change(Put(row))
 
 
 async def _clear(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
@@ -35,7 +36,7 @@ async def _clear(administration: Administration, arguments: Arguments, *, operat
     policies = vhost.policy_application.policies.of(operator=operator)
     if name not in policies and not await _stored(administration, vhost.name, name, operator=operator):
         raise not_found("Parameter does not exist")
-    await administration.change(DeletePolicy(vhost.name, name, operator))
+    await administration.change(delete(PolicyRow, vhost=vhost.name, name=name, operator=operator))
 
 
 async def _stored(administration: Administration, vhost: str, name: str, *, operator: bool) -> bool:
@@ -47,20 +48,10 @@ async def _stored(administration: Administration, vhost: str, name: str, *, oper
 def _list(administration: Administration, arguments: Arguments, *, operator: bool) -> list[Row]:
     """The policies, those of the highest priority last, as RabbitMQ lists them."""
     return [
-        {"vhost": vhost.name, "name": policy.name, **policy_value(policy)}
+        {"vhost": vhost.name, "name": policy.name, **value_of(policy)}
         for vhost in vhosts(administration, arguments)
         for policy in sorted(vhost.policy_application.policies.of(operator=operator).values(), key=_priority)
     ]
-
-
-def policy_value(policy: Policy) -> dict[str, Any]:
-    """A policy without its name, as RabbitMQ's parameters have it."""
-    return {
-        "pattern": policy.pattern.pattern,
-        "apply-to": policy.apply_to,
-        "definition": policy.definition,
-        "priority": policy.priority,
-    }
 
 
 def _priority(policy: Policy) -> int:

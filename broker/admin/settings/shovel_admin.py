@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, not_found
+from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Listing, Row
+from broker.admin.protocol import not_found
 from broker.admin.settings.parameter_admin import clear_parameter
 from broker.entities.vhosts.parameters import SHOVEL
 

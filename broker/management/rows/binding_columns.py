@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from broker.admin.json_tables import plain
-from broker.admin.listing import destination_type
+from broker.admin.kinds.topology_entries import destination_type
 from broker.admin.short_steps import mapped
 from broker.entities.arguments.erlang_terms import entries
 from broker.entities.exchanges.erlang_hash import phash2

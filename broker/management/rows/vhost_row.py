@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from broker.admin.kinds.vhost_kind import UNDEFINED, metadata
 from broker.entities.vhosts.vhost import VHost
 from broker.management.columns import ABSENT, Columns
 from broker.management.statistics.past import Past
@@ -18,10 +19,6 @@ class VHostFigures(NamedTuple):
     unacked: int = 0
 
 
-UNDEFINED = "undefined"
-"""RabbitMQ's word for no default queue type."""
-
-
 def vhost_columns(node: str, past: Past, *, statistics: bool) -> Columns[VHostFigures]:
     """The columns of virtual hosts, with or without their messages and bytes, and what was counted of them."""
     history, ages = past
@@ -30,7 +27,7 @@ def vhost_columns(node: str, past: Past, *, statistics: bool) -> Columns[VHostFi
         "description": lambda each: each.vhost.description.description,
         "tags": lambda each: list(each.vhost.description.tags),
         "default_queue_type": lambda each: each.vhost.description.default_queue_type or UNDEFINED,
-        "metadata": lambda each: _metadata(each.vhost),
+        "metadata": lambda each: metadata(each.vhost.description),
         "tracing": lambda each: each.vhost.traced,
         "cluster_state": lambda each: {node: "running"},
     }
@@ -56,11 +53,3 @@ def vhost_columns(node: str, past: Past, *, statistics: bool) -> Columns[VHostFi
 
 LENGTHS = ("messages_details", "messages_ready_details", "messages_unacknowledged_details")
 TRAFFIC = ("recv_oct", "recv_oct_details", "send_oct", "send_oct_details")
-
-
-def _metadata(vhost: VHost) -> dict[str, Any]:
-    said = vhost.description
-    metadata = {"description": said.description, "tags": list(said.tags)}
-    if said.default_queue_type:
-        metadata["default_queue_type"] = said.default_queue_type
-    return metadata

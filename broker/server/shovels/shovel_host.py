@@ -27,7 +27,7 @@ ACTING = "rmq-shovel"
 def check(static: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises ConfigError for what is wrong with the shovels of the settings."""
     if static:
-        from broker.admin.settings import shovel_check
+        from broker.admin.kinds import shovel_check
 
         problem = shovel_check.static_problem(static)
         if problem:
@@ -84,7 +84,7 @@ class ShovelHost:
             self._shovels.remove(ShovelName(vhost, name))
 
     def _put(self, vhost: str | None, name: str, value: Any) -> None:
-        from broker.admin.settings import shovel_check
+        from broker.admin.kinds import shovel_check
         from broker.shovel.definition import ShovelName, read
 
         problems = shovel_check.problems(name, value, lambda vhost: "")

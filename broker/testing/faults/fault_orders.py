@@ -10,7 +10,8 @@ from random import Random
 from threading import Lock
 from typing import Any
 
-from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.command_arguments import Arguments
+from broker.admin.protocol import invalid, not_found
 from broker.testing.faults.fault_table import FAULTS, NOW, STANDING, Parameter
 
 log = logging.getLogger("leveret.testing")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.admin.command_arguments import not_found
+from broker.admin.protocol import not_found
 from broker.entities.queues.consumers import Consumer
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.admin.settings.policy_check import checked
+from broker.admin.kinds.policy_check import checked
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.session.session_settings import SessionSettings

@@ -39,7 +39,7 @@ from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.server import session_settings
 from broker.session.registry import Registry
-from storage.definitions.definition_changes import Change
+from storage.definitions.definition_rows import Change
 from storage.definitions.definition_store import DefinitionsFull
 from storage.messages.message_store import MessageStore
 from storage.space.free_pages import listed_pages

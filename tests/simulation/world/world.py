@@ -20,7 +20,7 @@ from random import Random
 
 from broker.wire import methods
 from broker.wire.frames import HEARTBEAT
-from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutPolicy
+from storage.definitions.definition_rows import PolicyRow, Put, delete
 from storage.definitions.definition_store import DefinitionsFull
 from storage.storage_errors import StoreFull
 from tests.simulation import accounting
@@ -224,7 +224,9 @@ class World:
             return
         self.note(f"policy {name} is {'cleared' if before else 'set'}")
         rest = name, policy.pattern, "classic_queues", json.dumps(policy.definition), policy.priority, policy.operator
-        change = DeletePolicy("/", name, policy.operator) if before else PutPolicy(PolicyRow("/", *rest))
+        change = (
+            delete(PolicyRow, vhost="/", name=name, operator=policy.operator) if before else Put(PolicyRow("/", *rest))
+        )
 
         def answered() -> None:
             told[name] = not before

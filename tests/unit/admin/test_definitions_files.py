@@ -348,13 +348,16 @@ ENDING = """
 import os
 
 from storage.definitions import definition_store
+from storage.definitions.definition_rows import BindingRow, ExchangeRow, Put, QueueRow
 
 commit, entities = definition_store.DefinitionStore.commit, 0
 
 
 def ending(self, changes):
     global entities
-    entities += any(type(change).__name__ in ("PutExchange", "PutQueue", "PutBinding") for change in changes)
+    entities += any(
+        isinstance(change, Put) and isinstance(change.row, ExchangeRow | QueueRow | BindingRow) for change in changes
+    )
     if entities == {number}:
         os.kill(os.getpid(), 9)
     commit(self, changes)

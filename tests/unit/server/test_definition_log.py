@@ -16,8 +16,8 @@ from broker.server import definition_writer
 from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
 from harness.brokers.broker_server import eventually
-from storage.definitions import definition_changes as changes
-from storage.definitions.definition_changes import Change, DeleteQueue, PutQueue, QueueRow
+from storage.definitions import definition_rows as changes
+from storage.definitions.definition_rows import Change, Put, QueueRow, delete
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 
 
@@ -80,11 +80,11 @@ def written(log: DefinitionLog, nursery: trio.Nursery) -> DefinitionLog:
     return log
 
 
-def vhost(name: str) -> changes.PutVhost:
-    return changes.PutVhost(changes.VhostRow(name))
+def vhost(name: str) -> Change:
+    return changes.Put(changes.VhostRow(name))
 
 
-IMPOSSIBLE = changes.PutPermission(changes.PermissionRow("nobody", "nowhere", "", "", ""))
+IMPOSSIBLE = changes.Put(changes.PermissionRow("nobody", "nowhere", "", "", ""))
 """Refused by the store: neither end of it exists."""
 
 
@@ -123,7 +123,7 @@ async def test_one_failure_is_not_the_others(log: DefinitionLog, store: Definiti
 
     Those of one group are made together or not at all.
     """
-    fine, user = (vhost("b"), changes.PutUser(changes.UserRow("u", "", "")))
+    fine, user = (vhost("b"), changes.Put(changes.UserRow("u", "", "")))
     futures = [log.write(vhost("a")), log.write(vhost("half"), IMPOSSIBLE), log.write(fine, user)]
     await log.flush()
     assert await settled(*futures) == ["written", "506 FOREIGN KEY constraint failed", "written"]
@@ -134,7 +134,7 @@ async def test_one_failure_is_not_the_others(log: DefinitionLog, store: Definiti
 async def test_order_holds_when_changes_are_tried_one_by_one(log: DefinitionLog, store: DefinitionStore) -> None:
     """A deletion after a creation deletes, also when a third change made both start over."""
     row = QueueRow(log.new_queue_id(), "v", "q", False, b"\0\0\0\0")
-    futures = [log.write(change) for change in (vhost("v"), PutQueue(row), IMPOSSIBLE, DeleteQueue(row.id))]
+    futures = [log.write(change) for change in (vhost("v"), Put(row), IMPOSSIBLE, delete(QueueRow, id=row.id))]
     await log.flush()
     await settled(*futures)
     assert store.load().queues == ()
@@ -198,7 +198,7 @@ async def test_a_cancelled_writer_finishes_what_it_has_begun(
 @pytest.fixture
 def owing(store: DefinitionStore, disk: Disk) -> DefinitionLog:
     """The log of a store with the queue `ROW`, on a disk that is full from now on."""
-    store.commit([vhost("v"), PutQueue(ROW)])
+    store.commit([vhost("v"), Put(ROW)])
     disk.full = True
     return DefinitionLog(store, 1, nobody_sleeps)
 
@@ -212,13 +212,13 @@ async def test_a_deletion_that_cannot_be_written_is_owed(
 ) -> None:
     """Whoever asked is told, and it is written ahead of what comes next: so its name can be used again."""
     gone = list[int]()
-    deleted = owing.erase(DeleteQueue(1), gone=lambda: gone.append(1))
-    again = owing.write(PutQueue(ROW._replace(id=2)))
+    deleted = owing.erase(delete(QueueRow, id=1), gone=lambda: gone.append(1))
+    again = owing.write(Put(ROW._replace(id=2)))
     await owing.flush()
     assert await settled(deleted, again) == [FULL, FULL]
     assert gone == []
     disk.full = False
-    again = owing.write(PutQueue(ROW._replace(id=3)))
+    again = owing.write(Put(ROW._replace(id=3)))
     await owing.flush()
     assert await settled(again) == ["written"]
     assert gone == [1]
@@ -232,7 +232,7 @@ async def test_what_is_owed_is_written_when_nobody_asks_for_anything(
     monkeypatch.setattr(definition_writer, "RETRY_SECONDS", 0.01)
     gone = trio.Event()
     nursery.start_soon(owing.run)
-    assert await settled(owing.erase(DeleteQueue(1), gone=gone.set)) == [FULL]
+    assert await settled(owing.erase(delete(QueueRow, id=1), gone=gone.set)) == [FULL]
     await eventually(lambda: len(disk.sizes) >= 4, "more attempts")
     assert not gone.is_set()
     disk.full = False
@@ -245,11 +245,11 @@ async def test_a_binding_that_is_made_again_outlives_the_end_it_was_owed(
     store: DefinitionStore, owing: DefinitionLog, disk: Disk
 ) -> None:
     binding = changes.BindingRow("v", "amq.fanout", "q", "queue", "", b"\0\0\0\0")
-    removed = owing.erase(changes.DeleteBinding(binding))
+    removed = owing.erase(changes.delete(changes.BindingRow, **binding._asdict()))
     await owing.flush()
     assert await settled(removed) == [FULL]
     disk.full = False
-    made = owing.write(changes.PutBinding(binding))
+    made = owing.write(changes.Put(binding))
     await owing.flush()
     assert await settled(made) == ["written"]
     await owing.flush()

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.parameter_admin import parameters_of
+from broker.admin.kinds.parameter_kind import parameters_of
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call, where_absent
@@ -25,9 +25,7 @@ async def list_parameters(call: Call) -> Response:
     """The parameters of virtual hosts, operator policies and limits among them; policies where they are asked for."""
     component = call.names.get("component")
     rows = [
-        parameter._asdict()
-        for vhost in call.vhosts()
-        for parameter in parameters_of(call.api.administration, vhost, component)
+        parameter._asdict() for vhost in call.vhosts() for parameter in parameters_of(call.broker, vhost, component)
     ]
     return await list_answer(rows, COLUMNS, call.list_query(), _name)
 
@@ -46,7 +44,7 @@ async def show_parameter(call: Call) -> Response:
 
 def _find(call: Call) -> dict[str, Any] | None:
     vhost = call.broker.vhosts.get(call.names["vhost"])
-    found = () if vhost is None else parameters_of(call.api.administration, vhost, call.names["component"])
+    found = () if vhost is None else parameters_of(call.broker, vhost, call.names["component"])
     return next((each._asdict() for each in found if each.name == call.names["name"]), None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.policy_admin import policy_value
+from broker.admin.kinds.policy_kind import value_of
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments.policies import Policy
 from broker.management.access import Tag
@@ -64,7 +64,7 @@ class PolicyRoutes:
 
 
 def _row(vhost: str, policy: Policy) -> dict[str, Any]:
-    return {"vhost": vhost, "name": policy.name, **policy_value(policy)}
+    return {"vhost": vhost, "name": policy.name, **value_of(policy)}
 
 
 def vhost_not_found(reason: str) -> Problem:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
+from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
@@ -13,7 +14,7 @@ from broker.management.answers import bad_request, empty, in_json
 from broker.management.call import Call
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.vhost_row import UNDEFINED, VHostFigures, vhost_columns
+from broker.management.rows.vhost_row import VHostFigures, vhost_columns
 
 
 async def list_vhosts(call: Call) -> Response:

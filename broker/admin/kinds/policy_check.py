@@ -1,6 +1,6 @@
-"""What RabbitMQ 3.10.8 takes for a policy, and how it refuses anything else.
+"""The validation of policies, as in RabbitMQ 3.10.8.
 
-The texts are its own; what is wrong with a regular expression says PCRE2, which RabbitMQ's engine became.
+The texts are its own. PCRE2, the successor of RabbitMQ's engine, reports faults of regular expressions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.admin.erlang_notation import pairs, term
+from broker.admin.json_terms import binary_pairs, binary_term
 from broker.admin.protocol import ValidationFailed
 from broker.entities.arguments.name_patterns import InvalidPattern, NamePattern
 from broker.entities.arguments.policies import APPLY_TO, Policy
@@ -23,7 +23,7 @@ _AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
 def checked(
     name: str, pattern: object, apply_to: str, definition: Mapping[str, Any], priority: Any, *, operator: bool
 ) -> Policy:
-    """A policy of these parts. Raises ValidationFailed with everything that is wrong with them."""
+    """Return the policy of these parts. Raises ValidationFailed with all their problems."""
     problems = []
     problem = _problem_of_definition(definition, _OF_OPERATORS if operator else _KEYS)
     if problem:
@@ -31,14 +31,14 @@ def checked(
     if apply_to not in APPLY_TO:
         problems.append(f"apply-to '{apply_to}' unrecognised; should be {_listed(APPLY_TO)}")
     if not isinstance(pattern, str):
-        problems.append(f"pattern should be a binary but was {term(pattern)}")
+        problems.append(f"pattern should be a binary but was {binary_term(pattern)}")
     try:
         read = NamePattern(pattern if isinstance(pattern, str) else "")
     except InvalidPattern as error:
         why = f'{{"{error.reason}",{error.position}}}'
         problems.append(f"pattern should be regular expression but is invalid: {why}")
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 63:
-        problems.append(f"priority should be a number, actually was {term(priority)}")
+        problems.append(f"priority should be a number, actually was {binary_term(priority)}")
     if problems:
         raise ValidationFailed(problems)
     return Policy(name, read, apply_to, definition, priority)
@@ -55,21 +55,21 @@ def _problem_of_definition(definition: Mapping[str, Any], known: Mapping[str, tu
     for key in sorted(known.keys() & definition.keys()):
         accepts, what = known[key]
         if not accepts(definition[key]):
-            return what.format(term(definition[key]))
+            return what.format(binary_term(definition[key]))
     unknown = {key: value for key, value in sorted(definition.items()) if key not in known}
     if unknown:
-        return f"{pairs(unknown)} are not recognised policy settings"
+        return f"{binary_pairs(unknown)} are not recognised policy settings"
     return _problem_of_mirrors(definition)
 
 
 def _problem_of_mirrors(definition: Mapping[str, Any]) -> str:
-    """There is one node, so nothing is mirrored; what RabbitMQ refuses is refused all the same."""
+    """Return what RabbitMQ refuses; there is one node, so nothing is mirrored."""
     mode, parameters = definition.get("ha-mode"), definition.get("ha-params")
     if mode is None:
         if any(key.startswith("ha-") for key in definition):
             return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
         return ""
-    given = "none" if parameters is None else term(parameters)
+    given = "none" if parameters is None else binary_term(parameters)
     if mode == "all" and parameters is not None:
         return 'ha-mode="all" does not take parameters'
     if mode == "exactly" and not _from(1)(parameters):
@@ -80,7 +80,7 @@ def _problem_of_mirrors(definition: Mapping[str, Any]) -> str:
         return 'ha-mode="nodes" list must be non-empty'
     if mode == "nodes" and not all(map(_text, parameters or ())):
         wrong = [node for node in parameters or () if not _text(node)]
-        return f'ha-mode="nodes" takes a list of strings, {term(wrong)} was not a string'
+        return f'ha-mode="nodes" takes a list of strings, {binary_term(wrong)} was not a string'
     return ""
 
 
@@ -144,7 +144,7 @@ _KEYS: dict[str, tuple[Check, str]] = {
     "queue-version": (_one_of(1, 2), "{} is not a valid queue-version value"),
     "stream-max-segment-size-bytes": (_from(0, SEGMENT_BYTES_MAX), "{} is not a valid segment size"),
 }
-"""Which values each key may have, and what is said of any other value."""
+"""The values that each key may have, and the problem with any other value."""
 
 _OF_OPERATORS = {
     key: _KEYS[key]

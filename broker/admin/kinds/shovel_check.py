@@ -1,6 +1,6 @@
-"""What is wrong with a shovel's definition, in the words of RabbitMQ's plugin (`rabbit_shovel_parameters`, 3.10.8).
+"""The validation of shovels, in the words of RabbitMQ's plugin (`rabbit_shovel_parameters`, 3.10.8).
 
-Values are shown without credentials: at a start the words go into the log.
+Values are shown without credentials: at a start the problems go into the log.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from broker.admin.erlang_notation import pairs, term
+from broker.admin.json_terms import binary_pairs, binary_term
 from broker.client import uris
 from broker.credentials import without_credentials
 
 NAME_BYTES_MAX = 255
 Check = Callable[[str, Any], list[str]]
 MayEnter = Callable[[str], str]
-"""Why a shovel may not connect to a virtual host of this broker; empty: it may."""
+"""Returns why a shovel may not connect to a virtual host of this broker; empty if it may."""
 QUEUE_ARGUMENTS = (
     "x-expires",
     "x-message-ttl",
@@ -59,7 +59,7 @@ NUMBER_PROPERTIES = ("delivery_mode", "priority", "timestamp")
 
 
 def static_problem(shovels: Mapping[str, Mapping[str, Any]]) -> str:
-    """The first thing that is wrong with the shovels of the settings, with its place; empty where nothing is."""
+    """Return the first problem of the shovels of the settings, with its place; empty if there is none."""
     found = (
         f"shovels.{name}: {wrong}" for name, value in shovels.items() for wrong in problems(name, value, _anywhere)
     )
@@ -71,7 +71,7 @@ def _anywhere(vhost: str) -> str:
 
 
 def problems(name: str, value: Any, may_enter: MayEnter) -> list[str]:
-    """Everything that is wrong with a definition, in RabbitMQ's order; empty where nothing is."""
+    """Return all problems of a definition, in RabbitMQ's order."""
     if not isinstance(value, Mapping) and value != []:
         return [f"{name} not a list {_shown(value)}"]
     given = dict(value)
@@ -99,9 +99,9 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_turn(name: str, given: Mapping[str, Any], checks: Mapping[str, Check]) -> list[str]:
-    """What is not known comes first, then what is wrong, the last key first."""
+    """Return unknown keys first, then the problems of the others, the last key first."""
     unknown = {key: given[key] for key in sorted(given.keys() - checks.keys())}
-    found = [f"Unrecognised terms {pairs(without_credentials(unknown))} in {name}"] if unknown else []
+    found = [f"Unrecognised terms {binary_pairs(without_credentials(unknown))} in {name}"] if unknown else []
     for key in reversed(list(checks)):
         if key in given:
             found += checks[key](key, given[key])
@@ -169,7 +169,7 @@ def _one_of(*options: str) -> Check:
     def check(key: str, value: Any) -> list[str]:
         if not isinstance(value, str) or value in options:
             return _text(key, value)
-        return [f"{key} should be one of {term(list(options))}, actually was {_shown(value)}"]
+        return [f"{key} should be one of {binary_term(list(options))}, actually was {_shown(value)}"]
 
     return check
 
@@ -213,4 +213,4 @@ def _uri(may_enter: MayEnter) -> Check:
 
 
 def _shown(value: Any) -> str:
-    return term(without_credentials(value))
+    return binary_term(without_credentials(value))

@@ -1,0 +1,139 @@
+"""Virtual hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from broker.admin.kinds.change_event import ChangeEvent
+from broker.admin.kinds.definition_entry import DefinitionEntry, Name
+from broker.admin.kinds.definition_kind import DefinitionKind
+from broker.admin.kinds.limit_kind import vhost_limits_cleared
+from broker.admin.kinds.values import separated
+from broker.entities.arguments.erlang_terms import Atom, Term, printed
+from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, TRACE_EXCHANGE, VHost, VHostDescription
+from storage.definitions.definition_rows import Put, VhostRow
+
+UNDEFINED = "undefined"
+"""RabbitMQ's word for no default queue type."""
+
+
+class VhostMetadata(msgspec.Struct, frozen=True):
+    """The `metadata` that newer versions write of a virtual host."""
+
+    description: str = ""
+    tags: list[str] | str = ""
+    default_queue_type: str = ""
+
+
+class VhostEntry(VhostMetadata, DefinitionEntry, frozen=True, kw_only=True):
+    """A virtual host. Fields that are empty are those of `metadata`."""
+
+    name: Name
+    metadata: VhostMetadata = VhostMetadata()
+
+    def changes(self, broker: Broker) -> Iterator[Put]:
+        """Yield the virtual host. One that is there keeps its default queue type, as in RabbitMQ 3.10."""
+        more = self.metadata
+        queue_type = self.default_queue_type or more.default_queue_type
+        if self.name in broker.vhosts:
+            queue_type = broker.vhosts[self.name].description.default_queue_type
+        elif queue_type == UNDEFINED:
+            queue_type = ""
+        tags = separated(self.tags) or separated(more.tags)
+        yield Put(VhostRow(self.name, self.description or more.description, tags, queue_type))
+
+
+def exported(vhost: VHost) -> dict[str, Any]:
+    """Return a virtual host as definitions files have it."""
+    shown = metadata(vhost.description)
+    return {"name": vhost.name, **shown, "metadata": shown}
+
+
+def metadata(description: VHostDescription) -> dict[str, Any]:
+    """Return a virtual host's `metadata`: its description, without a default queue type where none was chosen."""
+    shown = {"description": description.description, "tags": list(description.tags)}
+    if description.default_queue_type:
+        shown["default_queue_type"] = description.default_queue_type
+    return shown
+
+
+# Effect
+
+
+def _put(broker: Broker, row: VhostRow) -> None:
+    broker.add_vhost(row.name).description = _description(row)
+
+
+def _delete(broker: Broker, by: str, *, name: str) -> None:
+    if name in broker.vhosts:
+        broker.remove_vhost(name, by)
+
+
+def _description(row: VhostRow) -> VHostDescription:
+    return VHostDescription(*row[1:])
+
+
+# Events
+
+
+def _put_events(broker: Broker, row: VhostRow) -> Iterator[ChangeEvent]:
+    if row.name in broker.vhosts:
+        yield from _changed(broker, row)
+        return
+    for name, type_ in DEFAULT_EXCHANGES.items():
+        flags = {"durable": True, "auto_delete": False, "internal": name == TRACE_EXCHANGE}
+        headers = {"name": name, "vhost": row.name, "type": type_, **flags, "arguments": [], "policy": ""}
+        yield ChangeEvent("exchange.created", headers)
+    yield ChangeEvent("vhost.created", {**_headers(broker, row), "tags": list(row.tags) or ""})
+
+
+def _changed(broker: Broker, row: VhostRow) -> Iterator[ChangeEvent]:
+    vhost, described = broker.vhosts[row.name], _description(row)
+    if row.tags != vhost.description.tags and described == vhost.description._replace(tags=row.tags):
+        yield ChangeEvent("vhost.tags.set", {"name": row.name, "tags": list(row.tags)})
+    elif described != vhost.description:
+        yield ChangeEvent("vhost.updated", {**_headers(broker, row), "tracing": vhost.traced})
+
+
+def _headers(broker: Broker, row: VhostRow) -> dict[str, Any]:
+    assert broker.event_exchange is not None
+    return {
+        "name": row.name,
+        "default_queue_type": row.default_queue_type or UNDEFINED,
+        "metadata": _erlang_map(metadata(_description(row))),
+        "tracing": False,
+        "cluster_state": {broker.event_exchange.node: "running"},
+        "description": row.description,
+        "tags": list(row.tags),
+    }
+
+
+def _erlang_map(shown: dict[str, Any]) -> str:
+    """Return metadata as the plugin prints it: an Erlang map, with tags as atoms."""
+    terms: dict[str, Term] = {
+        name: list(map(Atom, value)) if isinstance(value, list) else value.encode()
+        for name, value in sorted(shown.items())
+    }
+    return f"#{{{','.join(f'{name} => {printed(term)}' for name, term in terms.items())}}}"
+
+
+def _delete_events(broker: Broker, *, name: str) -> Iterator[ChangeEvent]:
+    users = broker.users
+    for vhost, user in users.permissions:
+        if vhost == name:
+            yield ChangeEvent("permission.deleted", {"user": user, "vhost": name})
+    for user in dict.fromkeys(user for vhost, user, _ in users.topic_permissions if vhost == name):
+        yield ChangeEvent("topic.permission.deleted", {"user": user, "vhost": name})
+    yield ChangeEvent("vhost.deleted", {"name": name})
+    if broker.user_limits.vhosts.get(name):
+        yield from vhost_limits_cleared(name)
+    assert broker.event_exchange is not None
+    yield ChangeEvent("vhost.down", {"name": name, "node": broker.event_exchange.node}, INTERNAL)
+
+
+VHOSTS = DefinitionKind(VhostRow, _put, _delete, _put_events, _delete_events)
