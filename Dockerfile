@@ -14,6 +14,7 @@ RUN python /src/requirements.py /src/pyproject.toml ${EXTRAS} > /requirements.tx
     && pip --python /opt/leveret/bin/python install --no-cache-dir --requirement /requirements.txt
 COPY README.md LICENSE config.example.toml /src/
 COPY migrations /src/migrations
+COPY leveret_events /src/leveret_events
 COPY leveret_spark /src/leveret_spark
 COPY leveret /src/leveret
 COPY pytest_leveret /src/pytest_leveret

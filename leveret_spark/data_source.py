@@ -10,13 +10,13 @@ from pyspark.sql.types import StructType
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Given, broker_of, headers_as, queues_of, reading_of, writing_of
 from leveret_spark.queues.message_columns import Columns
+from leveret_spark.queues.micro_batches import QueueStreamReader
 from leveret_spark.queues.queue_reader import QueueReader
 from leveret_spark.queues.sink import QueueStreamWriter, QueueWriter
-from leveret_spark.queues.stream_source import QueueStreamReader
 from leveret_spark.spark_engine import DataSourceStreamArrowWriter
 from leveret_spark.streams.stream_ends import is_stream
 from leveret_spark.streams.stream_options import stream_reading_of
-from leveret_spark.streams.stream_readers import Streams, StreamsReader, StreamTableReader
+from leveret_spark.streams.stream_source import Streams, StreamsReader, StreamTableReader
 
 
 class AmqpDataSource(DataSource):

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret_spark.amqp.client_connection import is_hopeless
-from leveret_spark.amqp.holding import LOST, Delivery, Holding, failure
 from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES
+from leveret_spark.amqp.unacked_consumer import LOST, Delivery, UnackedConsumer, failure
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker, broker_of
 from leveret_spark.queues.batch_intake import ready_messages
@@ -198,9 +198,11 @@ class Archive:
         lost_at: float | None = float("-inf")  # before the first connection there is nothing to hope for
         while self._left(wanted) != 0:
             try:
-                with Holding(self._broker, self._queue, "archives", prefetch=self._prefetch(wanted)) as holding:
+                with UnackedConsumer(
+                    self._broker, self._queue, "archives", prefetch=self._prefetch(wanted)
+                ) as consumer:
                     lost_at = None
-                    self._take(holding, wanted, is_stopped, on_file)
+                    self._take(consumer, wanted, is_stopped, on_file)
                     return self.progress
             except LOST as error:
                 now = time.monotonic()
@@ -212,33 +214,37 @@ class Archive:
         return self.progress
 
     def _take(
-        self, holding: Holding, wanted: Wanted, is_stopped: Callable[[], bool], on_file: Callable[[Progress], None]
+        self,
+        consumer: UnackedConsumer,
+        wanted: Wanted,
+        is_stopped: Callable[[], bool],
+        on_file: Callable[[Progress], None],
     ) -> None:
         """Archive over one connection, for as long as it lasts."""
 
         def is_over(gathered: int) -> bool:
-            return is_stopped() or (not wanted.follows and holding.is_empty())
+            return is_stopped() or (not wanted.follows and consumer.is_empty())
 
         seconds = self._limits.seconds if wanted.follows else float("inf")
         while (left := self._left(wanted)) != 0 and not is_stopped():
             most = self._limits.messages if left is None else min(self._limits.messages, left)
-            batch = holding.gather(most, self._limits.bytes, seconds, is_over)
+            batch = consumer.gather(most, self._limits.bytes, seconds, is_over)
             if not batch:
                 return
-            holding.meanwhile(partial(self._files.put, batch))
+            consumer.meanwhile(partial(self._files.put, batch))
             size = sum(len(delivery.message[0]) for delivery in batch)
             messages, size_bytes, files = self.progress
             self.progress = Progress(messages + len(batch), size_bytes + size, files + 1)
             if not self._keep:
-                self._settle(holding, wanted, batch, is_stopped=is_stopped())
+                self._settle(consumer, wanted, batch, is_stopped=is_stopped())
             self._done += len(batch)
             on_file(self.progress)
 
-    def _settle(self, holding: Holding, wanted: Wanted, batch: list[Delivery], *, is_stopped: bool) -> None:
+    def _settle(self, consumer: UnackedConsumer, wanted: Wanted, batch: list[Delivery], *, is_stopped: bool) -> None:
         left = None if wanted.messages is None else wanted.messages - self._done - len(batch)
         if left is not None or is_stopped:
-            holding.take_only(0 if is_stopped or left is None else left)
-        holding.settle(batch[-1])
+            consumer.take_only(0 if is_stopped or left is None else left)
+        consumer.settle(batch[-1])
 
     def _left(self, wanted: Wanted) -> int | None:
         return None if wanted.messages is None else max(0, wanted.messages - self._done)

@@ -17,13 +17,14 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from leveret_events.segment_blocks import MARK
+from leveret_events.segment_names import SegmentName, parse_name, parse_unsealed
 from leveret_spark.events.event_columns import SCHEMA, encoded_batches
 from leveret_spark.events.sealed_segments import WEB_SCHEMES, Segments, segments_of
-from leveret_spark.events.segment_format import MARK, SegmentName, parse_name, parse_unsealed
 from leveret_spark.options import Given
 from pipeline.export import MANIFEST, MANIFEST_FORMAT
 from pipeline.file_target import ManifestError, Target, listed
-from storage.events.event_tail import parse_tail
+from storage.events.event_tail_file import parse_tail
 
 TEXTS = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
 LOCAL = ("file://", "file:")

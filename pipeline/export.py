@@ -16,9 +16,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from leveret_events.segment_blocks import SegmentError
+from leveret_events.segment_names import SegmentName
 from leveret_spark.events.event_columns import SCHEMA, record_batches
 from leveret_spark.events.sealed_segments import WEB_SCHEMES, Segments, segments_of
-from leveret_spark.events.segment_format import SegmentError, SegmentName
 from leveret_spark.options import Given
 from pipeline.file_target import Target, listed
 

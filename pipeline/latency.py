@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from leveret_spark.events.segment_format import OFFSETS_END
+from leveret_events.segment_blocks import OFFSETS_END
 from pipeline.audit.reduction import CODES, Groups
 from pipeline.packed_events import QueueEvents, between, table, times
 

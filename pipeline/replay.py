@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from leveret_spark.amqp.forwarding import forwarded, headers_of
-from leveret_spark.amqp.holding import LOST, Delivery, Holding, failure
 from leveret_spark.amqp.publisher import Outgoing, Publisher
+from leveret_spark.amqp.unacked_consumer import LOST, Delivery, UnackedConsumer, failure
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker, broker_of, writing_of
 from leveret_spark.queues.batch_intake import ready_messages
@@ -106,14 +106,14 @@ def replay(spark: SparkSession, options: Mapping[str, str], queue: str, request:
     if look == 0:
         return done
     try:
-        with Holding(broker, queue, "replays", prefetch=look) as holding:
-            held = holding.gather(look, HELD_BYTES, float("inf"), lambda _: holding.is_empty())
-            holding.take_only(0)
+        with UnackedConsumer(broker, queue, "replays", prefetch=look) as consumer:
+            held = consumer.gather(look, HELD_BYTES, float("inf"), lambda _: consumer.is_empty())
+            consumer.take_only(0)
             done.looked = len(held)
-            chosen = holding.meanwhile(partial(_chosen, spark, queue, held, request.where)) if held else set()
+            chosen = consumer.meanwhile(partial(_chosen, spark, queue, held, request.where)) if held else set()
             letters = _letters([each for each in held if each.tag in chosen], request, broker, done)
             if not request.is_trial:
-                _send(holding, broker, letters, done)
+                _send(consumer, broker, letters, done)
     except LOST as error:
         raise failure(broker, queue, error) from None
     return done
@@ -164,7 +164,7 @@ def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def _send(holding: Holding, broker: Broker, letters: list[Letter], done: Replayed) -> None:
+def _send(consumer: UnackedConsumer, broker: Broker, letters: list[Letter], done: Replayed) -> None:
     """Publish in order; acknowledge what was confirmed, some at a time."""
     taken: set[int] = set()
 
@@ -175,9 +175,9 @@ def _send(holding: Holding, broker: Broker, letters: list[Letter], done: Replaye
     with Publisher(broker, writing_of({}), on_outcome) as publisher:
         for at in range(0, len(letters), AT_A_TIME):
             some = letters[at : at + AT_A_TIME]
-            holding.meanwhile(partial(_publish, publisher, some))
+            consumer.meanwhile(partial(_publish, publisher, some))
             well = [letter.delivery.tag for letter in some if id(letter.outgoing) in taken]
-            holding.acknowledge(well)
+            consumer.acknowledge(well)
             done.replayed += len(well)
             done.not_taken += len(some) - len(well)
 

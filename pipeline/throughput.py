@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leveret_spark.events.segment_format import OFFSETS_END
+from leveret_events.segment_blocks import OFFSETS_END
 from pipeline.audit.reduction import CODES, ENDS, NEVER, SEQ_BITS, Groups, Sorted, is_one_of
 from pipeline.packed_events import QueueEvents, table, times
 

@@ -1,4 +1,4 @@
-"""Where the broker's data lives: messages in LMDB, definitions in SQLite.
+"""The broker's data on disk: messages in LMDB behind a journal, definitions in SQLite, the event log in segments.
 
 Speaks names, integers and bytes; knows neither AMQP nor trio.
 """

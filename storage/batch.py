@@ -1,4 +1,4 @@
-"""What crosses from the queues to the message store: one batch of writes at a time.
+"""Batches: all that the queues hand to the message store, and the records that they read back.
 
 A batch has three states. While it is *open*, queues put messages into it and take them out again (a message
 acknowledged before it was written is never written). `WriteBatch.seal` turns it into an immutable
@@ -16,54 +16,53 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 COUNTER_BITS: Final = 40
-"""How many low bits of a position (or of a body id) count within one boot."""
+"""Low bits of a position (or of a body id) that count within one boot."""
 
 OFFSET_STRIDE: Final = 1 << 31
-"""A stream of a restored backup leaves out as many offsets at least; nothing else leaves out as many."""
+"""A stream of a restored backup skips at least this many offsets; nothing else skips as many."""
 
 TRANSIENT_QUEUE: Final = 1 << 63
 """Queue ids from here up belong to queues that end with the process; the store drops their records at start."""
 
 PERSISTENT: Final = 1
-"""Record flag: the message survives a restart. Without it the record is overflow and ends with its boot."""
-
+"""Record flag: the message survives a restart. Without it the record is paged-out overflow and ends with its boot."""
 
 BLIND: Final = 2
-"""Record flag: behind the header are BCC keys. The store keeps them with it and does not look."""
+"""Record flag: the keys of a BCC header follow the header. The store keeps both as they are."""
 
 DELAYED: Final = 4
-"""Record flag: the message waits for its time. What is put with it is when it is due, not when it expires."""
+"""Record flag: a delayed message. The time put with it is when it is due, not when it expires."""
 
 
-class Record(Protocol):
+class MessageRecord(Protocol):
     """A message as the store sees it: never changed once it has been put into a batch."""
 
     flags: int
     route: bytes
     """Exchange and routing key, as two AMQP short strings."""
     header: bytes
-    """The content header's payload, as it came."""
+    """The content header's payload, as received."""
     body: bytes
     body_id: int
     """0: the body is stored with the record. Otherwise it is stored once under this number, for several queues."""
 
     @property
     def stored_header(self) -> bytes:
-        """What is stored in place of the header if BLIND is among the flags."""
+        """Header and BCC keys: stored in place of the header if BLIND is among the flags."""
 
 
-Put = tuple[Record, int]
-"""A record and a time in wall-clock milliseconds: when it expires in this queue (0: never), or, in a stream, when it
-was published, or, with DELAYED, when it is due."""
+Put = tuple[MessageRecord, int]
+"""A record and a time in wall-clock milliseconds: its expiry in this queue (0: never); in a stream, its time of
+publishing; with DELAYED, the time at which it is due."""
 
 
 class LaneState:
-    """The counters of one lane of a queue: what a start needs to know without reading messages.
+    """The counters of one lane of a queue, so that a start reads no messages.
 
     `messages` and `bytes` count the persistent messages that are neither settled nor purged, delivered ones
-    included. `delivered_up_to` is the highest position ever handed to a consumer, so that a restart knows
-    what is redelivered; of a stream, it is the position of the next message to be appended.
-    Everything below `floor` has been purged, save the survivors that the purge named.
+    included. `delivered_up_to` is the highest position ever handed to a consumer: a restart marks messages up to it
+    as redelivered. In a stream it is the position of the next message to be appended.
+    Everything below `floor` has been purged, except the survivors that the purge named.
     """
 
     __slots__ = ("bytes", "delivered_up_to", "floor", "messages")
@@ -75,9 +74,9 @@ class LaneState:
         self.floor = floor
 
     def snapshot(self) -> LaneCounters:
-        """The values of this moment.
+        """Return the present values, none below 0.
 
-        Never below 0: when a bitmap is damaged while the store is open, messages come back that are not counted.
+        When a bitmap is damaged while the store is open, messages come back that are not counted.
         """
         self.messages, self.bytes = max(0, self.messages), max(0, self.bytes)
         return LaneCounters(self.messages, self.bytes, self.delivered_up_to, self.floor)
@@ -93,13 +92,13 @@ class LaneCounters(NamedTuple):
 
 
 class LaneWrites:
-    """What one lane of one queue wants written with the open batch.
+    """The writes of one lane of one queue in the open batch.
 
-    `puts` maps positions, ascending, to records; taking one out again is `puts.pop(position)`.
-    `settled` lists positions written earlier that are finished with. `moved` has those that are finished with because
-    something was put in their place (a dead letter), and the bytes that the lane counted for each, -1 where it did not
-    count the message: they go with what was put, never before. `deliveries` says how often messages, written with this
-    batch or earlier, have been handed out, for queues that count that.
+    `puts` maps positions, ascending, to records; `puts.pop(position)` takes one out again.
+    `settled` lists positions of earlier batches that have left the queue. `moved` has those that left because a dead
+    letter was put in their place, with the bytes that the lane counted for each, -1 if it did not count the message:
+    they are removed together with that put, never before. `deliveries` has delivery counts by position, of messages of
+    this batch or earlier ones, for queues that count deliveries.
     """
 
     __slots__ = ("deliveries", "moved", "puts", "sealed", "settled", "state")
@@ -113,7 +112,7 @@ class LaneWrites:
         self.sealed = False
 
     def seal(self, queue_id: int, lane: int) -> SealedLane:
-        """What is to be written, for good. Nothing of it is kept here: its queue may not write again for long."""
+        """Return the lane's writes as they are now, and clear them: the queue may not write again for long."""
         sealed = SealedLane(
             queue_id,
             lane,
@@ -130,10 +129,10 @@ class LaneWrites:
 
 
 class Waiter(Protocol):
-    """Something that answers a client once a batch is on disk: a confirm ledger, a transaction, a definition."""
+    """Answers a client once a batch is on disk: a confirm ledger, a transaction, a definition."""
 
     def stored(self, batch: int) -> None:
-        """Batch `batch`, and every one before it, is on disk."""
+        """Note that batch `batch`, and every batch before it, is on disk."""
 
 
 class SealedLane(NamedTuple):
@@ -145,18 +144,18 @@ class SealedLane(NamedTuple):
     settled: tuple[int, ...]
     counters: LaneCounters
     deliveries: tuple[tuple[int, int], ...] = ()
-    """Positions, and how often the message there has been handed out."""
+    """Positions and delivery counts."""
     moved: tuple[tuple[int, int], ...] = ()
-    """Positions, and what the lane counted for them: see `LaneWrites`."""
+    """Positions and the bytes that the lane counted for each: see `LaneWrites`."""
 
     @property
     def finished(self) -> Sequence[int]:
-        """Every position that is finished with."""
+        """All positions that have left the queue: settled and moved."""
         return (*self.settled, *(position for position, _size in self.moved)) if self.moved else self.settled
 
 
 class Purge(NamedTuple):
-    """Everything of a lane below `floor` is dead, save `survivors` (positions still unacknowledged)."""
+    """Declares everything of a lane below `floor` dead, except `survivors`: positions still unacknowledged."""
 
     queue_id: int
     lane: int
@@ -164,11 +163,11 @@ class Purge(NamedTuple):
     survivors: tuple[int, ...]
 
 
-class ClosedSegment(NamedTuple):
-    """A part of a stream that nothing is added to any more, and that goes as a whole when the stream is too long.
+class ClosedStreamSegment(NamedTuple):
+    """A complete segment of a stream: retention removes it as a whole.
 
-    `first` and `end` are positions, `end` is the next part's first. `bytes` counts bodies; `last_time` is when its
-    last message was published, in wall-clock milliseconds.
+    `first` and `end` are positions; `end` is the first of the next segment. `bytes` counts bodies; `last_time` is when
+    its last message was published, in wall-clock milliseconds.
     """
 
     queue_id: int
@@ -180,30 +179,30 @@ class ClosedSegment(NamedTuple):
 
 
 class SealedBatch(NamedTuple):
-    """A batch that nothing changes any more; what the store commits in one transaction."""
+    """An immutable batch, which the store commits in one transaction."""
 
     number: int
     lanes: tuple[SealedLane, ...]
     purges: tuple[Purge, ...]
     deleted_queues: tuple[int, ...]
-    """Queues whose records are to be reclaimed, in bounded steps, from this batch on."""
+    """Queues whose records are dead from this batch on, and are removed in bounded steps."""
     waiters: tuple[Waiter, ...]
-    closed_segments: tuple[ClosedSegment, ...] = ()
+    closed_segments: tuple[ClosedStreamSegment, ...] = ()
     last_event: int = 0
-    """The number of the last event that was recorded before the batch was sealed; 0 where none are."""
+    """Number of the last event recorded before the batch was sealed; 0 without an event log."""
     removal_waiters: tuple[Waiter, ...] = ()
-    """Waiters only for what the batch takes away."""
+    """Waiters for the removals of the batch alone."""
     bytes: int = 0
-    """About how much it brings."""
+    """Approximate bytes of its puts."""
 
     @property
     def empty(self) -> bool:
-        """There is nothing in it, and it has no waiters."""
+        """True if it has neither writes nor waiters."""
         return not any(self[1:])
 
     @property
     def put_bytes(self) -> int:
-        """What it puts, roughly; bodies that several queues share count once."""
+        """Approximate bytes of its puts; a body that several queues share counts once."""
         own = 0
         bodies: dict[int, int] = {}
         for lane in self.lanes:
@@ -231,14 +230,14 @@ class WriteBatch:
         self.number = number
         self.bytes = 0
         self.waiters: dict[Waiter, bool] = {}
-        """The waiters; False for those that wait only for what the batch takes away."""
+        """The waiters; False for those that wait for the removals of the batch alone."""
         self.purges: list[Purge] = []
         self.deleted_queues: list[int] = []
-        self.closed_segments: list[ClosedSegment] = []
+        self.closed_segments: list[ClosedStreamSegment] = []
         self._lanes: dict[tuple[int, int], LaneWrites] = {}
 
     def lane(self, queue_id: int, lane: int, state: LaneState) -> LaneWrites:
-        """Open one lane of a queue for writing; its counters go to disk with this batch."""
+        """Return the writes of one lane of a queue; the lane's counters go to disk with this batch."""
         writes = self._lanes.get((queue_id, lane))
         if writes is None:
             writes = self._lanes[(queue_id, lane)] = LaneWrites(state)
@@ -246,11 +245,11 @@ class WriteBatch:
 
     @property
     def empty(self) -> bool:
-        """Nothing to write, and no waiter."""
+        """True if it has neither writes nor waiters."""
         return not (self._lanes or self.waiters or self.purges or self.deleted_queues)
 
     def seal(self, last_event: int = 0) -> SealedBatch:
-        """Freeze the batch as it is now. Later settlements of its messages belong to the next one."""
+        """Return the batch as it is now, immutable. Later settlements of its messages belong to the next one."""
         return SealedBatch(
             self.number,
             tuple(writes.seal(queue_id, lane) for (queue_id, lane), writes in self._lanes.items()),
@@ -264,15 +263,15 @@ class WriteBatch:
         )
 
 
-class History(NamedTuple):
-    """What the store holds of a stream: its closed segments, and its last message's position and time, if any."""
+class StreamHistory(NamedTuple):
+    """The closed segments of a stream in the store, and position and time of its last message, if any."""
 
-    closed: tuple[ClosedSegment, ...]
+    closed: tuple[ClosedStreamSegment, ...]
     last: tuple[int, int] | None
 
 
 class WaitingMessage(NamedTuple):
-    """A delayed message's line in the store: where it is, when it is due, how large its body is."""
+    """A delayed message in the store: position, due time, bytes of its body."""
 
     position: int
     due_at: int
@@ -286,9 +285,9 @@ class StoredMessage(NamedTuple):
     position: int
     flags: int
     delivery_count: int
-    """How often it has been handed out, as far as its queue has said."""
+    """Deliveries so far, as counted by its queue."""
     expires_at: int
-    """Wall-clock milliseconds, 0: never. Of a stream's message: when it was published."""
+    """Wall-clock milliseconds, 0: never. In a stream: when it was published."""
     route: bytes
     header: bytes
     body: bytes

@@ -1,8 +1,8 @@
-"""What a batch takes away, apart from what it puts there: the first is what makes room on a full disk.
+"""The removals of a batch without its puts: on a full disk they are committed alone, because they make room.
 
-While a batch does not fit, those behind it are merged into it, and what all of them take away is committed on its own.
-Only where something was put in a message's place, as a dead letter is, the message stays until that is on disk too: a
-crash in between must not lose both.
+While a batch does not fit, the batches behind it are merged into it, and the removals of all are committed on their
+own. A message in whose place another was put, such as a dead letter, stays until that one is on disk: a crash in
+between must not lose both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from storage.batch import PERSISTENT, TRANSIENT_QUEUE, LaneCounters, SealedBatch
 
 
 def removals(batch: SealedBatch) -> SealedBatch:
-    """What a batch takes away, with counters as they are while nothing of what it puts is there."""
+    """Return the removals of a batch, with counters as they are while none of its puts is there."""
     purged = {(purge.queue_id, purge.lane) for purge in batch.purges}
     lanes = tuple(
         lane._replace(puts=(), moved=(), deliveries=(), counters=_counted_without_puts(lane))
@@ -28,7 +28,7 @@ def removals(batch: SealedBatch) -> SealedBatch:
 
 
 def additions(batch: SealedBatch) -> SealedBatch:
-    """What is left of a batch when its `removals` are on disk."""
+    """Return what is left of a batch once its `removals` are on disk."""
     lanes = tuple(
         lane._replace(settled=())
         for lane in batch.lanes
@@ -39,12 +39,12 @@ def additions(batch: SealedBatch) -> SealedBatch:
 
 
 def _moving(batch: SealedBatch) -> set[int]:
-    """The queues of which messages are gone only together with what was put in their place."""
+    """Queues with messages that may leave only together with the message put in their place."""
     return {lane.queue_id for lane in batch.lanes if lane.moved}
 
 
 def _counted_without_puts(lane: SealedLane) -> LaneCounters:
-    """The lane's counters without what it puts, and with what leaves only together with that."""
+    """The lane's counters without its puts, and with the messages that leave only together with these."""
     durable = lane.queue_id < TRANSIENT_QUEUE
     puts = [len(record.body) for _, (record, _) in lane.puts if durable and record.flags & PERSISTENT]
     moved = [size for _position, size in lane.moved if size >= 0]

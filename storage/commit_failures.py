@@ -1,4 +1,4 @@
-"""What a failed commit means: may the batch be tried again, or is its outcome unknown?
+"""Meaning of a failed commit: the batch may be tried again, or its outcome is unknown.
 
 LMDB reports three kinds of failure by an error number alone, and two kinds share one number:
 
@@ -14,18 +14,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, final
+from typing import ParamSpec, TypeVar, final
 
 import lmdb
 
 from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 _CUT_SHORT = "Input/output error"
 _ROOM_BYTES = 64 << 20
-"""With less room than this a write that was cut short is one that did not fit: a batch may need that much."""
+"""A write that was cut short counts as a full disk if the disk has less room than this: a batch may need as much."""
 _PROBE_BYTES = 1 << 20
 _UNKNOWN = "its outcome is unknown: look at the disk, then restart"
 
@@ -42,15 +43,15 @@ class FailureClassifier:
         self._sync_probe = os.open(self._data, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._sync_probe)
 
     def classify(self, error: lmdb.Error) -> StoreError:
-        """What a failed transaction means for the broker; to be asked at once, and once for each error.
+        """Return the error that a failed transaction means. Call it at once, and once for each error.
 
-        StoreFull and StoreCutShort: nothing was changed. After a full disk the batch may be tried again at any time,
-        after a write that was cut short although there is room, once. StoreFailed: the outcome is unknown, or LMDB
-        refuses further commits after a failed meta page write.
+        StoreFull and StoreCutShort: nothing was changed. The batch may be tried again at any time after StoreFull, once
+        after StoreCutShort. StoreFailed: the outcome is unknown, or LMDB refuses further commits after a failed write
+        of its meta page.
         """
         unsynced = self._failed_sync()
         if unsynced:
@@ -76,7 +77,7 @@ class FailureClassifier:
         return ""
 
     def _can_grow(self) -> bool:
-        """Could a file as large as the store's take another `_ROOM_BYTES`? A little of it is written to know."""
+        """True if a file of the store's size can grow by `_ROOM_BYTES`; writes a part of that to find out."""
         try:
             descriptor = os.open(self._probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -90,13 +91,12 @@ class FailureClassifier:
             return False
 
 
-def retry_once(attempt: Callable[[], Result]) -> Result:
-    """Run a commit, and once more when a write was cut short although the disk has room.
+def retry_once(attempt: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """Call `attempt`, and once more if a write was cut short although the disk has room.
 
-    The likely cause is a disk that was full for an instant. Raises StoreCutShort when the second attempt ends like the
-    first.
+    The likely cause is a disk that was full for an instant. Raises StoreCutShort if the second attempt fails alike.
     """
     try:
-        return attempt()
+        return attempt(*args, **kwargs)
     except StoreCutShort:
-        return attempt()
+        return attempt(*args, **kwargs)

@@ -24,13 +24,14 @@ from storage import synced_files
 
 MAGIC = b"LvHW"
 SECTOR_BYTES = 512
+OWNER_BYTES = 16
 
 _MARK = struct.Struct(">4s16sQQ")
 _CHECKSUM = struct.Struct(">I")
 
 
-class Reached(NamedTuple):
-    """The last number that was written for an owner in a boot."""
+class HighWaterMark(NamedTuple):
+    """The last number written for an owner in a boot."""
 
     owner: bytes
     boot: int
@@ -38,11 +39,11 @@ class Reached(NamedTuple):
 
 
 @final
-class HighWater:
-    """The mark's file, open for writing. One thread at a time."""
+class HighWaterFile:
+    """The file of a mark, open for writing. For one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Make the file if need be. Raises OSError, also on a full disk."""
+        """Create the file if it is missing. Raises OSError, also on a full disk."""
         fresh = not path.exists()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -56,23 +57,24 @@ class HighWater:
             raise
 
     def note(self, owner: bytes, boot: int, number: int) -> None:
-        """Have the kernel take a new mark over. Raises OSError."""
+        """Write a new mark, without a sync. Raises OSError."""
+        assert len(owner) == OWNER_BYTES, f"an owner of {len(owner)} bytes would be cut or padded"
         mark = _MARK.pack(MAGIC, owner, boot, number)
         os.pwrite(self._descriptor, mark + _CHECKSUM.pack(crc32(mark)), 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
 def forget(path: Path) -> None:
-    """Remove a mark for good: what it counts is not there any more. Raises OSError."""
+    """Delete a mark whose file no longer exists. Raises OSError."""
     path.unlink(missing_ok=True)
     synced_files.sync_directory(path.parent)
 
 
-def read_high_water(path: Path) -> Reached | None:
-    """The mark in a file; None where there is none, or none that can be read."""
+def read_high_water(path: Path) -> HighWaterMark | None:
+    """Read the mark in a file; None if there is no file, or no valid mark in it."""
     try:
         with path.open("rb") as file:
             data = file.read(_MARK.size + _CHECKSUM.size)
@@ -84,4 +86,4 @@ def read_high_water(path: Path) -> Reached | None:
     if _CHECKSUM.unpack_from(data, _MARK.size)[0] != crc32(magic_and_mark):
         return None
     _magic, owner, boot, number = _MARK.unpack(magic_and_mark)
-    return Reached(owner, boot, number)
+    return HighWaterMark(owner, boot, number)

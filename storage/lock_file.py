@@ -1,4 +1,4 @@
-"""The file by which one process keeps a place to itself. Every command looks at one; nothing of LMDB is needed."""
+"""Lock files: one process at a time uses a place. Every command looks at one, without loading LMDB."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 
 BROKER = "broker"
-"""The place in a data directory that a broker locks, and a command on a stopped broker's data."""
+"""The place in a data directory that is locked by a broker, and by commands on the data of a stopped one."""
 
 
 def lock_file(place: Path) -> Path:
-    """Where the lock of a place is: beside it."""
+    """Path of the lock of a place, beside it."""
     return place.with_name(f"{place.name}.lock")
 
 
 def flocked(descriptor: int, how: int) -> bool:
-    """Lock a file that is open, LOCK_SH or LOCK_EX, if that can be done at once; whether it could."""
+    """Lock an open file, LOCK_SH or LOCK_EX, without waiting. True if it is locked now."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -25,7 +25,7 @@ def flocked(descriptor: int, how: int) -> bool:
 
 
 def is_locked(place: Path) -> bool:
-    """Whether a process has a place for itself. Raises PermissionError."""
+    """True if a process has locked a place. Raises PermissionError."""
     try:
         descriptor = os.open(lock_file(place), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

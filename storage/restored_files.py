@@ -1,9 +1,9 @@
-"""Files that a restore has made take the place of those that were there, whatever moment the process ends at.
+"""Exchange of the files of a data directory for restored ones, safe against a crash at any moment.
 
-They are made in a subdirectory of the data directory, which may be the root of a volume. What is in `restoring` is not
-whole yet, and nothing was touched. Renamed to `restored` it is; from then on whoever has the directory for itself goes
-on where the restore has ended: first the old files are moved into the subdirectory `replaced` of it, then it is renamed
-to `restored-in`, and the new files are moved out of it. Each step may be repeated.
+The restored files are written into a subdirectory of the data directory, which may be the root of a volume. While it is
+named `restoring` it is incomplete, and nothing else was touched. Renamed to `restored` it is complete; from then on any
+process that holds the directory's lock continues an interrupted exchange: the old files are moved into its
+subdirectory `replaced`, it is renamed to `restored-in`, and the new files are moved out of it. Steps may be repeated.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from storage.synced_files import sync_directory
 log = logging.getLogger("leveret.recovery")
 
 PREPARING = "restoring"
-"""Not whole: the next restore removes it."""
+"""Incomplete: the next restore removes it."""
 _PREPARED, _MOVING_IN = "restored", "restored-in"
 _OLD = "replaced"
 
 
 def exchange(directory: Path, names: Sequence[str]) -> Path | None:
-    """Put what was prepared into the place of the files of these names, which are kept; where, if there were any.
+    """Exchange the files of these names for the prepared ones. Returns where the old ones are kept, None without any.
 
-    Raises OSError; then `finish` goes on.
+    Raises OSError; `finish` then continues.
     """
     preparing = directory / PREPARING
     for path in (*preparing.rglob("*"), preparing):
@@ -39,14 +39,16 @@ def exchange(directory: Path, names: Sequence[str]) -> Path | None:
 
 
 def finish(directory: Path, names: Sequence[str]) -> None:
-    """Go on with an exchange that was cut short, if there is one. The caller has the lock. Raises OSError."""
+    """Continue an interrupted exchange, if there is one. The caller holds the lock. Raises OSError."""
     if is_unfinished(directory):
         kept = _exchange(directory, names)
-        log.warning("a restore into %s was cut short, and is finished now; what was there is in %s", directory, kept)
+        log.warning(
+            "finished an interrupted restore into %s; the files that were there before are in %s", directory, kept
+        )
 
 
 def is_unfinished(directory: Path) -> bool:
-    """An exchange was cut short."""
+    """True if an exchange was interrupted."""
     return (directory / _PREPARED).exists() or (directory / _MOVING_IN).exists()
 
 

@@ -1,10 +1,10 @@
-"""What can go wrong with a store. Every message says what, where, and what to do about it."""
+"""Errors of the stores. Every message says what failed, where, and what to do about it."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """Base of everything a store raises on purpose."""
+    """Base class of the errors that a store raises."""
 
 
 class StoreLocked(StoreError):
@@ -12,7 +12,7 @@ class StoreLocked(StoreError):
 
 
 class StoreIncompatible(StoreError):
-    """The directory is not a store of ours, is of an unknown format, or belongs to other definitions."""
+    """The directory is not a store of Leveret, has an unknown format, or belongs to other definitions."""
 
 
 class StoreCorrupt(StoreError):
@@ -20,9 +20,9 @@ class StoreCorrupt(StoreError):
 
 
 class StoreIncomplete(StoreError):
-    """Something that was on disk is missing: a journal, or a part of it, or the file of another moment is there.
+    """Something that was on disk is missing: a journal or a part of it, or a file is from another moment.
 
-    Nothing was changed. The loss has to be accepted, or the file brought back.
+    Nothing was changed. The file has to be brought back, or the loss accepted.
     """
 
 
@@ -35,7 +35,7 @@ class StoreFailed(StoreError):
 
 
 class StoreCutShort(StoreFailed):
-    """A write failed, or took only a part, although the disk has room. Nothing was changed.
+    """A write failed or was partial although the disk has room. Nothing was changed.
 
-    That is what a disk looks like that was full for a moment, or one that is broken: try once more, then stop.
+    The disk was full for a moment, or is broken: try once more, then stop.
     """

@@ -1,6 +1,6 @@
-"""Files and directories that are there after a power failure: made, allocated and synced.
+"""Files and directories that survive a power failure: created, allocated and synced.
 
-A file's bytes and its name are synced apart: the name is in its directory.
+A file's bytes and its name are synced separately: the name is in its directory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _BLOCK = bytes(1 << 20)
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents, each synced into its own parent."""
+    """Create a directory and its parents, each synced into its own parent."""
     if directory.is_dir():
         return
     make_directory(directory.parent)
@@ -21,7 +21,7 @@ def make_directory(directory: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Have a file's bytes on disk."""
+    """Sync a file's bytes to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -30,12 +30,12 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have a directory's names on disk."""
+    """Sync a directory's names to disk."""
     sync_file(directory)
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Have room on the disk for a file of so many bytes, and the file as long as that. Raises OSError."""
+    """Extend a file to at least `size` bytes, with disk blocks allocated for all of them. Raises OSError."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
         return
@@ -44,7 +44,7 @@ def allocate(descriptor: int, size: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes, at: int) -> None:
-    """Write all of it at a place, however often the system takes a part. Raises OSError."""
+    """Write all of `data` at offset `at`, also if the system writes it in parts. Raises OSError."""
     done = 0
     while done < len(data):
         done += os.pwrite(descriptor, memoryview(data)[done:], at + done)

@@ -19,8 +19,9 @@ from bench.compare import cpu, medians, rate
 from bench.load import generator
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, median, own_broker, report, target_of
-from leveret_spark.events.segment_format import blocks, parse_name
-from storage.events.event_tail import parse_tail, tail_blocks
+from leveret_events.segment_blocks import blocks
+from leveret_events.segment_names import parse_name
+from storage.events.event_tail_file import parse_tail, tail_blocks
 
 ROUNDS = 5
 SECONDS = 4.0

@@ -10,11 +10,11 @@ from broker.admin.action_words import fields, in_words
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.definitions import definitions_export, definitions_import
-from broker.admin.listing import Listing, Row, rows
-from broker.admin.listings import access_listing, client_listing, queue_listing, topology_listing
 from broker.admin.node import connection_admin, feature_flags, node_admin, testing_orders
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.settings import limit_admin, parameter_admin, policy_admin, shovel_admin
+from broker.admin.views import access_view, connection_view, queue_view, topology_view
+from broker.admin.views.listing import Row, View, rows
 from broker.wire.amqp_errors import AmqpError
 from storage.storage_errors import StoreError
 
@@ -31,19 +31,19 @@ QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
 }
 """Answered from memory, at once."""
 
-LISTINGS: dict[str, Listing] = {
-    "list_users": access_listing.USERS,
-    "list_vhosts": access_listing.VHOSTS,
-    "list_permissions": access_listing.PERMISSIONS,
-    "list_user_permissions": access_listing.USER_PERMISSIONS,
-    "list_topic_permissions": access_listing.TOPIC_PERMISSIONS,
-    "list_user_topic_permissions": access_listing.USER_TOPIC_PERMISSIONS,
-    "list_queues": queue_listing.QUEUES,
-    "list_exchanges": topology_listing.EXCHANGES,
-    "list_bindings": topology_listing.BINDINGS,
-    "list_consumers": topology_listing.CONSUMERS,
-    "list_connections": client_listing.CONNECTIONS,
-    "list_channels": client_listing.CHANNELS,
+LISTINGS: dict[str, View] = {
+    "list_users": access_view.USERS,
+    "list_vhosts": access_view.VHOSTS,
+    "list_permissions": access_view.PERMISSIONS,
+    "list_user_permissions": access_view.USER_PERMISSIONS,
+    "list_topic_permissions": access_view.TOPIC_PERMISSIONS,
+    "list_user_topic_permissions": access_view.USER_TOPIC_PERMISSIONS,
+    "list_queues": queue_view.QUEUES,
+    "list_exchanges": topology_view.EXCHANGES,
+    "list_bindings": topology_view.BINDINGS,
+    "list_consumers": topology_view.CONSUMERS,
+    "list_connections": connection_view.CONNECTIONS,
+    "list_channels": connection_view.CHANNELS,
     "list_listeners": node_admin.LISTENERS,
     "list_certificates": node_admin.CERTIFICATES,
     "list_alarms": node_admin.ALARMS,

@@ -1,7 +1,7 @@
 """Access to the API: the broker's users, by the rules and in the words of RabbitMQ's management plugin.
 
-Wrong passwords are throttled by the same login throttle as over AMQP. A throttled client gets 429: RabbitMQ knows
-no such thing, and a program with the right password must not take it for the wrong one.
+Wrong passwords are throttled by the same login throttle as over AMQP. A throttled client gets 429, which RabbitMQ does
+not send: with 401 a program would take its right password for a wrong one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.statistics.totals import HTTP
 from broker.entities.vhosts.users import User, Users
-from broker.management.answers import Problem
+from broker.management.responses import Problem
 from broker.session.login import authenticate, sasl
 from broker.session.peer import Peer
 from broker.session.registry import Registry
@@ -28,7 +28,7 @@ NOT_IN_VHOST = "User not authorised to access virtual host"
 
 
 class Tag(Enum):
-    """What a route asks of its user: one of these tags, or else the refusal."""
+    """The tags of which a route requires one, and the text of the refusal."""
 
     ANY = ((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT), "Not management user")
     POLICYMAKER = ((ADMINISTRATOR, POLICYMAKER), "User not authorised to access object")
@@ -37,12 +37,12 @@ class Tag(Enum):
 
     @property
     def refusal_in_vhost(self) -> str:
-        """What a user hears who has the tag, and no permission in the virtual host."""
+        """The refusal of a user with the tag and without a permission in the virtual host."""
         return NOT_IN_VHOST if self is not Tag.POLICYMAKER else str(self.value[1])
 
 
 class Account:
-    """A user who has logged in, and what the tags let it see."""
+    """A user that has logged in, with the rights that its tags give."""
 
     def __init__(self, user: User, users: Users) -> None:
         self.name = user.name
@@ -51,33 +51,33 @@ class Account:
 
     @property
     def administrates(self) -> bool:
-        """The user may do anything that needs no permission in a virtual host."""
+        """True if the user may do everything that requires no permission in a virtual host."""
         return ADMINISTRATOR in self.tags
 
     @property
     def monitors(self) -> bool:
-        """The user sees everybody's connections, and the node."""
+        """True if the user may see the node and the connections of all users."""
         return not self.tags.isdisjoint((ADMINISTRATOR, MONITORING))
 
     @property
     def reads_parameters(self) -> bool:
-        """The user may read parameters as they were set, with the passwords in them."""
+        """True if the user may read parameters with the passwords in them."""
         return not self.tags.isdisjoint((ADMINISTRATOR, POLICYMAKER))
 
     def sees(self, vhost: str) -> bool:
-        """The user sees what is in a virtual host."""
+        """Return True if the user may see what is in a virtual host."""
         return self.administrates or self.enters(vhost)
 
     def lists(self, vhost: str) -> bool:
-        """The user knows that a virtual host exists; monitors know all of them, and not what is in them."""
+        """Return True if the user may see that a virtual host exists; a monitor may see this of all of them."""
         return self.monitors or self.enters(vhost)
 
     def enters(self, vhost: str) -> bool:
-        """The user has permissions of some kind in a virtual host; an administrator needs them to change things."""
+        """Return True if the user has permissions in a virtual host; an administrator needs them for changes."""
         return self._users.may_enter(self.name, vhost)
 
     def require(self, tag: Tag) -> None:
-        """Raise Problem 401 unless the user has one of the tags that a route asks for."""
+        """Raise Problem 401 unless the user has one of the tags that a route requires."""
         for needed in (Tag.ANY, tag):
             tags, reason = needed.value
             if self.tags.isdisjoint(tags):
@@ -89,13 +89,13 @@ ANYBODY = Account(User("", "", "", ()), Users(CacheEpoch()))
 
 
 def denied(user: str, reason: str) -> Problem:
-    """A user may log in, and may not do this."""
+    """Log and return the refusal of a request of a user that has logged in."""
     log.warning("HTTP request: access denied: user '%s' - %s", user, reason, extra={"user": user})
     return Problem(401, "not_authorised", reason)
 
 
 def account(registry: Registry, peer: Peer, authorization: str) -> Account:
-    """The user whose credentials a request has in its header. Raises Problem 400, 401 or 429."""
+    """Return the user whose credentials the header Authorization has. Raises Problem 400, 401 or 429."""
     scheme, _, credentials = authorization.partition(" ")
     if not authorization or scheme.lower() == "bearer":
         raise Problem(401, headers=CHALLENGE)

@@ -1,9 +1,9 @@
-"""The API as one ASGI application: the tables of routes put together, and what holds for all of them.
+"""The API as one ASGI application: all routes, and the checks that all of them share.
 
-A request passes, in this order: the route is found (404), the method is one of its own (405, and OPTIONS is answered),
-the answer's form is wanted (406), a browser's request comes from no other site (403), the credentials are right (401,
-429), the user has the tag and sees the virtual host (401). Then the route's handler has it. So what RabbitMQ answers
-without credentials is answered without them here too, and nothing else is.
+A request is checked in this order: the route exists (404), it has the method (405; OPTIONS is answered), the client
+accepts the type of the answer (406), a browser's request does not come from another site (403), the credentials are
+right (401, 429), the user has the tag and may see the virtual host (401). Then the handler of the route is called. The
+order decides what is answered without credentials: the same as by RabbitMQ.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.management import access
 from broker.management.access import Account, Tag
-from broker.management.answers import Problem, bad_request, empty, not_found, problem_answer
-from broker.management.call import Call, Management, names_of, visitor_of
+from broker.management.api_call import ApiCall, names_of
+from broker.management.management_api import ManagementApi
+from broker.management.request_client import client_of
 from broker.management.resources import Operation, Resource
+from broker.management.responses import Problem, bad_request, empty, not_found, problem_response
 from broker.management.routes.route_table import RESOURCES
 from broker.management.same_site import assert_same_site
 from broker.management.web_page import WebPage
@@ -35,9 +37,9 @@ log = logging.getLogger("leveret.http")
 CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
 
-def application(api: Management) -> ASGIApp:
+def application(api: ManagementApi) -> ASGIApp:
     """The API and the web page."""
-    routes: list[Route | Mount] = [Route(each.pattern, Endpoint(api, each)) for each in RESOURCES]
+    routes: list[Route | Mount] = [Route(each.pattern, ResourceEndpoint(api, each)) for each in RESOURCES]
     routes.append(Mount("/", WebPage(unknown_route)))
     app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
     if api.settings.cors_origins:
@@ -52,10 +54,10 @@ def application(api: Management) -> ASGIApp:
     return app
 
 
-class Endpoint:
+class ResourceEndpoint:
     """A resource as an ASGI application."""
 
-    def __init__(self, api: Management, resource: Resource) -> None:
+    def __init__(self, api: ManagementApi, resource: Resource) -> None:
         self._api = api
         self._resource = resource
 
@@ -64,7 +66,7 @@ class Endpoint:
             response = await self._answer(Request(scope, receive))
         except Problem as problem:
             await trio.sleep(problem.delay)
-            response = problem_answer(problem)
+            response = problem_response(problem)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -72,11 +74,11 @@ class Endpoint:
         if operation is None:
             return empty(200, {"allow": self._resource.allow})
         account = self._admitted(request, operation.tag)
-        call = Call(self._api, request, account)
+        call = ApiCall(self._api, request, account)
         try:
             if request.method in CHANGES or self._resource.waits:
                 return await operation.handler(call)
-            async with call.visitor.working():
+            async with call.client.working():
                 return await operation.handler(call)
         except Refused as refused:
             raise problem_of(refused) from None
@@ -84,7 +86,7 @@ class Endpoint:
             raise problem_of_administration(error) from None
 
     def _operation(self, request: Request) -> Operation | None:
-        """What is asked for; None for OPTIONS. Raises Problem."""
+        """The operation that the method asks for; None for OPTIONS. Raises Problem 403, 405 or 406."""
         method = request.method
         if method == "OPTIONS":
             return None
@@ -98,19 +100,19 @@ class Endpoint:
         return operation
 
     def _admitted(self, request: Request, tag: Tag | None) -> Account:
-        """The user whose request it is, who may make it. Raises Problem 400, 401 or 429."""
+        """Return the user, if it may make the request. Raises Problem 400, 401 or 429."""
         if tag is None:
             return access.ANYBODY
-        visitor = visitor_of(request)
+        client = client_of(request.scope)
         authorization = authorization_of(request, in_query=self._resource.query_credentials)
-        account = access.account(self._api.registry, visitor.peer, authorization)
-        visitor.admit()
+        account = access.account(self._api.registry, client.peer, authorization)
+        client.admit()
         account.require(tag)
         self._assert_enters(request, account, tag)
         return account
 
     def _assert_enters(self, request: Request, account: Account, tag: Tag) -> None:
-        """A virtual host that does not exist is the handler's to refuse."""
+        """Raise Problem 401 for a virtual host that the user may not use; an unknown one is left to the handler."""
         vhost = names_of(request).get("vhost") if self._resource.in_vhost else None
         if vhost in self._api.broker.vhosts:
             changes = request.method not in ("GET", "HEAD") and not self._resource.setting
@@ -119,7 +121,7 @@ class Endpoint:
 
 
 def authorization_of(request: Request, *, in_query: bool = False) -> str:
-    """The credentials of a request; two of them are none that can be read. Raises Problem 400."""
+    """The credentials of a request. Raises Problem 400 for more than one header Authorization."""
     linked = request.query_params.get("auth") if in_query else None
     if linked is not None:
         return f"Basic {linked.replace(' ', '+')}"
@@ -130,13 +132,13 @@ def authorization_of(request: Request, *, in_query: bool = False) -> str:
 
 
 def takes(request: Request, ranges: Set[str]) -> bool:
-    """The client takes one of these types of content by its header Accept."""
+    """Return True if the header Accept has one of these media ranges."""
     given = [part.partition(";q=")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
     return not ranges.isdisjoint(given)
 
 
 def problem_of(refused: Refused) -> Problem:
-    """What was refused over AMQP, in the API's terms."""
+    """Convert a refusal over AMQP to an answer of the API."""
     if refused.code == ReplyCode.ACCESS_REFUSED:
         log.warning("HTTP request: access denied: %s", refused)
         return Problem(401, "not_authorised", "Access refused.")
@@ -146,7 +148,7 @@ def problem_of(refused: Refused) -> Problem:
 
 
 def problem_of_administration(error: AdministrationError) -> Problem:
-    """What the administration refused, in the API's terms."""
+    """Convert a refusal of the administration to an answer of the API."""
     if error.kind == "not_found":
         return not_found()
     if error.kind == "failed":
@@ -157,16 +159,16 @@ def problem_of_administration(error: AdministrationError) -> Problem:
 
 
 async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
-    """404 for anybody; OPTIONS is answered wherever it is sent, as by RabbitMQ."""
+    """Answer 404 without asking for credentials, and OPTIONS on any path, as RabbitMQ does."""
     if scope["method"] == "OPTIONS":
         response = empty(200, {"allow": "HEAD, GET, OPTIONS"})
     else:
-        response = problem_answer(not_found())
+        response = problem_response(not_found())
     await response(scope, receive, send)
 
 
 def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
-    """An application below a path; a slash at the end of a route is passed over, and put behind the path alone."""
+    """Return the application below a path. A slash at the end is ignored; the path alone is redirected to it."""
 
     async def below(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]

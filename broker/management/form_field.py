@@ -1,4 +1,4 @@
-"""A field of a form (RFC 7578), found in short steps however many parts the form has."""
+"""A field of a form (RFC 7578), searched for in short steps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from email.parser import HeaderParser
 from broker.admin.short_steps import pause_if_due
 
 HEAD_BYTES_MAX = 4096
-"""How long the headers of a part may be: longer ones are no field's."""
+"""Longest headers of a part; a part with longer ones is skipped."""
 END_OF_HEAD = b"\r\n\r\n"
 
 
 async def field_of_form(boundary: str, body: bytearray, name: str) -> bytearray:
-    """What a form has under a name, of several the first; nothing where it is not there."""
+    """Return the contents of the first field of a name; empty if there is none."""
     border = b"\r\n--" + boundary.encode("latin-1", "replace")
     start = 0 if body.startswith(border[2:]) else body.find(border)
     while boundary and start >= 0:

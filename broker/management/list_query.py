@@ -1,7 +1,4 @@
-"""Lists: which columns, in which order, filtered by name, and which page of them. RabbitMQ's query parameters.
-
-Lists are worked out in short steps.
-"""
+"""Lists: columns, order, filter by name and pages, by RabbitMQ's query parameters. They are computed in short steps."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped, pause_if_due
+from broker.admin.views.columns import ABSENT, Columns
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
-from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, encoded
-from broker.management.columns import ABSENT, Columns
+from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, encoded
 
 T = TypeVar("T")
 Order = Callable[[T], tuple[Any, ...]]
@@ -25,11 +22,11 @@ Order = Callable[[T], tuple[Any, ...]]
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
 SORTED_AT_ONCE = 500
-"""How many things are sorted before the time is looked at: some 0.2 ms."""
+"""Things that are sorted between two checks of the time: this takes some 0.2 ms."""
 
 
 class Page(NamedTuple):
-    """The page that was asked for, from 1; and the names it is of, by a substring or by a regular expression."""
+    """A page, counted from 1, of the things whose name contains a text or matches a regular expression."""
 
     number: int
     size: int
@@ -38,7 +35,7 @@ class Page(NamedTuple):
 
 
 class ListQuery(NamedTuple):
-    """What was asked of a list. `columns` is empty for all; `sort` is empty for the usual order."""
+    """The query parameters of a list. `columns` is empty for all, `sort` for the default order."""
 
     columns: tuple[str, ...]
     sort: str
@@ -47,7 +44,7 @@ class ListQuery(NamedTuple):
 
 
 def read_list_query(parameters: Mapping[str, str], *, paged: bool) -> ListQuery:
-    """The query parameters of a list. Raises Problem 400."""
+    """Parse the query parameters of a list. Raises Problem 400."""
     columns = tuple(name for name in parameters.get("columns", "").split(",") if name)
     page = _page(parameters) if paged and "page" in parameters else None
     return ListQuery(columns, parameters.get("sort", ""), parameters.get("sort_reverse") == "true", page)
@@ -65,22 +62,22 @@ def _page(parameters: Mapping[str, str]) -> Page:
     return Page(number, size, parameters.get("name", ""), parameters.get("use_regex") == "true")
 
 
-async def list_answer(
+async def list_response(
     things: Sequence[T],
     columns: Columns[T],
     query: ListQuery,
     name: Callable[[T], str],
     order: Order[T] | None = None,
 ) -> Response:
-    """The list, or a page of it. Raises Problem 400.
+    """Return the list, or a page of it. Raises Problem 400.
 
-    `name` is what it is filtered by; `order` is what its usual order goes by, without one things come in that order.
+    `name` is the text that filters apply to, `order` the key of the default order; without it `things` are in order.
     """
     total = len(things)
     page = query.page
     if page is None:
         things = await _ordered(things, columns, query, order, total)
-        return JsonAnswer(_array(things, columns, query.columns))
+        return JsonResponse(_array(things, columns, query.columns))
     if page.name:
         things = await _filtered(things, page, name)
     count, end = math.ceil(len(things) / page.size), page.number * page.size
@@ -97,11 +94,11 @@ async def list_answer(
         "total_count": total,
     }
     async with aclosing(_array(shown, columns, query.columns)) as rows:
-        return JsonAnswer([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
+        return JsonResponse([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
 
 
 async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -> list[T]:
-    """Those whose names have the text in them, or match the regular expression; case does not count, as in RabbitMQ."""
+    """The things whose names match, regardless of case, as in RabbitMQ."""
     if not page.use_regex:
         wanted = page.name.lower()
         return list(compress(things, await mapped(lambda thing: wanted in name(thing).lower(), things)))
@@ -115,7 +112,7 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
 async def _ordered(
     things: Sequence[T], columns: Columns[T], query: ListQuery, order: Order[T] | None, end: int
 ) -> Sequence[T]:
-    """The first `end` things in the order that was asked for, others in the usual one among equals."""
+    """The first `end` things in the order of the query; equal ones are in the default order."""
     if query.sort:
         value = columns.getter(query.sort)
         usual = order or _same
@@ -134,7 +131,7 @@ def _same(_: object) -> tuple[()]:
 async def first_in_order(
     things: Sequence[T], key: Callable[[T], Any], end: int, *, reverse: bool = False
 ) -> Sequence[T]:
-    """The first `end` of the things sorted by a key: in parts first, which are then merged."""
+    """Return the first `end` things by a key. They are sorted in parts, which are merged."""
     keys, places = await mapped(key, things), range(len(things))
     parts = []
     for start in range(0, len(keys), SORTED_AT_ONCE):
@@ -146,7 +143,7 @@ async def first_in_order(
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Things of one kind stand together: what is absent, numbers, texts, others by how they are shown."""
+    """A key by which values of any types can be sorted: absent ones, numbers, texts, others by their text."""
     if value is ABSENT or value is None:
         return 0, 0
     if isinstance(value, (int, float)):
@@ -155,6 +152,6 @@ def _sort_key(value: Any) -> tuple[int, Any]:
 
 
 def _array(things: Sequence[T], columns: Columns[T], wanted: tuple[str, ...]) -> AsyncGenerator[bytes]:
-    """JSON of the list, in pieces. A thing of which nothing is left is an empty list, as in RabbitMQ."""
+    """JSON of the list in pieces. A row without columns is an empty list, as in RabbitMQ."""
     row = columns.view(wanted)
     return array_in_pieces(row(thing) or [] for thing in things)

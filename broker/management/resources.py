@@ -1,4 +1,4 @@
-"""Routes: a path, what each method does there, and the tag that its user needs."""
+"""Routes: a path, the handler of each method, and the tag that its user needs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from broker.management.access import Tag
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 
-Handler = Callable[[Call], Awaitable[Response]]
+Handler = Callable[[ApiCall], Awaitable[Response]]
 ORDER = ("HEAD", "GET", "PUT", "DELETE", "POST", "OPTIONS")
-"""In which methods are listed in the header Allow."""
+"""The order of methods in the header Allow."""
 JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
 TEXT_RANGES = frozenset({"*/*", "text/*", "text/plain"})
 EXCHANGE = re.compile(r"\{(exchange|source)\}(?=/)")
-"""The name of an exchange in a path that goes on behind it."""
+"""The name of an exchange that is not the last part of a path."""
 
 
 class NameOrNothing(StringConvertor):
@@ -31,7 +31,7 @@ register_url_convertor("name_or_nothing", NameOrNothing())
 
 
 class Operation(NamedTuple):
-    """What a method does. With no tag anybody may ask, without credentials."""
+    """The handler of a method. Without a tag no credentials are needed."""
 
     tag: Tag | None
     handler: Handler
@@ -40,10 +40,10 @@ class Operation(NamedTuple):
 class Resource(NamedTuple):
     """A path with names in braces, and its operations by method.
 
-    With `in_vhost` the path has a virtual host that the user has to see, or to have a permission in for anything but
-    reading. What an administrator changes as a `setting` needs no permission there. With `query_credentials` a link
-    may carry the credentials in its query: `?auth=`. `ranges` are those of the header Accept that answers suit. What
-    `waits`, for the disk or an alarm, holds no place for work meanwhile.
+    `in_vhost`: the path has a virtual host that the user has to see, and for anything but reading to have permissions
+    in. `setting`: an administrator needs no permissions there. `query_credentials`: a link may have the credentials in
+    its query, as `?auth=`. `ranges`: the media ranges of the header Accept that answers match. `waits`: the handler
+    waits for the disk or an alarm, and holds no work slot meanwhile.
     """
 
     path: str
@@ -56,12 +56,12 @@ class Resource(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """The path for the router. An exchange without a name, `/e//q/`, is the default exchange, as in RabbitMQ."""
+        """The path for the router. An empty name, `/e//q/`, is the default exchange, as in RabbitMQ."""
         return EXCHANGE.sub(r"{\1:name_or_nothing}", self.path)
 
     @property
     def allow(self) -> str:
-        """The methods that there are, as the header Allow lists them."""
+        """The header Allow."""
         methods = {*self.operations, "OPTIONS", *(["HEAD"] if "GET" in self.operations else [])}
         return ", ".join(method for method in ORDER if method in methods)
 

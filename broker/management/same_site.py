@@ -1,7 +1,7 @@
-"""Changes that a page of another site has a browser ask for: refused, by the rules of CORS and of fetch metadata.
+"""Refusal of changes that a page of another site makes a browser send, by the rules of CORS and of fetch metadata.
 
-A browser adds the credentials that it has to a form, or a text, that any page sends here. It says which site it was:
-in Origin and, where it can, in Sec-Fetch-Site, neither of which a page can set. Other programs send neither.
+A browser adds its stored credentials to a form, or a text, that any page sends here. It names the site in Origin and,
+if it can, in Sec-Fetch-Site; a page can set neither. Other programs send neither.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Collection
 
 from starlette.datastructures import Headers
 
-from broker.management.answers import Problem
+from broker.management.responses import Problem
 
 OWN = ("same-origin", "none")
-"""What Sec-Fetch-Site says of this site's own page, and of a person who types an address."""
+"""Values of Sec-Fetch-Site for this site's own page, and for an address that a person has typed."""
 
 
 def assert_same_site(headers: Headers, allowed: Collection[str]) -> None:
-    """Let a change be asked for by no page of another site, but those of `allowed` origins. Raises Problem 403.
+    """Raise Problem 403 for a change that a page of another site asks for, unless its origin is `allowed`.
 
-    Sec-Fetch-Site comes first: behind a proxy the site's name for a browser may be another one than that in Host.
+    Sec-Fetch-Site takes precedence: behind a proxy the browser's name for this site may differ from Host.
     """
     origin, site = headers.get("origin", ""), headers.get("sec-fetch-site")
     if "*" in allowed or origin in allowed or site in OWN:

@@ -1,7 +1,7 @@
-"""Sealed segments of the event log as files: what there is, what it hashes to, and its bytes.
+"""Sealed segments of the event log as files: their list, their checksums, and their bytes.
 
-Everything that touches the disk is done in threads, few at a time, because messages have the disk first. A sealed
-segment never changes, so its checksum is worked out once and remembered for as long as the file is the same one.
+All disk access is done in threads, few at a time, because messages have priority on the disk. A sealed segment never
+changes, so its checksum is computed once and remembered while the file is the same one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 import trio
 from trio.to_thread import run_sync
 
-from leveret_spark.events.segment_format import SegmentName, sealed_segments
+from leveret_events.segment_names import SegmentName, sealed_segments
 
 CHUNK_BYTES = 256 * 1024
 REMEMBERED_MAX = 10_000
-"""Checksums; some three mebibytes of them."""
+"""Checksums that are remembered: some three mebibytes."""
 
 
-class Segment(NamedTuple):
+class SegmentFile(NamedTuple):
     """A sealed segment: its name, its size in bytes, its SHA-256 in hexadecimal digits."""
 
     name: SegmentName
@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 class _Identity(NamedTuple):
-    """What distinguishes a file from another of the same name, such as one that was restored."""
+    """Properties by which a file differs from another of the same name, such as a restored one."""
 
     inode: int
     size: int
@@ -42,44 +42,44 @@ class SegmentFiles:
     """The sealed segments in a directory, which need not exist."""
 
     def __init__(self, directory: Path, reads_max: int) -> None:
-        """`reads_max`: how many threads may read at one time."""
+        """`reads_max`: threads that may read at a time."""
         self._directory = directory
         self._readers = trio.CapacityLimiter(reads_max)
         self._hashing = trio.Lock()
         self._sha256: dict[SegmentName, tuple[_Identity, str]] = {}
 
-    async def behind(self, after: Mapping[str, SegmentName], limit: int) -> tuple[list[Segment], bool]:
-        """At most so many segments, the oldest first node by node, and whether there are more.
+    async def behind(self, after: Mapping[str, SegmentName], limit: int) -> tuple[list[SegmentFile], bool]:
+        """Return at most `limit` segments, the oldest first node by node, and True if there are more.
 
-        `after` has the last segment of a node that is not wanted any more. Raises OSError.
+        `after` has for each node the last segment that the caller knows. Raises OSError.
         """
         names = await run_sync(_names, self._directory, after, limiter=self._readers)
-        found: list[Segment] = []
+        found: list[SegmentFile] = []
         while names and len(found) < limit:
             part = limit - len(found)
             found += await self._looked_at(names[:part])
             names = names[part:]
         return found, bool(names)
 
-    async def find(self, name: SegmentName) -> Segment | None:
+    async def find(self, name: SegmentName) -> SegmentFile | None:
         """A segment, or None if there is none of this name. Raises OSError."""
         found = await self._looked_at([name])
         return found[0] if found else None
 
-    async def open(self, segment: Segment, start: int, end: int) -> FileSlice:
-        """Bytes of a segment from `start` to before `end`. Raises OSError; FileNotFoundError if it has gone since."""
+    async def open(self, segment: SegmentFile, start: int, end: int) -> FileSlice:
+        """Open the bytes from `start` to before `end`. Raises OSError; FileNotFoundError if the file was removed."""
         path = self._directory / str(segment.name)
         descriptor = await run_sync(os.open, path, os.O_RDONLY | os.O_CLOEXEC, limiter=self._readers)
         return FileSlice(descriptor, start, end, self._readers)
 
-    async def _looked_at(self, names: list[SegmentName]) -> list[Segment]:
-        """Those of these segments that are there."""
+    async def _looked_at(self, names: list[SegmentName]) -> list[SegmentFile]:
+        """The segments of these names that exist."""
         identities = await run_sync(_identities, self._directory, names, limiter=self._readers)
         found = []
         for name, identity in identities:
             sha256 = self._remembered(name, identity) or await self._hash(name, identity)
             if sha256 is not None:
-                found.append(Segment(name, identity.size, sha256))
+                found.append(SegmentFile(name, identity.size, sha256))
         return found
 
     def _remembered(self, name: SegmentName, identity: _Identity) -> str | None:
@@ -102,7 +102,7 @@ class SegmentFiles:
 
 
 class FileSlice:
-    """Some bytes of an open file, read a chunk at a time. The file may be removed meanwhile."""
+    """A range of bytes of an open file, read in chunks. The file may be removed meanwhile; `close` has to be called."""
 
     def __init__(self, descriptor: int, start: int, end: int, readers: trio.CapacityLimiter) -> None:
         self._descriptor = descriptor
@@ -115,7 +115,7 @@ class FileSlice:
         return self._size
 
     async def read(self) -> bytes:
-        """The next chunk; empty at the end. Raises OSError, also when the file ends too soon."""
+        """Read the next chunk; empty at the end. Raises OSError, also if the file ends too soon."""
         size = min(CHUNK_BYTES, self._end - self._next)
         if not size:
             return b""

@@ -1,7 +1,7 @@
-"""The web page: its files, and what they say to browsers.
+"""The files of the web page, with their headers for browsers.
 
-The page may load its own files and ask the API that serves it: nothing else, no script in its HTML, no frame around it,
-and no other site learns its address. The API's answers have RabbitMQ's policy, because its page loads its own files.
+The page may load its own files and call the API that serves it. Everything else is forbidden: scripts in its HTML,
+frames around it, its address as a referrer. The API's answers have RabbitMQ's policy, which RabbitMQ's page needs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,11 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-cache",
 }
-"""A browser asks each time whether a file has changed: after an upgrade it has."""
+"""Headers of all files. `no-cache`: browsers ask each time if a file has changed, as it has after an upgrade."""
 
 
 class WebPage:
-    """The files of the page as an ASGI application; what is none of them is for another one.
-
-    Paths come percent-encoded.
-    """
+    """The files of the page as an ASGI application; other paths go to `otherwise`. Paths are percent-encoded."""
 
     def __init__(self, otherwise: ASGIApp) -> None:
         self._files = StaticFiles(directory=FILES, html=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from broker.migration.sides import Definitions, NotTaken, Side
+from broker.migration.migrating_brokers import Definitions, DefinitionsRejected, MigratingBroker
 
 KINDS = (
     "users",
@@ -45,7 +45,7 @@ def narrowed(definitions: Definitions, vhosts: tuple[str, ...]) -> Definitions:
     return kept
 
 
-def bring(definitions: Definitions, target: Side) -> Iterator[Left]:
+def bring(definitions: Definitions, target: MigratingBroker) -> Iterator[Left]:
     """Have the target take all that it takes; what it does not, one after the other. Raises AdministrationError."""
     whole = {kind: definitions[kind] for kind in KINDS if definitions.get(kind)}
     if not _taken(whole, target):
@@ -53,19 +53,19 @@ def bring(definitions: Definitions, target: Side) -> Iterator[Left]:
             yield from _bring_some(kind, entries, target)
 
 
-def _taken(definitions: Definitions, target: Side) -> bool:
+def _taken(definitions: Definitions, target: MigratingBroker) -> bool:
     try:
         target.take_in(definitions)
-    except NotTaken:
+    except DefinitionsRejected:
         return False
     return True
 
 
-def _bring_some(kind: str, entries: list[Any], target: Side) -> Iterator[Left]:
+def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Iterator[Left]:
     """Halve what is not taken until it is one thing, with a reason."""
     try:
         target.take_in({kind: entries})
-    except NotTaken as error:
+    except DefinitionsRejected as error:
         if len(entries) == 1:
             yield left(kind, entries[0], str(error))
             return

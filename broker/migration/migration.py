@@ -16,8 +16,8 @@ import trio
 from broker.admin.protocol import AdministrationError
 from broker.client.client_state import ClientError
 from broker.migration.definitions_transfer import KINDS, Left, bring, narrowed, without_meaning_here
+from broker.migration.migrating_brokers import Definitions, LocalBroker, MigratedQueue, MigratingBroker
 from broker.migration.queue_transfer import EXCHANGE, STREAM, clean, counted, is_empty, move
-from broker.migration.sides import Definitions, Here, QueueRow, Side
 
 Progress = Callable[[int], None]
 
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 class Migration:
     """From one side to the other, of all virtual hosts or some."""
 
-    def __init__(self, source: Side, target: Side, vhosts: tuple[str, ...], window: int) -> None:
+    def __init__(self, source: MigratingBroker, target: MigratingBroker, vhosts: tuple[str, ...], window: int) -> None:
         self._source = source
         self._target = target
         self._vhosts = vhosts
@@ -52,7 +52,7 @@ class Migration:
         names = self._vhosts or tuple(vhost["name"] for vhost in found.get("vhosts", []))
         chosen = narrowed(_ours_left_out(found), names)
         self._vhosts = names
-        if isinstance(self._target, Here):
+        if isinstance(self._target, LocalBroker):
             self._left += without_meaning_here(chosen)
         refused = list(bring(chosen, self._target))
         self._left += refused
@@ -61,7 +61,7 @@ class Migration:
             counts[each.kind] -= 1
         return counts
 
-    def waiting(self) -> list[QueueRow]:
+    def waiting(self) -> list[MigratedQueue]:
         """The queues with messages that can be moved; the others are noted. Raises AdministrationError."""
         rows = [row for row in self._source.queues() if row.vhost in self._vhosts]
         for row in rows:
@@ -69,7 +69,7 @@ class Migration:
         movable = [row for row in rows if not row.exclusive]
         return [row for vhost in self._vhosts for row in self._of(vhost, movable) if row.ready]
 
-    def _of(self, vhost: str, rows: list[QueueRow]) -> list[QueueRow]:
+    def _of(self, vhost: str, rows: list[MigratedQueue]) -> list[MigratedQueue]:
         """Those of a virtual host, exactly counted, without the streams that have something at the target already."""
         of_vhost = [row for row in rows if row.vhost == vhost]
         if not of_vhost:
@@ -85,7 +85,7 @@ class Migration:
                 self._left.append(Left("messages", vhost, row.name, f"{row.ready} messages: {why}"))
         return [row for row in found if row.type != STREAM or row.name not in full]
 
-    def messages(self, rows: list[QueueRow], progress: Progress) -> int:
+    def messages(self, rows: list[MigratedQueue], progress: Progress) -> int:
         """Move what is in these queues; how many messages that were. Raises AdministrationError."""
         done = 0
         for vhost in self._vhosts:
@@ -121,7 +121,7 @@ def _ours_left_out(definitions: Definitions) -> Definitions:
     return {**definitions, "exchanges": exchanges, "bindings": bindings}
 
 
-def _held_back(row: QueueRow) -> Iterator[Left]:
+def _held_back(row: MigratedQueue) -> Iterator[Left]:
     if row.exclusive:
         yield Left("messages", row.vhost, row.name, f"{row.ready} messages: the queue is exclusive to a connection")
     elif row.unacknowledged and row.type != STREAM:

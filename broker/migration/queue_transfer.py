@@ -17,7 +17,7 @@ import trio
 from broker.client.client_state import ClientError, ClosedByBroker
 from broker.client.link import CHANNEL, ChannelClosed, Link, connect
 from broker.client.transfer import AckMode, Transfer
-from broker.migration.sides import QueueRow, Side
+from broker.migration.migrating_brokers import MigratedQueue, MigratingBroker
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.field_tables import from_python
@@ -41,7 +41,7 @@ STALL_SECONDS = 60.0
 """After how long without a message somebody else has to be looked for."""
 
 
-async def counted(rows: list[QueueRow], source: Side) -> list[QueueRow]:
+async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[MigratedQueue]:
     """Queues of one virtual host with how many messages are ready now; those that are gone are left out.
 
     Raises ClientError.
@@ -61,7 +61,7 @@ async def counted(rows: list[QueueRow], source: Side) -> list[QueueRow]:
     return found
 
 
-async def is_empty(row: QueueRow, side: Side) -> bool:
+async def is_empty(row: MigratedQueue, side: MigratingBroker) -> bool:
     """A stream has no messages; what is counted of one may be some seconds old. Raises ClientError."""
     link = await connect(side.endpoint(row.vhost), PROPERTIES, side.enter)
     try:
@@ -75,12 +75,14 @@ async def is_empty(row: QueueRow, side: Side) -> bool:
         await link.close()
 
 
-def _consume(row: QueueRow) -> methods.BasicConsume:
+def _consume(row: MigratedQueue) -> methods.BasicConsume:
     arguments = from_python({OFFSET: "first"} if row.type == STREAM else {})
     return methods.BasicConsume(row.name, "", False, False, False, False, arguments)
 
 
-async def move(row: QueueRow, source: Side, target: Side, window: int, on_moved: Callable[[int], None]) -> int:
+async def move(
+    row: MigratedQueue, source: MigratingBroker, target: MigratingBroker, window: int, on_moved: Callable[[int], None]
+) -> int:
     """Move what is in a queue until nothing is; how many messages that were. Raises ClientError.
 
     `on_moved` is called with how many have been moved so far.
@@ -104,7 +106,7 @@ def _add(on_moved: Callable[[int], None], before: int, now: int) -> None:
     on_moved(before + now)
 
 
-async def _prepare(link: Link, row: QueueRow) -> None:
+async def _prepare(link: Link, row: MigratedQueue) -> None:
     await _delete_exchange(link)
     declare = methods.ExchangeDeclare(EXCHANGE, "fanout", False, False, True, False, False, {})
     await link.call(declare, methods.ExchangeDeclareOk)
@@ -116,7 +118,7 @@ async def _delete_exchange(link: Link) -> None:
     await link.call(methods.ExchangeDelete(EXCHANGE, False, False), methods.ExchangeDeleteOk)
 
 
-async def clean(vhost: str, target: Side) -> None:
+async def clean(vhost: str, target: MigratingBroker) -> None:
     """Remove what a migration that was killed has left in a virtual host. Raises ClientError."""
     try:
         link = await connect(target.endpoint(vhost), PROPERTIES, target.enter)
@@ -129,8 +131,8 @@ async def clean(vhost: str, target: Side) -> None:
 
 
 async def _pass(
-    row: QueueRow,
-    source: Side,
+    row: MigratedQueue,
+    source: MigratingBroker,
     destination: Link,
     forwarding: UnchangedForwarding,
     window: int,
@@ -166,7 +168,7 @@ async def _run(transfer: Transfer, watch: Callable[[], Awaitable[None]]) -> None
         raise failure
 
 
-async def _watch(row: QueueRow, transfer: Transfer, destination: Link, on_moved: Callable[[int], None]) -> None:
+async def _watch(row: MigratedQueue, transfer: Transfer, destination: Link, on_moved: Callable[[int], None]) -> None:
     """Tell how far it has come, and end it when nothing comes any more."""
     last, since = 0, trio.current_time()
     while True:
@@ -185,7 +187,7 @@ async def _watch(row: QueueRow, transfer: Transfer, destination: Link, on_moved:
 class UnchangedForwarding:
     """Every message as it came."""
 
-    def __init__(self, row: QueueRow) -> None:
+    def __init__(self, row: MigratedQueue) -> None:
         self._queue = row.name
         self._added = ADDED.get(row.type, ())
         self._frame = lru_cache(256)(self._publish_frame)

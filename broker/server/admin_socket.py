@@ -25,9 +25,9 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
-from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, invalid, socket_path
 from broker.admin.short_steps import in_steps, pause_if_due
+from broker.admin.views.listing import Row
 from broker.server.net.listeners import ListenError
 from broker.wire.field_tables import Table, from_python
 

@@ -30,7 +30,7 @@ from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from storage.messages.message_store import MessageStore
-from storage.messages.records import NumberInBoot
+from storage.messages.small_records import NumberInBoot
 
 FLUSH_SECONDS = 0.1
 SNAPSHOT_MESSAGES = 4096

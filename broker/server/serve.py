@@ -44,7 +44,7 @@ from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
 from broker.settled_future import settled
-from storage.events.left_over import highest_boot
+from storage.events.event_log_recovery import highest_boot
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:

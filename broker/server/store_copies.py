@@ -21,7 +21,7 @@ from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from storage import synced_files
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup as copy_messages
-from storage.messages.origin import BACKUP_BYTES
+from storage.messages.store_origin import BACKUP_BYTES
 
 
 class StoreCopies:

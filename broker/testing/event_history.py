@@ -31,7 +31,7 @@ from broker.entities.queues.events.event_recording import (
     ROUTE,
     Recorder,
 )
-from broker.management.message_form import payload_in_json, properties_in_json
+from broker.management.message_json import payload_in_json, properties_in_json
 from broker.wire.properties import decode_properties
 from storage.batch import COUNTER_BITS
 

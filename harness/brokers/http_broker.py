@@ -13,9 +13,9 @@ from broker.admin.administration import Administration
 from broker.config import Config
 from broker.entities.scheduling.future import Future
 from broker.management.application import application
-from broker.management.call import Management
+from broker.management.management_api import ManagementApi
 from broker.management.segment_files import SegmentFiles
-from broker.management.statistics.history import History
+from broker.management.statistics.history import StatisticsHistory
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_services import management_settings
 from broker.session.registry import Registry
@@ -109,7 +109,7 @@ def event_log_application(registry: Registry, directory: Path) -> Application:
         process=StillProcess(),
     )
     segments = SegmentFiles(directory, 2)
-    api = Management(registry, administration, segments, management_settings(Config()), History(registry))
+    api = ManagementApi(registry, administration, segments, management_settings(Config()), StatisticsHistory(registry))
     return application(api)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.brokers.broker_process import BrokerProcess
+from leveret_events.segment_names import parse_name
 from leveret_spark.events.event_columns import Event, read_segment
-from leveret_spark.events.segment_format import parse_name
 
 
 def recording_broker(directory: Path, settings: str = "") -> BrokerProcess:

@@ -35,7 +35,8 @@ from broker.entities.queues.events.event_recording import (
     STOP,
     steps,
 )
-from leveret_spark.events.segment_format import START, SegmentName, encode_block
+from leveret_events.segment_blocks import START, encode_block
+from leveret_events.segment_names import SegmentName
 from storage.batch import COUNTER_BITS
 
 NODE = "made-up"

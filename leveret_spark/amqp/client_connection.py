@@ -10,7 +10,7 @@ import ssl
 import pika
 from pika import exceptions
 
-from leveret_spark.amqp.doubles import blocking
+from leveret_spark.amqp.float_headers import blocking
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Broker, Tls
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leveret_spark.amqp.doubles import Properties
+from leveret_spark.amqp.float_headers import Properties
 from leveret_spark.amqp.publisher import Outgoing
 from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message
 

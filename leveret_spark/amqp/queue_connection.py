@@ -17,7 +17,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from leveret_spark.amqp.client_connection import explained, is_hopeless, parameters
-from leveret_spark.amqp.doubles import Connection
+from leveret_spark.amqp.float_headers import Connection
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import Broker
 

@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from leveret_spark.events.segment_format import OFFSETS_END, SegmentName, blocks
+from leveret_events.segment_blocks import OFFSETS_END, blocks
+from leveret_events.segment_names import SegmentName
 
 SCHEMA = pa.schema(
     [

@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from leveret_events.segment_names import SegmentName, parse_name
 from leveret_spark.events.event_columns import SCHEMA, record_batches
 from leveret_spark.events.pushed_filters import condition, segments
 from leveret_spark.events.sealed_segments import Segments, segments_of
-from leveret_spark.events.segment_format import SegmentName, parse_name
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import WEB, Given
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leveret_spark.events.segment_format import SegmentName
+from leveret_events.segment_names import SegmentName
 
 CONDITIONS: dict[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "EqualTo": operator.eq,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from leveret_spark.events.segment_format import SegmentName, parse_name
+from leveret_events.segment_names import SegmentName, parse_name
 from leveret_spark.events.segment_http import NOTHING, SegmentHttp
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import WEB, Given, web_of

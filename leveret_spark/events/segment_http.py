@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from leveret_spark.events.segment_format import SegmentName, parse_name
+from leveret_events.segment_names import SegmentName, parse_name
 from leveret_spark.option_errors import HttpError, OptionError
 from leveret_spark.options import Web
 

@@ -17,7 +17,7 @@ from leveret_spark.amqp.received_message import Message
 from leveret_spark.options import Broker, Reading
 from leveret_spark.queues.batch_intake import Intake, ready_messages
 from leveret_spark.queues.message_columns import Columns
-from leveret_spark.queues.stream_source import MessagesPartition, partitioned
+from leveret_spark.queues.micro_batches import MessagesPartition, partitioned
 
 
 class SharePartition(InputPartition):

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from leveret_spark.amqp.doubles import Properties
+from leveret_spark.amqp.float_headers import Properties
 from leveret_spark.amqp.headers import headers_from_json
 from leveret_spark.amqp.publisher import Outgoing
 from leveret_spark.amqp.received_message import PROPERTIES

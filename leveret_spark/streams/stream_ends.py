@@ -17,9 +17,9 @@ from typing import TypeVar
 from pika.exceptions import ChannelClosedByBroker
 
 from leveret_spark.amqp.client_connection import is_hopeless
-from leveret_spark.amqp.holding import LOST, Holding, failure
 from leveret_spark.amqp.queue_connection import RETRY_SECONDS
 from leveret_spark.amqp.received_message import stream_offset
+from leveret_spark.amqp.unacked_consumer import LOST, UnackedConsumer, failure
 from leveret_spark.options import PREFETCH_MAX, Broker
 
 ARRIVAL_SECONDS = 10.0
@@ -53,7 +53,7 @@ def is_stream(broker: Broker, queue: str) -> bool:
 
     def ask() -> bool:
         try:
-            with Holding(broker, queue, "looks at", prefetch=1, arguments=at("next")):
+            with UnackedConsumer(broker, queue, "looks at", prefetch=1, arguments=at("next")):
                 return True
         except ChannelClosedByBroker:
             return False
@@ -70,7 +70,7 @@ class StreamEnds:
     def __init__(self, broker: Broker, queue: str) -> None:
         self._broker = broker
         self._queue = queue
-        self._tail: Holding | None = None
+        self._tail: UnackedConsumer | None = None
         self._end = 0
 
     def first(self) -> int:
@@ -107,27 +107,27 @@ class StreamEnds:
     def _attach(self) -> int:
         """Be at the end, anew: what came since is passed over."""
         self.close()
-        self._tail = Holding(self._broker, self._queue, "follows", prefetch=1, arguments=at("last"))
+        self._tail = UnackedConsumer(self._broker, self._queue, "follows", prefetch=1, arguments=at("last"))
         self._end = max(_delivered(self._tail), default=-1) + 1
         return self._end
 
     def _lowest(self, where: str | datetime) -> int | None:
-        with Holding(self._broker, self._queue, "looks at", prefetch=1, arguments=at(where)) as holding:
-            return min(_delivered(holding, certain=where == "first"), default=None)
+        with UnackedConsumer(self._broker, self._queue, "looks at", prefetch=1, arguments=at(where)) as consumer:
+            return min(_delivered(consumer, certain=where == "first"), default=None)
 
 
-def _anything(holding: Holding, seconds: float) -> bool:
+def _anything(consumer: UnackedConsumer, seconds: float) -> bool:
     """Whether there is another delivery, now or in some seconds."""
     deadline = time.monotonic() + seconds
-    holding.ready()
-    return bool(holding.gather(1, 1, 0, lambda _: time.monotonic() >= deadline))
+    consumer.ready()
+    return bool(consumer.gather(1, 1, 0, lambda _: time.monotonic() >= deadline))
 
 
-def _delivered(holding: Holding, *, certain: bool = True) -> list[int]:
+def _delivered(consumer: UnackedConsumer, *, certain: bool = True) -> list[int]:
     """Offsets that a new consumer is given at once, which acknowledges them. `certain`: unless the stream is empty."""
-    deadline = time.monotonic() + (ARRIVAL_SECONDS if holding.ready() > 0 and certain else 0.0)
-    deliveries = holding.gather(PREFETCH_MAX, 1 << 62, 0, lambda _: time.monotonic() >= deadline)
+    deadline = time.monotonic() + (ARRIVAL_SECONDS if consumer.ready() > 0 and certain else 0.0)
+    deliveries = consumer.gather(PREFETCH_MAX, 1 << 62, 0, lambda _: time.monotonic() >= deadline)
     if deliveries:
-        holding.allow_more(deliveries[-1])
+        consumer.allow_more(deliveries[-1])
     offsets = (stream_offset(delivery.message) for delivery in deliveries)
     return [offset for offset in offsets if offset is not None]

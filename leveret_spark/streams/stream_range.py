@@ -14,9 +14,9 @@ from itertools import pairwise
 from pyspark.sql.datasource import InputPartition
 
 from leveret_spark.amqp.client_connection import is_hopeless
-from leveret_spark.amqp.holding import LOST, Delivery, Holding, failure
 from leveret_spark.amqp.queue_connection import RETRY_SECONDS
 from leveret_spark.amqp.received_message import Message, stream_offset
+from leveret_spark.amqp.unacked_consumer import LOST, Delivery, UnackedConsumer, failure
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import Broker
 from leveret_spark.streams.stream_ends import StreamEnds, at
@@ -77,20 +77,22 @@ class RangeRead:
     def _pieces(self) -> Iterator[list[Message]]:
         """What one connection gives."""
         arguments = at(self._next)
-        with Holding(self._broker, self._part.queue, "reads", prefetch=self._prefetch, arguments=arguments) as holding:
+        with UnackedConsumer(
+            self._broker, self._part.queue, "reads", prefetch=self._prefetch, arguments=arguments
+        ) as consumer:
             while self._next < self._part.end:
-                found = self._gather(holding)
+                found = self._gather(consumer)
                 if found:
-                    holding.allow_more(found[-1])
+                    consumer.allow_more(found[-1])
                     yield from filter(None, [self._wanted(found)])
                 else:
                     self._check_end()
 
-    def _gather(self, holding: Holding) -> list[Delivery]:
+    def _gather(self, consumer: UnackedConsumer) -> list[Delivery]:
         """Take deliveries; none when there has been silence for long."""
         most = min(self._prefetch // 2, self._part.end - self._next)
-        return holding.gather(
-            most, PIECE_BYTES, PIECE_SECONDS, lambda _: time.monotonic() - holding.quiet_since > SILENT_SECONDS
+        return consumer.gather(
+            most, PIECE_BYTES, PIECE_SECONDS, lambda _: time.monotonic() - consumer.quiet_since > SILENT_SECONDS
         )
 
     def _wanted(self, found: list[Delivery]) -> list[Message]:

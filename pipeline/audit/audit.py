@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from pipeline.audit.copy_verdicts import Node, judged
 from pipeline.audit.log_coverage import Boot, Damage, Gap, coverage
 from pipeline.audit.message_verdicts import Counts
 from pipeline.audit.reduction import AUDITED, Place, Reduced, Route, reduced
 from pipeline.audit.verdict_table import SCHEMA
-from pipeline.audit.verdicts import Node, judged
 from pipeline.event_parts import Part
 
 Name = TypeVar("Name", Place, Route)
@@ -27,7 +27,7 @@ class ReducedPart(NamedTuple):
 
 
 class Audited(NamedTuple):
-    """A judged log: rows of `pipeline.audit.verdicts.SCHEMA`; for each gap the copies that are unknown for it."""
+    """A judged log: rows of `pipeline.audit.copy_verdicts.SCHEMA`; for each gap the copies that are unknown for it."""
 
     rows: pa.Table
     boots: list[Boot]

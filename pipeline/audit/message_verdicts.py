@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.audit.bound_queues import Bindings, Span
-from pipeline.audit.moments import RIGHT_BEHIND, Clock, boot_of, where
+from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
 from pipeline.audit.reduction import NEVER, Groups, Place, Route
 from pipeline.audit.verdict_table import LOST, SCHEMA, VERDICTS
 
@@ -29,10 +29,10 @@ class Counts(NamedTuple):
 class Messages:
     """One row for each message."""
 
-    def __init__(self, node: str, messages: pa.Table, clock: Clock) -> None:
+    def __init__(self, node: str, messages: pa.Table, timeline: LogTimeline) -> None:
         self._node = node
         self._table = messages
-        self._clock = clock
+        self._timeline = timeline
         self._groups = Groups(messages.column("msg_id").to_numpy())
         self._own = self._groups.max(self._column("own"))
         self._published = self._groups.min(self._column("published"))
@@ -53,14 +53,14 @@ class Messages:
 
         It has no queue where only the number of queues is known. `arrived` gives the messages that came into a queue.
         """
-        until = np.minimum(self._groups.min(self._column("confirmed")), self._published + RIGHT_BEHIND)
-        known = (self._published < NEVER) & ~self._clock.torn(self._published, until)
+        until = np.minimum(self._groups.min(self._column("confirmed")), self._published + NEARBY_EVENTS)
+        known = (self._published < NEVER) & ~self._timeline.torn(self._published, until)
         confirmed = (self._confirm_us < NEVER) & ~self._own
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
         returned = self._groups.max(self._column("returned"))
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
         # A full queue may refuse a dead letter; what it refuses of a client is not confirmed.
-        told = known & self._clock.complete(boot_of(self._published), self._published)
+        told = known & self._timeline.complete(boot_of(self._published), self._published)
         named = self._never_came(np.flatnonzero(told & confirmed & (self._route >= 0)), bindings, routes, arrived)
         missing = known & confirmed & (self._routes < self._queues)
         missing[[row for row, _, _ in named]] = False

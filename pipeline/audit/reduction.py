@@ -1,8 +1,8 @@
 """Events reduced to what an audit keeps of them: a row for each copy and for each message of a batch.
 
-A copy is a message in a queue. Rows are made of minima, maxima and sums within one boot, so those of further batches
-are put together in the same way (`pipeline.audit.verdicts`), and a batch can be reduced wherever it is read. A moment,
-`boot << 40 | seq`, orders the events of a node.
+A copy is a message in a queue. Rows are minima, maxima and sums within one boot, so rows of further batches are
+combined by the same operations (`copy_verdicts`), and a batch can be reduced wherever it is read. A *moment* is `boot
+<< 40 | seq` and orders the events of a node.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leveret_events.segment_blocks import OFFSETS_END
 from leveret_spark.events.event_columns import KINDS
-from leveret_spark.events.segment_format import OFFSETS_END
 
 SEQ_BITS = 40
 NEVER = 1 << 62

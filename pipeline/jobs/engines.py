@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from leveret_spark.events.segment_format import SegmentError
+from leveret_events.segment_blocks import SegmentError
 from leveret_spark.option_errors import HttpError, OptionError
 from pipeline.event_parts import PART_EVENTS, Part
 from pipeline.file_target import ManifestError

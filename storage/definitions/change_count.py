@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from storage import high_water
 from storage.definitions.definition_rows import SetMetadata
-from storage.high_water import HighWater, read_high_water
+from storage.high_water import HighWaterFile, read_high_water
 
 log = logging.getLogger("leveret.definitions")
 
@@ -43,7 +43,7 @@ class ChangeCount:
         self._owner = b""
         self._number = self._base = 0
         self._is_backup = False
-        self._high_water: HighWater | None = None
+        self._high_water: HighWaterFile | None = None
         """Made with the first change."""
 
     def is_of_another(self, metadata: Mapping[str, bytes]) -> bool:
@@ -92,7 +92,7 @@ class ChangeCount:
         self._number += 1
         try:
             if self._high_water is None:
-                self._high_water = HighWater(self._mark)
+                self._high_water = HighWaterFile(self._mark)
             self._high_water.note(self._owner, 0, self._number)
         except OSError as error:
             log.warning("%s; how far the definitions go is not noted", error)

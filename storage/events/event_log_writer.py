@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from leveret_spark.events.segment_format import node_name, sealed_segments
-from storage.events.event_tail import Tail, as_segment_blocks
-from storage.events.left_over import seal_left_over
-from storage.events.segment_file import Segment
-from storage.messages.records import NumberInBoot
+from leveret_events.segment_names import node_name, sealed_segments
+from storage.events.event_log_recovery import seal_left_over
+from storage.events.event_segment_file import EventSegmentFile
+from storage.events.event_tail_file import EventTailFile, as_segment_blocks
+from storage.messages.small_records import NumberInBoot
 from storage.synced_files import make_directory
 
 log = logging.getLogger("leveret.events")
@@ -53,7 +53,7 @@ class Part(NamedTuple):
     events: int
 
 
-class Signal(Enum):
+class WriterSignal(Enum):
     """What the thread is handed beside tails."""
 
     BEGUN = "a tail has begun, which is to be sealed in time"
@@ -69,12 +69,12 @@ class EventLog:
         self._node = node
         self._boot = boot
         self._settings = settings
-        self._tasks: SimpleQueue[Tail | threading.Event | Signal] = SimpleQueue()
+        self._tasks: SimpleQueue[EventTailFile | threading.Event | WriterSignal] = SimpleQueue()
         self._encode = msgspec.msgpack.Encoder().encode
         self._lock = threading.Lock()
         """Of the tail: who holds it adds to it, or takes it away."""
-        self._tail: Tail | None = None
-        self._segment: Segment | None = None
+        self._tail: EventTailFile | None = None
+        self._segment: EventSegmentFile | None = None
         self._failing = False
         self.lost = 0
         """How many events are missing because the disk did not take them."""
@@ -123,12 +123,12 @@ class EventLog:
 
     def close(self) -> None:
         """Return when everything that was appended is in segments, and these are sealed."""
-        self._hand_over(Signal.END)
+        self._hand_over(WriterSignal.END)
         self._thread.join()
 
-    def _begin_tail(self, first: int) -> Tail:
-        self._tail = Tail(self._directory, self._node, self._boot, first)
-        self._tasks.put(Signal.BEGUN)
+    def _begin_tail(self, first: int) -> EventTailFile:
+        self._tail = EventTailFile(self._directory, self._node, self._boot, first)
+        self._tasks.put(WriterSignal.BEGUN)
         return self._tail
 
     def _hand_over_tail(self) -> None:
@@ -137,7 +137,7 @@ class EventLog:
             self._tasks.put(self._tail)
             self._tail = None
 
-    def _hand_over(self, task: threading.Event | Signal) -> None:
+    def _hand_over(self, task: threading.Event | WriterSignal) -> None:
         """Have the thread do something behind all that was appended so far."""
         with self._lock:
             self._hand_over_tail()
@@ -152,20 +152,20 @@ class EventLog:
     # In the thread
 
     def _run(self) -> None:
-        while (task := self._next_task()) is not Signal.END:
-            if isinstance(task, Tail):
+        while (task := self._next_task()) is not WriterSignal.END:
+            if isinstance(task, EventTailFile):
                 self._take_in(task)
-            elif task is not Signal.BEGUN:
+            elif task is not WriterSignal.BEGUN:
                 self._seal()
             if isinstance(task, threading.Event):
                 task.set()
         self._seal()
 
-    def _next_task(self) -> Tail | threading.Event | Signal:
+    def _next_task(self) -> EventTailFile | threading.Event | WriterSignal:
         try:
             return self._tasks.get(timeout=self._seconds_left())
         except Empty:
-            self._hand_over(Signal.SEAL)
+            self._hand_over(WriterSignal.SEAL)
             return self._tasks.get()
 
     def _seconds_left(self) -> float | None:
@@ -173,13 +173,13 @@ class EventLog:
         oldest = self._segment or self._tail
         return None if oldest is None else max(0.0, oldest.began + self._settings.segment_seconds - monotonic())
 
-    def _take_in(self, tail: Tail) -> None:
+    def _take_in(self, tail: EventTailFile) -> None:
         """Put the events of a tail into the segment."""
         left = tail.events
         try:
             for block, first, events in as_segment_blocks(tail.blocks()):
                 if self._segment is None:
-                    self._segment = Segment.create(self._directory, self._node, self._boot, first, tail.began)
+                    self._segment = EventSegmentFile.create(self._directory, self._node, self._boot, first, tail.began)
                 self._segment.add(block, first, events)
                 left -= events
                 if self._segment.size >= self._settings.segment_bytes:

@@ -1,1 +1,1 @@
-"""The journal in front of LMDB: a batch is on disk with one write, and LMDB follows."""
+"""The journal in front of LMDB, a write-ahead log: one write makes a batch durable, LMDB follows later."""

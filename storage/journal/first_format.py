@@ -1,16 +1,16 @@
-"""The journal as releases before the chain wrote it, "LvJ1": read once, when such a store is opened the first time.
+"""The first format of the journal, "LvJ1": read once, when a store of an old release is opened.
 
     magic        4 bytes    "LvJ1"
     store        16 bytes   the store's UUID
-    boot         8 bytes    in which it was written
+    boot         8 bytes    of the writer
     number       8 bytes    ascending by one from record to record, from 1 in each boot
     size         4 bytes    of the payload
     checksum     4 bytes    CRC32 of the payload
     checksum     4 bytes    CRC32 of the 44 bytes above
     payload                 a batch, see `journal_records`
 
-Records begin at multiples of 4,096 bytes, from 0 on. LMDB has the number of the last record that it needs no more, of
-a boot; whole records with higher numbers are searched for at every page.
+Records begin at multiples of 4,096 bytes, from 0 on. LMDB has the number of the last record of a boot that it has
+applied; complete records with higher numbers are searched for at every page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
 
 
 class FirstFormatContents(NamedTuple):
-    """The records of one boot, in order; whether one among them is missing; where the last one in the file ends."""
+    """The records of one boot, in order. `damaged`: one among them is missing. `end`: offset behind the last one."""
 
     records: list[JournalRecord]
     damaged: bool
@@ -42,10 +42,10 @@ class FirstFormatContents(NamedTuple):
 
 
 def read_first_format(directory: Path, uuid: bytes, boot: int, after: int | None) -> FirstFormatContents:
-    """The records that a boot has written since the one numbered `after`. Raises OSError.
+    """Read the records that a boot has written after number `after`. Raises OSError.
 
-    Where that number is lost, those that follow each other up to the last: to give LMDB again what it has changes
-    nothing, where what came after it is given again as well.
+    If that number is lost (None), read the unbroken run that ends with the last record: applying a record again changes
+    nothing as long as all later ones are applied again too.
     """
     try:
         data = memoryview((directory / NAME).read_bytes())
@@ -69,7 +69,7 @@ class _Record(NamedTuple):
 
 
 def _whole_records(data: memoryview, uuid: bytes, boot: int) -> Iterator[_Record]:
-    """Those of a boot, wherever they are."""
+    """Yield the complete records of a boot, in the order of the file."""
     at = 0
     while at < len(data):
         record = _record(data, at, uuid, boot)
@@ -79,7 +79,7 @@ def _whole_records(data: memoryview, uuid: bytes, boot: int) -> Iterator[_Record
 
 
 def _record(data: memoryview, at: int, uuid: bytes, boot: int) -> _Record | None:
-    """The record at a place, None unless a whole one of this store and boot is there."""
+    """Read the record at offset `at`; None unless a complete one of this store and boot is there."""
     head = data[at : at + _HEADER.size]
     if len(data) < at + _PAYLOAD_AT or head[:4] != MAGIC:
         return None

@@ -1,4 +1,4 @@
-"""Batches on disk with one write each, and what LMDB is to be given of them."""
+"""The journal of a running store: batches made durable with one write each, and handed to LMDB in parcels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threading import Lock
 from typing import NamedTuple, final
 
 from storage.batch import SealedBatch
-from storage.high_water import HighWater
+from storage.high_water import HighWaterFile
 from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
 from storage.journal.journal_records import encode_batch
@@ -24,30 +24,30 @@ HIGH_WATER = "journal.end"
 
 
 class JournalFigures(NamedTuple):
-    """The journal as a policy of commits sees it, without the parcel that LMDB is being given."""
+    """Figures of the journal for the commit policy, without the parcel that LMDB is applying."""
 
     staying: int
-    """Messages that LMDB is to be given, unless they are taken away before."""
+    """Messages that LMDB has to be given, unless they are settled before."""
     staying_bytes: int
-    """About how many bytes these have."""
+    """Approximate bytes of these."""
     parcel_under_way: bool
-    """LMDB has not got all of a parcel."""
+    """LMDB is still applying a parcel."""
     first: bool
-    """The batch that was taken last was the first behind a parcel."""
+    """The last batch was the first behind a parcel."""
 
 
 @final
 class Journal:
-    """The journal of an open store. Without a file it takes nothing, and all goes to LMDB at once.
+    """The journal of an open store. Without a file it takes nothing, and every batch goes to LMDB at once.
 
-    One thread at a time takes batches, and one gives LMDB what it lacks; any may look at a lane. What LMDB is given at
-    once is a *parcel*: what was taken until it was made up. What is taken after that waits for the next one.
+    One thread at a time takes batches, and one hands them to LMDB; any thread may view a lane. A *parcel* is what LMDB
+    is given at once: all batches taken until it was made up. Later batches wait for the next parcel.
 
-    Each batch has a number, ascending by one, also those that LMDB takes at once. The first of a boot is such a one:
+    Batches are numbered, ascending by one, also those that go to LMDB at once. The first of a boot is one of these:
     with it LMDB gets the journal's salt, before there is a record.
     """
 
-    def __init__(self, file: JournalFile | None, high_water: HighWater | None = None, boot: int = 0) -> None:
+    def __init__(self, file: JournalFile | None, high_water: HighWaterFile | None = None, boot: int = 0) -> None:
         self._file = file
         self._high_water = high_water
         self._boot = boot
@@ -55,24 +55,24 @@ class Journal:
         """LMDB's mark names this journal."""
         self._salt, self._size = (file.salt, file.size) if file is not None else (bytes(SALT_BYTES), 0)
         self._lock = Lock()
-        """Held while what LMDB lacks is changed or looked at."""
+        """Held while the unapplied writes are changed or viewed."""
         self._taking = Lock()
-        """Held while a batch is taken and while a parcel is made up: a batch that is on disk is in it or behind it."""
+        """Held while a batch is taken or a parcel is made up: a batch on disk is in the parcel or behind it."""
         self._writes = UnappliedWrites()
         self._parcel: UnappliedWrites | None = None
         self.number = 0
-        """Of the last batch."""
+        """Number of the last batch."""
         self._parcel_end = self._position = JournalPosition(0, 0, 0) if file is None else file.position(0)
         self._first = True
-        """The batch that was taken last was the first behind a parcel."""
+        """The last batch taken was the first behind a parcel."""
         self.last_write = NOTHING_WRITTEN
-        """What the last batch that was taken has cost."""
+        """Bytes and seconds of the last batch taken."""
 
     @classmethod
     def open(cls, directory: Path, boot: int, size: int) -> Journal:
-        """The journal of this boot, of `size` bytes; 0: none. On a disk without room for it there is none either.
+        """Open a journal of `size` bytes for this boot. With 0, or on a disk without room for it, it has no file.
 
-        LMDB must have what is in the file already, and a mark that says so.
+        LMDB must have applied all that is in the file, and have a mark that says so.
         """
         high_water = _high_water(directory)
         file = None
@@ -86,17 +86,17 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._file is not None:
             self._file.close()
         if self._high_water is not None:
             self._high_water.close()
 
     def take(self, batch: SealedBatch) -> bool:
-        """Have a batch on disk. False, and nothing was done, where LMDB has to take it, and what it lacks, at once.
+        """Make a batch durable. False, with nothing done, if it has to go to LMDB now, with all that LMDB lacks.
 
-        What only ends with the process needs no disk. A file that cannot be written is given up: LMDB is written and
-        synced apart from it, and says itself what has become of the disk.
+        A batch of transient data alone is not written. A file that cannot be written is given up: LMDB is written and
+        synced independently of it, and reports the state of the disk itself.
         """
         with self._taking:
             file, writes = self._file, self._writes
@@ -107,6 +107,7 @@ class Journal:
             if payload and not self._append(file, payload):
                 return False
             self._first = not writes.batches
+            # On disk before readers see it: nobody is shown a message that a crash could still take away.
             with self._lock:
                 writes.add(batch)
             return True
@@ -132,7 +133,7 @@ class Journal:
         return True
 
     def _note_high_water(self) -> None:
-        """Note the last number where it outlives the process. Whoever cannot be told is not waited for."""
+        """Write the last number into the high-water mark. A mark that cannot be written is given up."""
         if self._high_water is not None:
             try:
                 self._high_water.note(self._salt, self._boot, self.number)
@@ -142,7 +143,7 @@ class Journal:
                 self._high_water = None
 
     def begin_boot(self, boot: int) -> None:
-        """Forget everything: another boot begins, and what LMDB holds is all there is. Its mark names no journal yet.
+        """Drop all unapplied writes: another boot begins, on what LMDB holds. LMDB's mark names no journal yet.
 
         Raises OSError.
         """
@@ -159,17 +160,17 @@ class Journal:
 
     @property
     def reserved(self) -> bool:
-        """There is room for LMDB to catch up, whatever becomes of the disk; without it nothing is journaled."""
+        """True if the reserve for LMDB to catch up on a full disk is there. Without it nothing is journaled."""
         file = self._file
         return file is None or file.reserved
 
     def release_reserve(self) -> bool:
-        """Give that room to a full disk. False when that was done already."""
+        """Free the reserve on a full disk. False if that was done already."""
         file = self._file
         return file is not None and file.release_reserve()
 
     def restore_reserve(self) -> None:
-        """Take the room again, if the disk has it."""
+        """Allocate the reserve again, if the disk has room."""
         file = self._file
         if file is not None:
             file.restore_reserve()
@@ -178,13 +179,13 @@ class Journal:
 
     @property
     def ahead(self) -> bool:
-        """LMDB lacks something."""
+        """True if LMDB lacks anything."""
         return self._writes.batches > 0 or self._parcel is not None
 
     def make_parcel(self, *, everything: bool = False) -> bool:
-        """Make up a parcel of what was taken until now, unless LMDB has not got all of the one before.
+        """Make up a parcel of all batches taken until now, unless LMDB is still applying one.
 
-        `everything`: also then, together with that one. False where LMDB lacks nothing.
+        False if LMDB lacks nothing. `everything`: take that one back first, and make one parcel of both.
         """
         if everything:
             self.take_parcel_back()
@@ -199,56 +200,58 @@ class Journal:
             return self._parcel is not None
 
     def parcel(self, batch: SealedBatch | None = None) -> tuple[SealedBatch, JournalMark | None]:
-        """The parcel as one batch, with one more that was not taken; and the mark that LMDB gets with it.
+        """Return the parcel, merged with `batch`, which was not taken, and the mark that LMDB gets with both.
 
-        None where there was no journal in this boot.
+        The mark is None if there was no journal in this boot.
         """
         parcel = [self._parcel.sealed()] if self._parcel else []
+        assert parcel or batch is not None, "LMDB is given a parcel, a batch, or both"
         return reduce(merged, [*parcel, batch] if batch else parcel), self._mark(direct=batch is not None)
 
     def _mark(self, *, direct: bool) -> JournalMark | None:
-        """The mark of a commit that gives LMDB the parcel, and, if `direct`, one more batch."""
+        """Return the mark of a commit of the parcel and, if `direct`, of one more batch, which was not taken."""
         if not self._size:
             return None
         position = self._parcel_end
         if direct:
             position = position._replace(number=position.number + 1)
-        # With a batch that was not taken LMDB has everything, and a file that was given up is not needed any more.
+        # With a direct batch LMDB has everything, so a file that was given up is not needed any more.
         state = CLOSED if direct and self._file is None else OPEN
         return JournalMark(state, self._salt, self._size, position, _milliseconds())
 
     def closing_mark(self) -> JournalMark | None:
-        """The mark that says that LMDB has everything; None where it has not, or its mark names no journal."""
+        """Return the mark of a clean stop: LMDB has everything. None if it has not, or if its mark names no journal."""
         if self.ahead or not self._marked:
             return None
         position = self._position._replace(number=self.number)
         return JournalMark(CLOSED, self._salt, self._size, position, _milliseconds())
 
     def take_parcel_back(self) -> None:
-        """LMDB could not take the parcel: it is given all there is the next time."""
+        """Merge a parcel that LMDB could not apply with the later batches: the next parcel has all of them."""
         with self._taking, self._lock:
             if self._parcel is not None:
                 self._writes, self._parcel = self._whole(), None
 
     def parcel_applied(self, mark: JournalMark | None) -> None:
-        """LMDB has the parcel, and the mark that went with it."""
+        """Note that LMDB has the parcel, and the mark that went with it."""
         with self._taking:
+            assert mark is None or mark.position.number >= self._parcel_end.number, "a mark behind its own parcel"
             with self._lock:
                 self._parcel = None
             if mark is not None:
                 self._marked = True
-                if mark.position.number > self.number:
+                if mark.position.number > self.number:  # a direct batch went with it, which has taken a number too
                     self.number = mark.position.number
                     self._note_high_water()
             if self._file is not None:
                 self._file.release_parcel()
 
     def unapplied(self) -> SealedBatch:
-        """All that LMDB lacks, as one batch."""
+        """Return all that LMDB lacks, as one batch."""
         return self._whole().sealed()
 
     def _whole(self) -> UnappliedWrites:
-        """The parcel, and what was taken behind it, together."""
+        """Merge the parcel with the batches taken behind it."""
         whole = UnappliedWrites()
         for writes in (self._parcel, self._writes):
             if writes is not None and writes.batches:
@@ -256,9 +259,9 @@ class Journal:
         return whole
 
     def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
-        """What a reader of a lane between two positions, both exclusive, has to know; None where LMDB has it all.
+        """Return the unapplied writes that a reader of a lane between two positions needs; None if LMDB has all of it.
 
-        To be asked before the reader's transaction begins: what is not here then is in LMDB.
+        Both positions are exclusive. Call it before the reader's transaction begins: what is not here then is in LMDB.
         """
         with self._lock:
             later = self._writes.view(queue_id, lane, after, before)
@@ -268,9 +271,9 @@ class Journal:
         return earlier.then(later)
 
 
-def _high_water(directory: Path) -> HighWater | None:
+def _high_water(directory: Path) -> HighWaterFile | None:
     try:
-        return HighWater(directory / HIGH_WATER)
+        return HighWaterFile(directory / HIGH_WATER)
     except OSError as error:
         log.warning("%s; how far the journal goes is not noted, until the next start", error)
         return None

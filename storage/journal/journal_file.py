@@ -1,12 +1,12 @@
-"""The journal: one file, into which a batch is written and synced by one call.
+"""The journal's file: a batch is written and synced by one system call.
 
-LMDB flushes a commit twice, and its transaction is most of what a small batch costs. A write of a few kilobytes into a
-file that is allocated already takes the disk half as long. So a batch goes to the journal, which makes it durable; LMDB
-gets it later, together with others.
+LMDB flushes a commit twice, and its transaction is most of the cost of a small batch. A write of a few kilobytes into a
+file that is already allocated takes the disk half as long. So the journal makes a batch durable, and LMDB gets it
+later, together with others.
 
-The first page says whose journal it is. Behind it the records lie in a ring, each directly behind the one before and
-from the beginning of a page, so that no write touches a page of an earlier one. A record that reaches the end of the
-ring goes on at its start.
+The first page names the owner of the journal. Behind it the records lie in a ring, each directly behind the one before
+and from the start of a page, so that no write touches a page of an earlier record. A record that reaches the end of the
+ring continues at its start.
 
     head of the file, and of a record:
     magic        4 bytes    "LvJ2"
@@ -19,12 +19,12 @@ ring goes on at its start.
     checksum     4 bytes    CRC32 of the 44 bytes above
     payload                 a batch, see `journal_records`
 
-All numbers are big-endian. What counts as a record is known before it is read: LMDB's mark (`journal_mark`) names the
-salt, the place, the number and the checksum of the record before. So nothing is searched for, and a record of another
-boot, of an earlier round or inside a message is none. The salt is nowhere but here and in LMDB.
+All numbers are big-endian. LMDB's mark (`journal_mark`) names the salt, the place and the number of the next record,
+and the checksum of the record before it. So nothing is searched for, and bytes of another boot, of an earlier round or
+inside a message are never taken for a record. The salt is stored here and in LMDB, and nowhere else.
 
-Behind the ring the file has a reserve, twice as large. It is cut off when the disk is full, so that LMDB has room
-for what is in the journal, whatever becomes of the rest of the disk.
+Behind the ring the file has a reserve, twice as large. It is cut off when the disk is full, so that LMDB always has
+room for the batches in the journal.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from typing import NamedTuple, final
 from zlib_ng.zlib_ng import crc32
 
 from storage import synced_files
-from storage.journal.journal_mark import JournalPosition
+from storage.journal.journal_mark import SALT_BYTES, JournalPosition
 
 PAGE_BYTES = 4096
 MAGIC = b"LvJ2"
 NAME = "journal"
 FILE, BATCH = 1, 2
-"""Kinds of heads. A release that does not know a kind refuses the journal."""
+"""Kinds of heads. A release refuses a journal with a kind that it does not know."""
 
 HEADER = struct.Struct(">4sI16sQIII")
 CHECKSUM = struct.Struct(">I")
@@ -52,13 +52,13 @@ PAYLOAD_AT = HEADER.size + CHECKSUM.size
 RING_AT = PAGE_BYTES
 """Offset of the ring in the file, in bytes."""
 _ZEROED_BYTES = 8 << 20
-"""So much is written when the file is made: the first writes into what is only allocated take twice as long."""
+"""Bytes written when the file is made: first writes into blocks that are only allocated take twice as long."""
 RESERVE = 2
 """Size of the reserve as a multiple of the ring's: LMDB writes more than the messages themselves."""
 
 
 class JournalWrite(NamedTuple):
-    """How many bytes one record took, and how many seconds to be on disk."""
+    """Bytes of one record, and seconds until it was on disk."""
 
     size: int
     seconds: float
@@ -68,14 +68,14 @@ class JournalWrite(NamedTuple):
 class JournalFile:
     """The file of one boot, open for writing. One thread at a time.
 
-    `at` is where the next record begins in the ring, `previous` the checksum of the last one. Needed is what was
-    written since the last parcel that was released.
+    `at` is the offset of the next record in the ring, `previous` the checksum of the last one. Records written since
+    the last released parcel are still needed.
     """
 
     def __init__(self, directory: Path, salt: bytes, boot: int, size: int) -> None:
-        """Make the file if need be, with a ring of `size` bytes, whole pages of it, and have its head on disk.
+        """Create the file if it is missing, with a ring of `size` bytes rounded down to pages, and write its head.
 
-        Nothing that is in it may be needed any more. Raises OSError, also on a full disk.
+        No record in it may still be needed. Raises OSError, also on a full disk.
         """
         self._path = directory / NAME
         self.size = max(size // PAGE_BYTES, 1) * PAGE_BYTES
@@ -85,7 +85,8 @@ class JournalFile:
         self.begin(salt, boot)
 
     def begin(self, salt: bytes, boot: int) -> None:
-        """Begin anew under another salt: what is there counts no more. Raises OSError."""
+        """Start again under another salt, which invalidates all records. Raises OSError."""
+        assert len(salt) == SALT_BYTES, f"a salt of {len(salt)} bytes would be cut or padded"
         self.salt = salt
         self.at = self._needed = self._parcel_bytes = 0
         self.previous = crc32(salt)
@@ -93,15 +94,15 @@ class JournalFile:
         synced_files.write_all(self._descriptor, _head(FILE, salt, boot, self.previous, ring_pages, 0), 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
     def fits(self, payload_bytes: int) -> bool:
-        """Is there room for one more record?"""
+        """True if the ring has room for one more record."""
         return self._needed + pages(PAYLOAD_AT + payload_bytes) <= self.size
 
     def append(self, number: int, payload: bytes) -> JournalWrite:
-        """Write a record that fits, and return when it is on disk. Raises OSError: then it may be there or not."""
+        """Write a record that fits, and return when it is on disk. Raises OSError if it may be there or not."""
         assert self.fits(len(payload)), f"a record of {len(payload)} bytes does not fit"
         head = _head(BATCH, self.salt, number, self.previous, len(payload), crc32(payload))
         size = PAYLOAD_AT + len(payload)
@@ -112,9 +113,10 @@ class JournalFile:
                 synced_files.write_all(self._descriptor, (head + payload)[written:], RING_AT + self.at + written)
         else:
             self._append_around_the_end(head + payload)
-        taken = pages(size)
+        taken = pages(size)  # the next record gets pages of its own: a torn write of it cannot damage this one
         self.at = (self.at + taken) % self.size
         self._needed += taken
+        assert self._needed <= self.size, f"{self._needed} bytes of records in a ring of {self.size}"
         (self.previous,) = CHECKSUM.unpack_from(head, HEADER.size)
         return JournalWrite(size, perf_counter() - began)
 
@@ -124,25 +126,26 @@ class JournalFile:
         synced_files.write_all(self._descriptor, record[before:], RING_AT)
 
     def position(self, number: int) -> JournalPosition:
-        """The place behind the last record, under the number of the last batch."""
+        """Return the place behind the last record, with the number of the last batch."""
         return JournalPosition(number, self.at, self.previous)
 
     def end_parcel(self) -> None:
-        """LMDB is given what is there now, as one parcel; the records that follow are needed after that."""
+        """Note the end of a parcel: LMDB is given all records until now, and later ones stay needed."""
         self._parcel_bytes = self._needed
 
     def release_parcel(self) -> None:
-        """LMDB has every record of the parcel."""
+        """Free the records of the parcel: LMDB has all of them."""
+        assert self._parcel_bytes <= self._needed, "a parcel holds only records that are still needed"
         self._needed -= self._parcel_bytes
         self._parcel_bytes = 0
 
     def release_reserve(self) -> bool:
-        """Cut the reserve off. False when that was done already, or cannot be done."""
+        """Truncate the reserve. False if that was done already, or the system refuses."""
         released, self.reserved = self.reserved and release_reserve(self._path.parent, self.size), False
         return released
 
     def restore_reserve(self) -> None:
-        """Take the reserve again, if the disk has room. Records may be written meanwhile, and the file let go of."""
+        """Allocate the reserve again, if the disk has room. Records may be written, and the file closed, meanwhile."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -152,11 +155,11 @@ class JournalFile:
                 os.close(descriptor)
             self.reserved = True
         except OSError:
-            release_reserve(self._path.parent, self.size)  # a part of it would only be in the way
+            release_reserve(self._path.parent, self.size)  # a part of it would be of no use
 
 
 def release_reserve(directory: Path, size: int) -> bool:
-    """Leave only the ring of a journal, which has `size` bytes. False where there is no more."""
+    """Truncate a journal to its ring of `size` bytes. False if the reserve is gone already."""
     try:
         if (directory / NAME).stat().st_size <= RING_AT + size:
             return False
@@ -167,7 +170,7 @@ def release_reserve(directory: Path, size: int) -> bool:
 
 
 def file_bytes(size: int) -> int:
-    """The file's length with a ring of `size` bytes and its reserve."""
+    """Length of the file with a ring of `size` bytes and its reserve."""
     return RING_AT + size * (1 + RESERVE)
 
 
@@ -182,7 +185,10 @@ def _head(kind: int, salt: bytes, number: int, previous: int, size: int, checksu
 
 
 def _make(path: Path, size: int) -> None:
-    """Have a file there with a ring of `size` bytes. What is in it is of earlier boots, and counts no more."""
+    """Create a file with a ring of `size` bytes, or keep one of this size.
+
+    Records of earlier boots stay in it unused.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         whole = file_bytes(size)

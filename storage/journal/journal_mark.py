@@ -1,7 +1,7 @@
-"""LMDB's note of the journal: which journal goes with it, and how far LMDB has it.
+"""The mark of the journal, a record in LMDB: which journal belongs to it, and up to which batch LMDB has applied it.
 
-It is written with each commit of batches, in the same transaction. So a start knows where the first record lies that
-LMDB lacks, what it must say, and whether there may be one at all.
+It is written in the same transaction as the batches that it counts. So a start knows where the first record lies that
+LMDB lacks, which salt, number and checksum it must have, and whether there may be one at all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from storage.messages.records import frame, unframe
+from storage.record_frame import frame, unframe
 from storage.storage_errors import StoreCorrupt
 
 SALT_BYTES = 16
@@ -22,7 +22,7 @@ _MARK = struct.Struct(">B16sQQQIQ")
 
 
 class JournalPosition(NamedTuple):
-    """The place behind a batch: its number, where the next record begins, the checksum of the record before that."""
+    """A place in the ring: number of the batch before it, offset of the next record, checksum of the last one."""
 
     number: int
     at: int
@@ -30,7 +30,7 @@ class JournalPosition(NamedTuple):
 
 
 class JournalMark(NamedTuple):
-    """The journal as of one commit. `size`: of its ring, in bytes; `time`: of the commit, wall-clock milliseconds."""
+    """The journal at one commit. `size`: bytes of its ring; `time`: of the commit, wall-clock milliseconds."""
 
     state: int
     salt: bytes
@@ -40,16 +40,17 @@ class JournalMark(NamedTuple):
 
     @property
     def needs_journal(self) -> bool:
-        """The journal may hold batches that LMDB lacks."""
+        """True if the journal may hold batches that LMDB lacks."""
         return self.state == OPEN
 
     @property
     def moment(self) -> str:
-        """The time of the commit for an operator, in UTC."""
+        """Time of the commit in UTC, as text."""
         return datetime.fromtimestamp(self.time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
+        assert len(self.salt) == SALT_BYTES, f"a salt of {len(self.salt)} bytes would be cut or padded"
         number, at, previous = self.position
         return frame(_MARK.pack(self.state, self.salt, self.size, number, at, previous, self.time))
 
@@ -64,4 +65,4 @@ class JournalMark(NamedTuple):
 
 
 NO_BATCH_YET = JournalMark(FRESH, bytes(SALT_BYTES), 0, JournalPosition(0, 0, 0), 0)
-"""The mark that a boot begins with: nothing in any journal belongs to it."""
+"""The mark at the start of a boot: no journal belongs to it."""

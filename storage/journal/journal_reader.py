@@ -1,9 +1,9 @@
 """Reading the journal at a start: the records behind LMDB's mark, in order. `journal_file` has the layout.
 
-A record counts if it lies where the one before ends, names the mark's salt and the next number, and carries the
-checksum of the one before. The first that does not is where the journal ends: a crash has cut short what was being
-written, and nobody had a confirm for it. Unless something shows that more was written: a head of a later record, or
-the high-water mark. Then batches are lost, and the start has to be refused.
+A record counts if it lies where the one before ends, has the mark's salt and the next number, and carries the checksum
+of the one before. The journal ends at the first that does not: a crash has interrupted its write, and nobody had a
+confirm for it. If the head of a later record or the high-water mark shows that more was written, batches are lost, and
+the start has to be refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from zlib_ng.zlib_ng import crc32
 
-from storage.high_water import Reached
+from storage.high_water import HighWaterMark
 from storage.journal.journal_file import (
     BATCH,
     CHECKSUM,
@@ -32,16 +32,16 @@ from storage.storage_errors import StoreIncompatible
 
 
 class JournalRecord(NamedTuple):
-    """A record that was read back."""
+    """A record read from the journal."""
 
     number: int
     payload: memoryview
 
 
 class LostBatches(NamedTuple):
-    """Batches that were written and cannot be read: from `first` to `last`, which is below it if no more is known.
+    """Batches that were written and cannot be read: `first` to `last`, which is below `first` if it is not known.
 
-    `reason` names the file. `since`: when LMDB was last given something, in UTC; empty where that is not known.
+    `reason` names the file. `since`: time of the last commit to LMDB, in UTC; empty if unknown.
     """
 
     first: int
@@ -51,7 +51,7 @@ class LostBatches(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The loss for an operator."""
+        """The loss as a sentence for an operator."""
         if self.last > self.first:
             what = f"batches {self.first} to {self.last} at least are lost"
         elif self.last == self.first:
@@ -64,7 +64,7 @@ class LostBatches(NamedTuple):
 class JournalContents(NamedTuple):
     """The records that LMDB lacks, in order, and the place behind them.
 
-    Where some are lost, `records` has those before them and the whole ones behind them.
+    If some are lost, `records` has those before them and the complete ones behind them.
     """
 
     records: list[JournalRecord]
@@ -73,7 +73,7 @@ class JournalContents(NamedTuple):
 
 
 class JournalHead(NamedTuple):
-    """The head of the file, or of a record, as `journal_file` has it."""
+    """The head of the file or of a record; `journal_file` has its layout."""
 
     kind: int
     salt: bytes
@@ -84,8 +84,8 @@ class JournalHead(NamedTuple):
     checksum: int
 
 
-def read_journal(directory: Path, mark: JournalMark, reached: Reached | None) -> JournalContents:
-    """Read what the journal has behind a mark that needs it. Raises OSError, and StoreIncompatible.
+def read_journal(directory: Path, mark: JournalMark, reached: HighWaterMark | None) -> JournalContents:
+    """Read the records behind a mark that needs the journal. Raises OSError, and StoreIncompatible.
 
     `reached`: the high-water mark, if there is one.
     """
@@ -100,6 +100,7 @@ def read_journal(directory: Path, mark: JournalMark, reached: Reached | None) ->
         return _all_lost(mark, known, problem)
     ring = _Ring(data, mark)
     records, position = _chain(ring, mark.position)
+    # Number `position.number + 1` may be there as a head without its payload: the record that the crash interrupted.
     later = {head.number: at for at, head in ring.heads() if head.number > position.number + 1}
     last, is_cut = max((position.number, known, *later)), len(data) < RING_AT + mark.size
     if last == position.number and not is_cut:
@@ -112,7 +113,7 @@ def read_journal(directory: Path, mark: JournalMark, reached: Reached | None) ->
 
 
 def read_head(directory: Path) -> JournalHead | None:
-    """The head of a journal's file, None where there is none that can be read."""
+    """Read the head of a journal's file; None if it cannot be read."""
     try:
         with (directory / NAME).open("rb") as file:
             head = _head(file.read(PAYLOAD_AT), 0)
@@ -122,13 +123,13 @@ def read_head(directory: Path) -> JournalHead | None:
 
 
 def _all_lost(mark: JournalMark, known: int, reason: str) -> JournalContents:
-    """Nothing can be read. That LMDB has everything cannot be known: the high-water mark may be too low."""
+    """Contents of a journal that cannot be read. LMDB may lack batches even if the high-water mark does not say so."""
     number = mark.position.number
     return JournalContents([], mark.position, LostBatches(number + 1, max(number, known), reason, mark.moment))
 
 
 def _wrong_file(path: Path, data: bytes, mark: JournalMark) -> str:
-    """Why a file is not the mark's journal; empty where it is."""
+    """Return the reason why a file is not the mark's journal; empty if it is."""
     if not data[:RING_AT].strip(b"\0"):
         return f"{path} is empty: its first page holds nothing"
     head = _head(data, 0)
@@ -140,7 +141,7 @@ def _wrong_file(path: Path, data: bytes, mark: JournalMark) -> str:
 
 
 class _Ring:
-    """The ring of a journal that was read, as a mark describes it."""
+    """The ring of a journal's file, with the salt and size that a mark says."""
 
     def __init__(self, data: bytes, mark: JournalMark) -> None:
         self._data = data
@@ -148,9 +149,9 @@ class _Ring:
         self._salt = mark.salt
 
     def head(self, at: int) -> JournalHead | None:
-        """The head of a batch's record at a place, None where there is none of this salt.
+        """Read the head of a batch's record at offset `at`; None if there is none of this salt.
 
-        Raises StoreIncompatible for a record of a kind that this release does not know.
+        Raises StoreIncompatible for a kind of record that this release does not know.
         """
         head = _head(self._data, RING_AT + at)
         if head is None or head.salt != self._salt:
@@ -160,7 +161,7 @@ class _Ring:
         return head
 
     def payload(self, at: int, head: JournalHead) -> memoryview | None:
-        """The payload of a record, which may go on at the start of the ring; None where it fails its checksum."""
+        """Read the payload of a record, which may continue at the start of the ring; None if its checksum is wrong."""
         if PAYLOAD_AT + head.size > self.size:
             return None
         begin, end = at + PAYLOAD_AT, at + PAYLOAD_AT + head.size
@@ -170,7 +171,7 @@ class _Ring:
         return whole if crc32(whole) == head.payload_checksum else None
 
     def heads(self) -> Iterator[tuple[int, JournalHead]]:
-        """Every head of the salt, at any page. Nobody but the journal's writer knows the salt."""
+        """Yield every head with this salt, at any page. Only the writer of the journal knows the salt."""
         needle, end = MAGIC + BATCH.to_bytes(4, "big") + self._salt, RING_AT + self.size
         found = self._data.find(needle, RING_AT, end)
         while found >= 0:
@@ -181,7 +182,7 @@ class _Ring:
 
 
 def _chain(ring: _Ring, position: JournalPosition) -> tuple[list[JournalRecord], JournalPosition]:
-    """The records that follow each other behind a place, and the place behind the last of them."""
+    """Read the chain of records from a place on. Returns them, and the place behind the last one."""
     records: list[JournalRecord] = []
     number, at, previous = position
     while (head := ring.head(at)) is not None and (head.number, head.previous) == (number + 1, previous):
@@ -197,7 +198,7 @@ def _chain(ring: _Ring, position: JournalPosition) -> tuple[list[JournalRecord],
 def _with_later(
     ring: _Ring, records: list[JournalRecord], position: JournalPosition, later: dict[int, int], lost: LostBatches
 ) -> JournalContents:
-    """The contents of a damaged journal: what is whole behind the damage belongs to it."""
+    """Contents of a damaged journal: the records before the damage, and the complete ones behind it."""
     for number, at in sorted(later.items()):
         head = ring.head(at)
         payload = None if head is None else ring.payload(at, head)
@@ -208,7 +209,7 @@ def _with_later(
 
 
 def _head(data: bytes, at: int) -> JournalHead | None:
-    """The head at a place of a file, None unless a whole one is there."""
+    """Read a head at offset `at` of a file; None unless a complete one is there."""
     head = data[at : at + HEADER.size]
     if len(data) < at + PAYLOAD_AT or head[:4] != MAGIC:
         return None

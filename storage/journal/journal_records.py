@@ -1,10 +1,10 @@
-"""What a batch is in the journal: a MessagePack array, of what a start needs to have LMDB catch up.
+"""The payload of a record of the journal: a batch as a MessagePack array, as far as a start needs it.
 
     [lanes, purges, deleted queues, closed segments, last event, shared bodies]
 
 A lane is [queue, lane, counters, settled, deliveries, moved, puts], a put [position, time, flags, route, header, body,
-number of the shared body]; a body that several queues share is in the map of shared bodies, by number. What ends with
-the process, transient queues and transient messages, is left out.
+number of the shared body]; a body that several queues share is in the map of shared bodies, by number. Transient queues
+and transient messages, which end with the process, are left out.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from storage.batch import (
     BLIND,
     PERSISTENT,
     TRANSIENT_QUEUE,
-    ClosedSegment,
+    ClosedStreamSegment,
     LaneCounters,
+    MessageRecord,
     Purge,
-    Record,
     SealedBatch,
     SealedLane,
 )
 from storage.storage_errors import StoreCorrupt
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
-"""A number that LMDB's records have room for: a batch with another is refused when it is read, not when applied."""
+"""A number that fits into LMDB's records: a batch with another one is refused when read, not when applied."""
 _Row = tuple[_Number, _Number, _Number, bytes, bytes, bytes, _Number]
 _Pair = tuple[_Number, _Number]
 _Moved = tuple[_Number, Annotated[int, msgspec.Meta(ge=-1)]]
-"""A position, and the bytes that the lane counted for it; -1 where it did not count the message."""
+"""A position, and the bytes that the lane counted for it; -1 if it did not count the message."""
 _Lane = tuple[_Number, _Number, LaneCounters, tuple[_Number, ...], tuple[_Pair, ...], tuple[_Moved, ...], list[_Row]]
-_Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedSegment, ...], int, dict[int, bytes]]
+_Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedStreamSegment, ...], int, dict[int, bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Batch).decode
 
 
 class JournaledMessage:
-    """A message as the journal has it: a `Record`. Its header is the stored one, keys of a BCC header included."""
+    """A `MessageRecord` read from the journal. Its header is the stored one, keys of a BCC header included."""
 
     __slots__ = ("body", "body_id", "flags", "header", "route")
 
@@ -53,12 +53,12 @@ class JournaledMessage:
 
     @property
     def stored_header(self) -> bytes:
-        """The header as it is."""
+        """The header: it contains the BCC keys already."""
         return self.header
 
 
 def encode_batch(batch: SealedBatch) -> bytes:
-    """A batch's payload; empty if there is nothing in it that a start needs."""
+    """Encode a batch; empty if it has nothing that a start needs."""
     bodies: dict[int, bytes] = {}
     lanes = [_lane(lane, bodies) for lane in batch.lanes if lane.queue_id < TRANSIENT_QUEUE]
     purges = [purge for purge in batch.purges if purge.queue_id < TRANSIENT_QUEUE]
@@ -69,7 +69,7 @@ def encode_batch(batch: SealedBatch) -> bytes:
 
 
 def decode_batch(payload: bytes | memoryview, number: int) -> SealedBatch:
-    """The batch of a payload, under a number. Raises StoreCorrupt."""
+    """Decode a batch and give it this number. Raises StoreCorrupt."""
     try:
         lanes, purges, deleted, closed, last_event, bodies = _decode(payload)
         sealed = tuple(_sealed(lane, bodies) for lane in lanes)
@@ -79,7 +79,7 @@ def decode_batch(payload: bytes | memoryview, number: int) -> SealedBatch:
 
 
 def _lane(lane: SealedLane, bodies: dict[int, bytes]) -> tuple[object, ...]:
-    rows = [
+    rows = [  # nearly all messages are persistent with a body of their own: without a call of `_row` for each
         (position, time, PERSISTENT, record.route, record.header, record.body, 0)
         if record.flags == PERSISTENT and not record.body_id
         else _row(position, record, time, bodies)
@@ -89,7 +89,7 @@ def _lane(lane: SealedLane, bodies: dict[int, bytes]) -> tuple[object, ...]:
     return lane.queue_id, lane.lane, lane.counters, lane.settled, lane.deliveries, lane.moved, rows
 
 
-def _row(position: int, record: Record, time: int, bodies: dict[int, bytes]) -> _Row:
+def _row(position: int, record: MessageRecord, time: int, bodies: dict[int, bytes]) -> _Row:
     flags, body_id = record.flags & 0xFFFF, record.body_id
     header = record.stored_header if flags & BLIND else record.header
     if not body_id:

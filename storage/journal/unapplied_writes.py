@@ -1,10 +1,10 @@
-"""What is on disk in the journal and not in LMDB yet, in memory: one batch made of many.
+"""Unapplied writes: batches that are durable in the journal and not in LMDB yet, merged into one in memory.
 
-Most messages are acknowledged a moment after they were confirmed. So what a later batch takes away of what an earlier
-one puts is not put at all: LMDB never sees such a message. The rest goes there in few, large segments.
+Most messages are acknowledged a moment after they were confirmed. A message that one batch puts and a later one settles
+is dropped here, so LMDB never sees it. The rest goes to LMDB in few, large segments.
 
-Readers look at LMDB through what is unapplied (`LaneView`), so a batch can be read as soon as it is on disk. They may
-look while it is being applied: whether LMDB has it already or not, they see the same.
+Readers see LMDB through the unapplied writes (`LaneView`), so a batch can be read as soon as it is durable. They may
+read while it is being applied: the result is the same whether LMDB has it already or not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from storage.batch import (
     BLIND,
     DELAYED,
-    ClosedSegment,
+    ClosedStreamSegment,
     LaneCounters,
     Purge,
     Put,
@@ -33,7 +33,7 @@ _stored_position: Callable[[StoredMessage | WaitingMessage], int] = attrgetter("
 
 
 class LaneView(NamedTuple):
-    """One lane of it at one moment, between two positions."""
+    """Unapplied writes of one lane at one moment, between two positions."""
 
     puts: dict[int, Put]
     """By position, ascending."""
@@ -43,15 +43,15 @@ class LaneView(NamedTuple):
     deliveries: Mapping[int, int]
 
     def at(self, positions: Iterable[int]) -> LaneView:
-        """The same, with what is put at these positions only."""
+        """Return the view with puts at these positions only."""
         return self._replace(puts={position: self.puts[position] for position in positions if position in self.puts})
 
     def before(self, end: int) -> LaneView:
-        """The same, with what is put before a position only."""
+        """Return the view with puts below a position only."""
         return self._replace(puts={position: put for position, put in self.puts.items() if position < end})
 
     def then(self, later: LaneView) -> LaneView:
-        """The same after what came later: what that takes away is not there."""
+        """Merge with a later view, whose removals apply to the puts of this one."""
         kept = {position: put for position, put in self.puts.items() if later.keeps(position)}
         purged = later if later.floor else self
         return LaneView(
@@ -63,7 +63,7 @@ class LaneView(NamedTuple):
         )
 
     def over(self, stored: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
-        """The live messages, ascending, where `stored` is what LMDB has of them."""
+        """Merge with `stored`, the messages read from LMDB: yields the live ones, ascending."""
         return merge(self._kept(stored), map(self._counted, map(_message, self.puts.items())), key=_stored_position)
 
     def _kept(self, stored: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
@@ -72,13 +72,16 @@ class LaneView(NamedTuple):
                 yield self._counted(message)
 
     def over_waiting(self, stored: Iterable[WaitingMessage]) -> list[WaitingMessage]:
-        """The same for delayed messages."""
+        """Merge with `stored`, the delayed messages read from LMDB, ascending in position."""
         kept = [message for message in stored if self.keeps(message.position)]
         new = (WaitingMessage(position, due_at, len(record.body)) for position, (record, due_at) in self.puts.items())
         return sorted((*kept, *new), key=_stored_position)
 
     def keeps(self, position: int) -> bool:
-        """Is a message of LMDB's still to be taken from there? One that is put here, too, was applied a moment ago."""
+        """True if a message in LMDB is still live.
+
+        One that is also put here was applied a moment ago: it comes from here.
+        """
         if position in self.finished or position in self.puts:
             return False
         return position >= self.floor or position in self.survivors
@@ -89,11 +92,11 @@ class LaneView(NamedTuple):
 
 
 NOTHING = LaneView({}, frozenset(), 0, frozenset(), {})
-"""Where LMDB lacks nothing."""
+"""The view of a lane of which LMDB lacks nothing."""
 
 
 class UnappliedLane:
-    """What one lane is still to be given."""
+    """Unapplied writes of one lane."""
 
     __slots__ = ("counters", "deliveries", "highest_finished", "moved", "purge", "puts", "settled")
 
@@ -107,7 +110,7 @@ class UnappliedLane:
         self.purge: Purge | None = None
 
     def add(self, lane: SealedLane) -> None:
-        """A later batch's share: what it takes away of what is to be put is not put."""
+        """Add a later batch's share: what it settles of the puts here is dropped from them."""
         unput = self.puts.pop
         for position in lane.settled:
             if unput(position, None) is None:
@@ -122,7 +125,7 @@ class UnappliedLane:
         self.counters = lane.counters
 
     def add_purge(self, purge: Purge) -> None:
-        """What is below the floor is not put, save the survivors."""
+        """Add a purge: drops the puts below its floor, except its survivors."""
         survivors = set(purge.survivors)
         dead = [position for position in self.puts if position < purge.floor and position not in survivors]
         for position in dead:
@@ -130,7 +133,7 @@ class UnappliedLane:
         self.purge = purge
 
     def sealed(self, queue_id: int, lane: int) -> SealedLane:
-        """All of it, as one batch's share."""
+        """Return all of it as one batch's share."""
         return SealedLane(
             queue_id,
             lane,
@@ -142,9 +145,9 @@ class UnappliedLane:
         )
 
     def view(self, after: int, before: int) -> LaneView | None:
-        """What a reader between two positions, both exclusive, has to know; None where that is nothing.
+        """Return the writes that a reader between two positions needs, both exclusive; None if there are none.
 
-        What is finished with lies before what is read next of a queue, as a rule.
+        Finished positions are copied only if one lies in the range: they usually lie before what is read next.
         """
         puts = dict(sorted((put for put in self.puts.items() if after < put[0] < before), key=_position))
         is_finished = self.highest_finished > after
@@ -156,26 +159,26 @@ class UnappliedLane:
 
 
 class UnappliedWrites:
-    """Sealed batches, as one. Nothing here waits or locks."""
+    """Sealed batches merged into one. Takes no lock and does no I/O."""
 
     def __init__(self) -> None:
         self.batches = 0
         self.bytes = 0
-        """About how much was brought, whatever has become of it."""
+        """Approximate bytes of all puts, also of those that were dropped since."""
         self._brought = 0
-        """How many messages were put."""
+        """Messages put, also those that were dropped since."""
         self.staying = 0
-        """How many of these are still to be put."""
+        """Messages that LMDB still has to be given."""
         self.staying_bytes = 0
-        """About how many bytes these have, were all messages of one size."""
+        """Approximate bytes of these, as if all messages had the same size."""
         self._number = 0
         self._lanes: dict[tuple[int, int], UnappliedLane] = {}
-        self._closed: list[ClosedSegment] = []
+        self._closed: list[ClosedStreamSegment] = []
         self._deleted: dict[int, None] = {}
         self._last_event = 0
 
     def add(self, batch: SealedBatch) -> None:
-        """Take one more batch, the next."""
+        """Add the next batch."""
         lanes = self._lanes
         for lane in batch.lanes:
             place = lane.queue_id, lane.lane
@@ -199,7 +202,10 @@ class UnappliedWrites:
         self.batches += 1
 
     def _delete(self, queue_ids: Iterable[int]) -> None:
-        """What they put is not put. What has moved from them stays with them: it goes only with where it went."""
+        """Drop the puts of deleted queues.
+
+        Moved messages stay recorded: they are removed with the put in their place.
+        """
         self._deleted.update(dict.fromkeys(queue_ids))
         for (queue_id, _lane), lane in self._lanes.items():
             if queue_id in self._deleted:
@@ -207,25 +213,25 @@ class UnappliedWrites:
 
     @property
     def deleted(self) -> Iterable[int]:
-        """The queues that are deleted here, and so still in LMDB."""
+        """Queues that are deleted here, and so still in LMDB."""
         return self._deleted.keys()
 
     def counters(self, queue_id: int, lane: int) -> LaneCounters | None:
-        """What a lane counts; None where nothing is unapplied."""
+        """Counters of a lane; None if it has no unapplied writes."""
         found = self._lanes.get((queue_id, lane))
         return None if found is None else found.counters
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """Queue and lane of everything that is put."""
+        """Yield queue and lane of every lane with puts."""
         return (place for place, lane in self._lanes.items() if lane.puts)
 
     def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
-        """What a reader of a lane between two positions has to know; None where LMDB has all of it."""
+        """Return the writes that a reader of a lane between two positions needs; None if LMDB has all of it."""
         found = self._lanes.get((queue_id, lane))
         return None if found is None else found.view(after, before)
 
     def sealed(self) -> SealedBatch:
-        """All of it as one batch, with the number of the last. It has no waiters."""
+        """Return all of it as one batch without waiters, with the number of the last batch."""
         purges = [(place, lane.purge) for place, lane in self._lanes.items() if lane.purge]
         return SealedBatch(
             self._number,
@@ -241,7 +247,7 @@ class UnappliedWrites:
 
 
 def merged(earlier: SealedBatch, later: SealedBatch) -> SealedBatch:
-    """Two batches as one, with the waiters of both: what the later takes away of what the earlier puts is not put."""
+    """Merge two batches, with the waiters of both. What the later settles of the earlier's puts is dropped."""
     writes = UnappliedWrites()
     writes.add(earlier)
     writes.add(later)

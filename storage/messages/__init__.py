@@ -1,1 +1,1 @@
-"""Messages in LMDB: segments, small records, reading, reclaiming, checking."""
+"""The message store: message segments and small records in LMDB, written, read, deleted in steps and backed up."""

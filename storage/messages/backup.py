@@ -17,12 +17,11 @@ from storage.storage_errors import StoreError
 
 
 def backup(store: MessageStore, directory: Path, backup_id: bytes) -> None:
-    """Copy the store as LMDB has it into `directory`, which must not exist yet.
+    """Copy the store as LMDB has it into `directory`, which must not exist yet. The copy is complete or not there.
 
     The copy needs no journal, and is marked with the backup's id: the first start on it begins a new timeline.
-
-    Commits go on meanwhile, but pages they free stay in use until the copy is done: the store's file may grow.
-    The copy is there whole or not at all. Call it from a thread of its own. Raises StoreError.
+    Commits continue meanwhile, but pages that they free stay in use until the copy is done: the store's file may grow.
+    Call it from a thread of its own. Raises StoreError.
     """
     if lmdb_environment.exists(directory):
         raise StoreError(f"{directory} exists already: name a directory that does not")

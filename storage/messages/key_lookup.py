@@ -1,4 +1,4 @@
-"""Finding records by key: the segment that may hold a position, and records that share a prefix."""
+"""Look-ups by key: the segment that may hold a position, and records that share a prefix."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LANE_PREFIX = 10  # kind, queue, lane
 
 
 def seek_segment(cursor: lmdb.Cursor[memoryview], queue_id: int, lane: int, position: int) -> bytes | None:
-    """Set the cursor on the lane's last segment that starts at or before a position; its key, None without one.
+    """Set the cursor on the lane's last segment that starts at or before a position. Returns its key; None without one.
 
-    Segments of a lane never overlap, so if the position is stored at all, it is there.
+    Segments of a lane never overlap: no other segment can hold the position.
     """
     wanted = place_key(SEGMENT, queue_id, lane, position)
     found = cursor.set_range(wanted)
@@ -27,9 +27,9 @@ def seek_segment(cursor: lmdb.Cursor[memoryview], queue_id: int, lane: int, posi
 
 
 def records(txn: lmdb.Transaction[memoryview], prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, memoryview]]:
-    """Records whose keys have a prefix, ascending, from `start` on.
+    """Yield the records whose keys have a prefix, ascending, from `start` on.
 
-    For reading only: a write to the transaction while this runs makes the values invalid.
+    A write to the transaction while this runs makes the values invalid.
     """
     cursor = txn.cursor()
     found = cursor.set_range(max(start, prefix))
@@ -42,7 +42,7 @@ def records(txn: lmdb.Transaction[memoryview], prefix: bytes, start: bytes = b""
 
 
 def next_first(cursor: lmdb.Cursor[memoryview], queue_id: int, lane: int, position: int) -> int:
-    """Where the next segment of a lane after a position starts; POSITION_END when there is none."""
+    """First position of the lane's next segment after a position; POSITION_END if there is none."""
     if cursor.set_range(place_key(SEGMENT, queue_id, lane, position + 1)):
         key = bytes(cursor.key())
         if key.startswith(lane_key(SEGMENT, queue_id, lane)):
@@ -51,7 +51,7 @@ def next_first(cursor: lmdb.Cursor[memoryview], queue_id: int, lane: int, positi
 
 
 def lanes_with_segments(txn: lmdb.Transaction[memoryview]) -> list[tuple[int, int]]:
-    """Queue and lane of everything that holds messages, found by jumping from lane to lane."""
+    """Queue and lane of every lane with segments, found by jumping from lane to lane."""
     lanes, start = [], SEGMENT
     while (found := next(records(txn, SEGMENT, start), None)) is not None:
         lanes.append(lane_of(found[0]))

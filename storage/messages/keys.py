@@ -1,20 +1,20 @@
-"""Keys: one letter for the kind of record, then big-endian numbers, so that byte order is queue order.
+"""Keys of LMDB records: a letter for the kind, then big-endian numbers, so that byte order is queue order.
 
-Everything lives in LMDB's one unnamed database. The kinds, with their values:
+All records are in LMDB's unnamed database. The kinds, with their values:
 
-    I                            identity: the UUID of the store's owner, and how often it was opened
+    I                            identity: UUID of the store's owner, and number of the boot
     L queue lane                 a lane's counters
     S queue lane first           a segment: messages in ascending positions, none below `first`
-    s queue lane first           which slots of that segment are settled; no record: none
+    s queue lane first           settled slots of that segment; without a record: none
     B body                       a body that several messages share
-    b body                       how many messages refer to it
-    W queue lane                 a sweep in progress: what is dead although its segments still hold it
-    T queue lane                 the lane has held messages that end with the process
+    b body                       number of messages that refer to it
+    W queue lane                 a sweep in progress: messages that are dead and still in their segments
+    T queue lane                 the lane has held transient messages
     D queue                      a deletion in progress
-    C queue lane first           a stream's segment that is closed: nothing is added to it any more
-    X queue lane position        the raw bytes of what failed its checksum
-    E                            the last event of the event log that was recorded before the last commit
-    M                            which journal goes with it, and how far LMDB has it
+    C queue lane first           a closed segment of a stream: nothing is added to it any more
+    X queue lane position        raw bytes that failed their checksum
+    E                            the last event recorded before the last commit
+    M                            mark of the journal: its salt, and up to which batch LMDB has it
     J                            the same in the journal's first format
     O                            the backup that the store was restored from
     A boot                       batches whose loss was accepted when that boot began

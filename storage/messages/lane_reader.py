@@ -1,4 +1,4 @@
-"""Reading a lane's live messages back, from what has been committed."""
+"""Reading a lane's live messages: committed segments, seen through the unapplied writes of the journal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from zlib_ng.zlib_ng import crc32
 
 from storage.batch import PERSISTENT, StoredMessage, WaitingMessage
-from storage.messages.batch_writer import CorruptRecord
 from storage.messages.key_lookup import records, seek_segment
 from storage.messages.keys import BODY, SEGMENT, SETTLED, SWEEP, lane_key, number_key, place_of
-from storage.messages.records import Settled, Sweep, unframe
-from storage.messages.segments import ENTRY, Entry, Segment, likely_loss
+from storage.messages.message_segments import ENTRY, MessageSegment, SegmentEntry, likely_loss
+from storage.messages.message_writer import CorruptRecord
+from storage.messages.small_records import Settled, Sweep
+from storage.record_frame import unframe
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ _stored_message = StoredMessage._make  # two thirds of the time of a call with e
 
 
 class LaneReader:
-    """One lane as one read transaction sees it. What cannot be read is skipped and noted in `corrupt`.
+    """Reads one lane in one read transaction. Unreadable messages and segments are skipped and noted in `corrupt`.
 
-    `unapplied` is what LMDB has not been given yet, between the positions that are asked for.
+    `unapplied`: the journal's writes that LMDB lacks, between the positions that will be read.
     """
 
     __slots__ = ("_bodies", "_lane", "_queue_id", "_sweep", "_txn", "_unapplied", "corrupt")
@@ -44,7 +45,7 @@ class LaneReader:
         self.corrupt: list[CorruptRecord] = []
 
     def between(self, after: int, before: int) -> Iterator[StoredMessage]:
-        """Live messages between two positions, both exclusive, ascending."""
+        """Yield live messages between two positions, both exclusive, ascending."""
         stored = self._stored_between(after, before)
         return stored if self._unapplied is None else self._unapplied.over(stored)
 
@@ -60,7 +61,7 @@ class LaneReader:
                 yield from self._messages(key, segment, slots)
 
     def at(self, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Live messages at these positions, which ascend."""
+        """Yield live messages at these positions, which ascend."""
         stored = self._stored_at(positions)
         return stored if self._unapplied is None else self._unapplied.at(positions).over(stored)
 
@@ -81,7 +82,7 @@ class LaneReader:
             yield from self._messages(key, segment, slots)
 
     def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
-        """When live messages between two positions are due, in whole segments until there are so many.
+        """Return delayed messages between two positions, segment by segment until there are at least `max_messages`.
 
         Only indexes are read, no payload.
         """
@@ -104,7 +105,7 @@ class LaneReader:
         return found
 
     def _waiting_in(
-        self, segment: Segment, settled: Settled | None, after: int, before: int
+        self, segment: MessageSegment, settled: Settled | None, after: int, before: int
     ) -> Iterator[WaitingMessage]:
         for slot, values in enumerate(ENTRY.iter_unpack(segment.index)):
             position, _expires_at, due_at, _id, _crc, _offset, _header, size, _count, flags, _route = values
@@ -115,9 +116,9 @@ class LaneReader:
             ):
                 yield WaitingMessage(position, due_at, size)
 
-    def _segment(self, key: bytes, value: memoryview) -> Segment | None:
+    def _segment(self, key: bytes, value: memoryview) -> MessageSegment | None:
         try:
-            return Segment(value)
+            return MessageSegment(value)
         except StoreCorrupt as error:
             loss = likely_loss(value, self._txn.get(SETTLED + key[1:]))
             self.corrupt.append(
@@ -125,8 +126,11 @@ class LaneReader:
             )
             return None
 
-    def _messages(self, key: bytes, segment: Segment, slots: Sequence[int]) -> Iterator[StoredMessage]:
-        """The live ones of slots, which ascend. Their payloads are copied together: the map is not read again."""
+    def _messages(self, key: bytes, segment: MessageSegment, slots: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield the live messages in slots, which ascend.
+
+        Their payloads are copied at once, before the first is yielded.
+        """
         if not slots:
             return
         settled, sweep = self._settled(key, segment), self._sweep
@@ -140,6 +144,7 @@ class LaneReader:
                 continue
             start, before_body = at - base, route_size + header_size
             body_at = start + before_body
+            # Messages of one publisher have the same route and header: one object and one checksum for a run of them.
             if len(alike) != before_body or len(route) != route_size or not payloads.startswith(alike, start):
                 alike = payloads[start:body_at]
                 route, header, alike_checksum = alike[:route_size], alike[route_size:], crc32(alike)
@@ -154,7 +159,7 @@ class LaneReader:
                 count = settled.deliveries.get(slot, count)
             yield _stored_message((position, flags, count, expires_at, route, header, body, body_id))
 
-    def _settled(self, key: bytes, segment: Segment) -> Settled | None:
+    def _settled(self, key: bytes, segment: MessageSegment) -> Settled | None:
         record = self._txn.get(SETTLED + key[1:])
         return None if record is None else segment.settled(record)
 
@@ -172,7 +177,7 @@ class LaneReader:
         except StoreCorrupt:
             return None
 
-    def _damaged(self, entry: Entry, reason: str) -> None:
+    def _damaged(self, entry: SegmentEntry, reason: str) -> None:
         loss = (1, entry.body_size) if entry.flags & PERSISTENT else (0, 0)
         self.corrupt.append(
             CorruptRecord(self._queue_id, self._lane, entry.position, reason, *loss, whole_segment=False)
@@ -180,7 +185,7 @@ class LaneReader:
 
 
 def read_sweep(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> Sweep:
-    """The lane's sweep in progress; without one that can be read, a sweep of nothing."""
+    """Read the lane's sweep in progress; an empty sweep if there is none, or none that can be read."""
     record = txn.get(lane_key(SWEEP, queue_id, lane))
     if record is None:
         return _NO_SWEEP

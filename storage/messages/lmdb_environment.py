@@ -1,4 +1,4 @@
-"""Making, locking, checking and compacting the LMDB environment of a message store.
+"""The LMDB environment of a message store: creating, locking, checking, opening and compacting it.
 
 LMDB alone does not survive a crash during its first write, and never syncs directories. So a store is made in a
 temporary directory, synced, and renamed into place; the same for a compacted copy. The lock file beside
@@ -22,20 +22,20 @@ from storage import synced_files
 from storage.journal.journal_mark import NO_BATCH_YET
 from storage.lock_file import flocked, lock_file
 from storage.messages.keys import IDENTITY, JOURNAL_MARK
-from storage.messages.origin import NEVER_RESTORED, Origin, read_origin
-from storage.messages.records import Identity
+from storage.messages.small_records import StoreIdentity
+from storage.messages.store_origin import NEVER_RESTORED, StoreOrigin, read_origin
 from storage.space import free_pages
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible, StoreIncomplete, StoreLocked
 
 MAP_BYTES = 1 << 40
-"""Address space, not disk space: the free disk is the limit. Where `ulimit -v` allows less, half of that is taken."""
+"""Address space, not disk space: the free disk is the limit. With a lower `ulimit -v`, half of that."""
 
 READERS_BYTES = 8192
 """The table of 126 readers, LMDB's default."""
 
 READERS_SECONDS = 10.0
 LOOK_SECONDS = 0.02
-"""How long opening a store waits for its readers, and how often it looks."""
+"""Time that opening a store waits for its readers, and interval of looking."""
 
 COMPACT_FILE_BYTES = 64 << 20
 COMPACT_LIVE_BYTES = 256 << 20
@@ -45,7 +45,7 @@ COMPACT_RATIO = 4
 def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
     """Open LMDB with the settings that make a commit durable; any others lose commits or corrupt the file.
 
-    Raises lmdb.Error; StoreError where the process may not have the address space that the file needs.
+    Raises lmdb.Error; StoreError if the address space of the process is too small for the file.
     """
     space, size = address_space(), (directory / "data.mdb").stat().st_size
     if size > space:
@@ -66,7 +66,7 @@ def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environ
 
 
 def _allocate_readers(directory: Path) -> None:
-    """Have room on the disk for LMDB's table of readers, which it maps: on a full disk that would end the process.
+    """Allocate LMDB's table of readers, which it maps: on a full disk, writing to it would kill the process.
 
     Raises StoreFull.
     """
@@ -85,15 +85,15 @@ def _allocate_readers(directory: Path) -> None:
 
 
 def address_space() -> int:
-    """How much address space a store takes; in bytes, whole mebibytes."""
+    """Address space of a store in bytes, whole mebibytes."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return MAP_BYTES if limit == resource.RLIM_INFINITY else min(MAP_BYTES, limit // 2 >> 20 << 20)
 
 
 def lock(directory: Path) -> int:
-    """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked, or StoreError.
+    """Lock the store for this process. Returns a descriptor to close at the end. Raises StoreLocked, or StoreError.
 
-    Readers, such as `leveret inspect`, share the lock; they are waited for READERS_SECONDS.
+    Readers, such as `leveret inspect`, share the lock; waits READERS_SECONDS for them.
     """
     path = lock_file(directory)
     try:
@@ -135,18 +135,18 @@ def _locked(descriptor: int, how: int, directory: Path) -> int:
 
 
 def exists(directory: Path) -> bool:
-    """Is there something at this place? An empty directory is nothing."""
+    """True if there is a file, or a directory that is not empty."""
     return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
 
 
 def create(directory: Path, uuid: bytes) -> None:
-    """Make an empty store that is either there, whole and synced, or not there at all."""
+    """Create an empty store: complete and synced, or not at all."""
     fresh = directory.with_name(f"{directory.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
     with lmdb.Environment(str(fresh), map_size=address_space()) as environment:
         with environment.begin(write=True) as txn:
-            txn.put(IDENTITY, Identity(uuid, 0).encode())
+            txn.put(IDENTITY, StoreIdentity(uuid, 0).encode())
             txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
         environment.sync(True)
     synced_files.sync_file(fresh / "data.mdb")
@@ -155,8 +155,11 @@ def create(directory: Path, uuid: bytes) -> None:
     synced_files.sync_directory(directory.parent)
 
 
-def check_identity(directory: Path, uuid: bytes | None) -> Identity:
-    """Read the store's owner, and write nothing. Raises StoreIncompatible, or StoreCorrupt."""
+def check_identity(directory: Path, uuid: bytes | None) -> StoreIdentity:
+    """Read the store's identity, and write nothing.
+
+    Raises StoreIncompatible, also for another `uuid`, or StoreCorrupt.
+    """
     if not directory.exists():
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():
@@ -170,7 +173,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
             record = txn.get(IDENTITY)
             if record is None:
                 raise StoreIncompatible(f"{directory} is an LMDB environment of something else: choose another one")
-            identity = Identity.decode(record)
+            identity = StoreIdentity.decode(record)
     except lmdb.Error as error:
         raise StoreCorrupt(
             f"{directory / 'data.mdb'} cannot be read as LMDB ({error}): restore it from a backup"
@@ -185,8 +188,11 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
     return identity
 
 
-def origin_of(directory: Path) -> Origin:
-    """A store's origin, read before it is opened; that of a new one where none is. Raises as `check_identity` does."""
+def origin_of(directory: Path) -> StoreOrigin:
+    """Read the origin of a store that is not open; NEVER_RESTORED if there is no store.
+
+    Raises as `check_identity` does.
+    """
     if not exists(directory):
         return NEVER_RESTORED
     check_identity(directory, None)
@@ -195,10 +201,9 @@ def origin_of(directory: Path) -> Origin:
 
 
 def _refuse_cut_short(data: Path) -> None:
-    """Raise StoreIncomplete where pages in use lie behind the end of the file: LMDB would end the process.
+    """Raise StoreIncomplete if pages in use lie behind the end of the file: reading them would kill the process.
 
-    The file may end before the last page that has a number: LMDB does not write those that the same transaction took
-    and freed.
+    The file may end before the last numbered page: LMDB does not write pages that one transaction took and freed.
     """
     with data.open("rb") as file:
         root, size = free_pages.read_root(file.fileno()), data.stat().st_size
@@ -206,7 +211,7 @@ def _refuse_cut_short(data: Path) -> None:
             return
         try:
             missing = set(range(size // root.page_bytes, root.last_page + 1)) - free_pages.listed_pages(file.fileno())
-        except (struct.error, IndexError):  # the list itself is among them
+        except (struct.error, IndexError):  # the list of free pages is behind the end, too
             missing = {root.last_page}
     if missing:
         raise StoreIncomplete(
@@ -215,34 +220,28 @@ def _refuse_cut_short(data: Path) -> None:
         )
 
 
-def live_bytes(environment: lmdb.Environment) -> int:
-    """Bytes of pages that hold records."""
-    stat = environment.stat()
-    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
-
-
 def cut_back(directory: Path) -> None:
-    """Cut off what a failed commit has left behind the last page in use: it may have taken the whole disk."""
+    """Cut off what a failed commit left behind the last page in use: it may have filled the disk."""
     with (directory / "data.mdb").open("r+b") as file:
         free_pages.cut_back(file.fileno())
 
 
 def compact_if_worth_it(directory: Path) -> bool:
-    """Give free pages back to the disk, when they are many and copying the rest is quick."""
+    """Replace the file by a compact copy, if most of it is free and the rest is copied quickly. True if it was done."""
     data, fresh = directory / "data.mdb", directory.with_name(f"{directory.name}.compact")
     shutil.rmtree(fresh, ignore_errors=True)
     file_bytes = data.stat().st_size
     if file_bytes < COMPACT_FILE_BYTES:
         return False
     with open_environment(directory, readonly=True) as environment:
-        live = live_bytes(environment)
+        live = free_pages.live_bytes(environment)
         if live > COMPACT_LIVE_BYTES or live * COMPACT_RATIO > file_bytes:
             return False
         fresh.mkdir(mode=0o700)
         try:
             environment.copy(str(fresh), compact=True)
         except lmdb.Error:
-            # No room for the copy, most likely. The store is as good as before, only larger.
+            # Probably no room for the copy. The store is intact, only larger than need be.
             shutil.rmtree(fresh, ignore_errors=True)
             return False
     synced_files.sync_file(fresh / "data.mdb")

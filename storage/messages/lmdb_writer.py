@@ -1,4 +1,4 @@
-"""Write transactions of the message store's LMDB environment: batches, and steps that clear away what is dead.
+"""Write transactions of the message store's LMDB environment: batches, and steps that remove dead records.
 
 One thread at a time writes. A transaction is one whole batch or one step, synced before its result is reported.
 """
@@ -6,8 +6,8 @@ One thread at a time writes. A transaction is one whole batch or one step, synce
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar, final
 
@@ -16,28 +16,28 @@ import lmdb
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, SealedBatch, SealedLane
 from storage.commit_failures import FailureClassifier, retry_once
 from storage.journal.journal_mark import JournalMark
-from storage.messages import reclaim, stream_index
-from storage.messages.batch_writer import Changes, CorruptRecord
+from storage.messages import stepwise_deletion, stream_index
 from storage.messages.keys import IDENTITY, JOURNAL_MARK, LANE, LAST_EVENT, ORIGIN, lane_key
-from storage.messages.origin import Origin
-from storage.messages.records import Identity, NumberInBoot, encode_counters
-from storage.messages.segments import TRANSIENT
+from storage.messages.message_segments import TRANSIENT
+from storage.messages.message_writer import CorruptRecord, MessageWriter
+from storage.messages.small_records import NumberInBoot, StoreIdentity, encode_counters
 from storage.messages.store_io import StoreIo
+from storage.messages.store_origin import StoreOrigin
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull
 
 RECLAIM_WITH_COMMIT = 16
-"""How many dead records a commit clears away on its way, so that a busy store gets rid of them too."""
+"""Dead records that each commit removes as well, so that a busy store gets rid of them too."""
 
 Result = TypeVar("Result")
 
 
 @final
 class LmdbWriter:
-    """Writes for one boot. `above`: from this position on no lane holds anything but what is written by this object.
+    """Writes for one boot. No lane holds a message at position `above` or higher that this object has not written.
 
-    `corrupt` has what could not be read, to be taken from its left end. `set_aside` is what readers could not read:
-    those records are taken out of their lanes with the next transaction, their bytes are kept.
+    `corrupt`: records that could not be read, to be taken from the left end. `set_aside`: records that readers could
+    not read, by queue, lane and position; the next transaction takes them out of their lanes and keeps their bytes.
     """
 
     def __init__(
@@ -50,99 +50,95 @@ class LmdbWriter:
         self._above = above
         self.io = StoreIo()
         self.failed = False
-        """A transaction failed, and its outcome is unknown."""
+        """True once a transaction has failed with an unknown outcome."""
         self.corrupt: deque[CorruptRecord] = deque()
         self.set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
         self.set_aside_done = 0
         self._highest: dict[int, dict[int, int]] = {}
         self._marked: set[tuple[int, int]] = set()
         with environment.begin(buffers=True) as txn:
-            self._reclaiming = reclaim.pending(txn)
+            self._reclaiming = stepwise_deletion.pending(txn)
 
     def begin_boot(self, boot: int) -> None:
-        """Forget what was remembered of the environment: another boot begins, with other contents."""
+        """Forget all that is cached of the environment: another boot begins, with other contents."""
         self._boot, self._above = boot, boot << COUNTER_BITS
         for remembered in (self._highest, self._marked, self.set_aside, self.corrupt):
             remembered.clear()
         with self._environment.begin(buffers=True) as txn:
-            self._reclaiming = reclaim.pending(txn)
+            self._reclaiming = stepwise_deletion.pending(txn)
 
     def close(self) -> None:
-        """Let go of what the system is asked by."""
+        """Close the file by which writes are counted."""
         self.io.close()
 
     def write(self, batch: SealedBatch, mark: JournalMark | None) -> None:
-        """Write a batch, all of it or nothing, and sync it: with it LMDB has as much of the journal as `mark` says.
+        """Write a batch, all of it or nothing, and sync it.
 
-        None: as much as before.
-
-        Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
-        Raises StoreFailed when the outcome is unknown.
+        `mark` says how much of the journal LMDB has with this batch; None: as much as before.
+        Raises StoreFull if nothing was written and the same batch may be tried again; the file has its size of before.
+        Raises StoreFailed if the outcome is unknown.
         """
-        marked, self._reclaiming = retry_once(lambda: self._write(batch, mark))
+        marked, self._reclaiming = retry_once(self._transaction, partial(self._write_batch, batch, mark))
         self._marked.update(marked)
         self._remember(batch)
 
     def delete_queues(self, queue_ids: list[int]) -> None:
-        """Everything of these queues is dead from now on. Raises as `write` does."""
+        """Declare everything of these queues dead. Raises as `write` does."""
 
-        def delete(changes: Changes) -> None:
+        def delete(writer: MessageWriter) -> None:
             for queue_id in queue_ids:
-                reclaim.delete_queue(changes, queue_id)
+                stepwise_deletion.delete_queue(writer, queue_id)
 
-        self._step(delete)
+        retry_once(self._transaction, delete)
         self._reclaiming = True
 
     def reclaim(self, budget_records: int) -> bool:
-        """Clear away some of what is dead. True while more remains; raises as `write` does."""
+        """Remove up to about `budget_records` dead records. True while more remain. Raises as `write` does."""
         if not self._reclaiming and not self.set_aside:
             return False
-        self._reclaiming = self._step(lambda changes: reclaim.step(changes, budget_records))
+        self._reclaiming = retry_once(self._transaction, lambda writer: stepwise_deletion.step(writer, budget_records))
         return self._reclaiming
 
     def write_mark(self, mark: JournalMark) -> None:
-        """Set the journal's mark alone. Raises as `write` does."""
-        self._step(lambda changes: changes.txn.put(JOURNAL_MARK, mark.encode()))
+        """Write the journal's mark alone. Raises as `write` does."""
+        retry_once(self._transaction, lambda writer: writer.txn.put(JOURNAL_MARK, mark.encode()))
 
-    def write_origin(self, origin: Origin) -> None:
-        """Write where the store comes from. Raises as `write` does."""
-        self._step(lambda changes: changes.txn.put(ORIGIN, origin.encode()))
+    def write_origin(self, origin: StoreOrigin) -> None:
+        """Write the store's origin. Raises as `write` does."""
+        retry_once(self._transaction, lambda writer: writer.txn.put(ORIGIN, origin.encode()))
 
-    def write_identity(self, identity: Identity) -> None:
-        """Write next to nothing: what the commit before has freed is free for others only after one more."""
-        self._step(lambda changes: changes.txn.put(IDENTITY, identity.encode()))
+    def write_identity(self, identity: StoreIdentity) -> None:
+        """Commit next to nothing: LMDB reuses pages that a transaction frees only one transaction later."""
+        retry_once(self._transaction, lambda writer: writer.txn.put(IDENTITY, identity.encode()))
 
-    def _step(self, work: Callable[[Changes], Result]) -> Result:
-        def attempt() -> Result:
-            with self._writing() as changes:
-                return work(changes)
+    def _transaction(self, work: Callable[[MessageWriter], Result]) -> Result:
+        """Run `work` in one write transaction, which is committed and synced. Unreadable records are set aside first.
 
-        return retry_once(attempt)
-
-    @contextmanager
-    def _writing(self) -> Iterator[Changes]:
-        """One write transaction, committed and synced at the end. What could not be read is set aside first."""
+        Raises StoreFull and StoreFailed.
+        """
         taken = tuple(self.set_aside.values())
         try:
             with self.io.writing() as transaction, self._environment.begin(write=True, buffers=True) as txn:
-                changes = Changes(txn, self._boot)
+                writer = MessageWriter(txn, self._boot)
                 for record in taken:
-                    changes.set_aside(record)
-                yield changes
-                changes.finish()
+                    writer.set_aside(record)
+                result = work(writer)
+                writer.finish()
                 transaction.fill()
         except lmdb.Error as error:
             raise self._failed(error) from error
-        self.set_aside_done += len(taken)
+        # Only now: after a failed transaction the records are still in their lanes, and the next one takes them out.
+        self.set_aside_done += len(taken) + len(writer.corrupt)
         for record in taken:
             del self.set_aside[(record.queue_id, record.lane, record.position)]
-        self.set_aside_done += len(changes.corrupt)
-        self.corrupt.extend(changes.corrupt)
+        self.corrupt.extend(writer.corrupt)
+        return result
 
     def _failed(self, error: lmdb.Error) -> StoreError:
-        """What a failed transaction means. After a full disk the file is as large as before.
+        """Return the error that a failed transaction means. After a full disk, cut the file back to its size of before.
 
-        A variable of the frame that raises it would be a cycle, which holds the batch until Python looks for cycles.
+        It is returned and not kept in a variable of the frame that raises it: that would be a cycle, which holds the
+        batch in memory until Python looks for cycles.
         """
         failure = self._classifier.classify(error)
         self.failed |= isinstance(failure, StoreFailed) and not isinstance(failure, StoreCutShort)
@@ -150,43 +146,45 @@ class LmdbWriter:
             self._space.cut_back()
         return failure
 
-    def _write(self, batch: SealedBatch, mark: JournalMark | None) -> tuple[list[tuple[int, int]], bool]:
-        """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""
-        with self._writing() as changes:
-            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
-            for place in marked:
-                reclaim.mark_transient(changes, *place)
-            for segment in batch.closed_segments:
-                stream_index.close_segment(changes, segment)
-            for purge in batch.purges:
-                reclaim.purge(changes, purge)
-            for queue_id in batch.deleted_queues:
-                reclaim.delete_queue(changes, queue_id)
-            if batch.last_event:
-                changes.txn.put(LAST_EVENT, NumberInBoot(self._boot, batch.last_event).encode())
-            if mark is not None:
-                changes.txn.put(JOURNAL_MARK, mark.encode())
-            reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
-            if reclaiming:
-                reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
+    def _write_batch(
+        self, batch: SealedBatch, mark: JournalMark | None, writer: MessageWriter
+    ) -> tuple[list[tuple[int, int]], bool]:
+        """Write a batch. Returns the lanes marked as holding transient messages, and whether dead records remain."""
+        marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(writer, lane)]
+        for place in marked:
+            stepwise_deletion.mark_transient(writer, *place)
+        for segment in batch.closed_segments:
+            stream_index.close_segment(writer, segment)
+        # Behind the closed segments: a purge forgets those below its floor, the ones of this batch included.
+        for purge in batch.purges:
+            stepwise_deletion.purge(writer, purge)
+        for queue_id in batch.deleted_queues:
+            stepwise_deletion.delete_queue(writer, queue_id)
+        if batch.last_event:
+            writer.txn.put(LAST_EVENT, NumberInBoot(self._boot, batch.last_event).encode())
+        if mark is not None:
+            writer.txn.put(JOURNAL_MARK, mark.encode())
+        reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
+        if reclaiming:
+            reclaiming = stepwise_deletion.step(writer, RECLAIM_WITH_COMMIT)
         return marked, reclaiming
 
-    def _write_lane(self, changes: Changes, lane: SealedLane) -> bool:
+    def _write_lane(self, writer: MessageWriter, lane: SealedLane) -> bool:
         """Write one lane's share of a batch. True when the lane must be marked as holding transient messages."""
         place, kinds = (lane.queue_id, lane.lane), 0
         if lane.puts:
             highest = self._highest.get(lane.queue_id, {}).get(lane.lane, self._above)
-            # In order they should be already; out of order they could not be found again.
-            kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
+            # They should be in order already; out of order they could not be found again.
+            kinds = writer.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
         if finished := lane.finished:
-            changes.settle(*place, finished)
+            writer.settle(*place, finished)
         if lane.deliveries:
-            changes.count_deliveries(*place, lane.deliveries)
-        changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
+            writer.count_deliveries(*place, lane.deliveries)
+        writer.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
         return bool(kinds & TRANSIENT) and lane.queue_id < TRANSIENT_QUEUE and place not in self._marked
 
     def _remember(self, batch: SealedBatch) -> None:
-        """The highest position of each lane, now that the batch is on disk."""
+        """Note the highest position of each lane, now that the batch is on disk."""
         for lane in batch.lanes:
             if lane.puts:
                 highest = self._highest.setdefault(lane.queue_id, {})

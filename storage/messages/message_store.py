@@ -1,8 +1,8 @@
 """The message store: every queue's messages on disk, in one LMDB environment with a journal in front.
 
 A queue is a number here, and has lanes (one per priority); a message is bytes at a position of a lane. One thread at a
-time writes: it commits sealed batches, each with one write into the journal, has LMDB follow, and clears away what is
-dead in between. Any thread may read: readers see the last commit. docs/storage-format.md has the layout.
+time writes: it commits sealed batches, each with one write into the journal, hands them to LMDB, and removes dead
+records in between. Any thread may read: readers see the last commit. docs/storage-format.md has the layout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.batch import (
 )
 from storage.batch_removals import removals
 from storage.journal.journal_mark import NO_BATCH_YET
-from storage.messages import lmdb_environment, reclaim, stream_index
+from storage.messages import lmdb_environment, stepwise_deletion, stream_index
 from storage.messages.key_lookup import records
 from storage.messages.keys import (
     DELETION,
@@ -41,16 +41,17 @@ from storage.messages.keys import (
 )
 from storage.messages.lane_reader import LaneReader
 from storage.messages.lmdb_writer import LmdbWriter
-from storage.messages.origin import NEVER_RESTORED
-from storage.messages.records import Identity, NumberInBoot, decode_counters
-from storage.messages.start.journal_replay import left_in_journal
+from storage.messages.small_records import NumberInBoot, StoreIdentity, decode_counters
+from storage.messages.start.journal_replay import unapplied_in_journal
 from storage.messages.start.start_repair import repair
 from storage.messages.start.store_opening import Opened, Opening, highest_queue_id, open_directory
+from storage.messages.store_origin import NEVER_RESTORED
+from storage.space.free_pages import live_bytes
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 
 
 class StoreStatistics(NamedTuple):
-    """The store at one moment. `live_bytes` are pages in use, the rest of `file_bytes` is free for new records."""
+    """Figures of the store. `live_bytes` are pages in use; the rest of `file_bytes` is free for new records."""
 
     entries: int
     file_bytes: int
@@ -62,15 +63,15 @@ class StoreStatistics(NamedTuple):
 
 @final
 class MessageStore:
-    """Messages on disk. Made by `open`; one at a time for a directory.
+    """The message store of one directory. Created by `open`; one process at a time has it open.
 
-    `corrupt` has what could not be read, to be taken from its left end: reading threads and the writing one add to it
-    meanwhile. The store takes those records out of their lanes with its next commit and keeps their bytes; the queue
-    has to subtract them from its counters.
-    `space` is its room on the disk, `journal` what is in front of LMDB, `io` counts what is written and read.
-    `catching_up` is True while LMDB takes over what the journal has. `lost` are the batches whose loss this start has
-    accepted, `accepted` all accepted losses by the boot that began without them; `origin` is the backup that the store
-    was restored from.
+    `corrupt`: records that could not be read, to be taken from the left end, while reading threads and the writing one
+    add to it. The next commit takes these records out of their lanes and keeps their bytes; the queue has to subtract
+    them from its counters.
+    `space` is its disk space, `journal` the journal in front of LMDB, `io` counts writes and reads. `catching_up` is
+    True while LMDB applies a parcel of the journal. `lost` are the batches whose loss this start has accepted,
+    `accepted` all accepted losses by the boot that began without them; `origin` is the backup that the store was
+    restored from.
     """
 
     def __init__(self, directory: Path, opened: Opened, lock: int) -> None:
@@ -95,7 +96,7 @@ class MessageStore:
         self.io = self._lmdb.io
         with environment.begin(buffers=True) as txn:
             self.last_event = _last_event(txn)
-            """The last event that was recorded before a commit of an earlier boot; None where none were."""
+            """The last event recorded before a commit of an earlier boot; None without one."""
 
     # Opening and closing
 
@@ -113,14 +114,14 @@ class MessageStore:
         known_boot: int = 0,
         queue_ids: int = 0,
     ) -> MessageStore:
-        """Open the store in a directory, or make it there; count the boot, and sync that before returning.
+        """Open the store of a directory, or create it; count the boot, and sync that before returning.
 
-        `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
-        on. With `journal_bytes` of 0 no journal is written; what is in one is taken over. A boot of which no events are
-        `recorded` forgets the last event. With `accept_loss` a start goes on without what is missing of the journal.
-        The boot's number is above `known_boot`, which others know; of a backup, `queue_ids` is the highest id that its
-        definitions have given out, also to queues that have left nothing here. Raises StoreLocked, StoreIncompatible,
-        StoreCorrupt and StoreIncomplete, each before anything was changed; StoreFull; and StoreError when the system
+        `store_uuid` (16 bytes) must be the store's owner. Transient messages of earlier boots are dead from here on.
+        With `journal_bytes` 0 no journal is written; one that is there is applied. If no events are `recorded` in this
+        boot, the last event is forgotten. With `accept_loss` the start continues without lost batches of the journal.
+        The boot's number is above `known_boot`, which the event log knows; for a backup, `queue_ids` is the highest
+        queue id in its definitions, also of queues without records here. Raises StoreLocked, StoreIncompatible,
+        StoreCorrupt and StoreIncomplete, each before anything was changed; StoreFull; and StoreError if the system
         refuses.
         """
         lock = lmdb_environment.lock(directory)
@@ -139,9 +140,9 @@ class MessageStore:
             raise
 
     def close(self) -> None:
-        """Let go of the store. What was committed is on disk; LMDB notes, if it has all of it, that it has.
+        """Close the store. If LMDB has all that was committed, it is given a mark that says so.
 
-        Where that cannot be noted, the next start looks into the journal and finds nothing that LMDB lacks.
+        If that mark cannot be written, the next start reads the journal and finds nothing that LMDB lacks.
         """
         mark = self.journal.closing_mark()
         if mark is not None and not self._lmdb.failed:
@@ -163,7 +164,7 @@ class MessageStore:
     # What a start needs to know
 
     def lanes(self) -> dict[int, dict[int, LaneState]]:
-        """The counters of every lane of every queue that is not being deleted, as they were last committed."""
+        """Read the committed counters of every lane, by queue and lane, without queues that are being deleted."""
         found: dict[int, dict[int, LaneState]] = {}
         with self._environment.begin(buffers=True) as txn:
             deleted = {number_of(key) for key, _value in records(txn, DELETION)}
@@ -175,18 +176,18 @@ class MessageStore:
         return found
 
     def highest_queue_id(self) -> int:
-        """The highest id of a durable queue that has left anything here; 0 for none."""
+        """Highest id of a durable queue with records here; 0 for none."""
         with self._environment.begin(buffers=True) as txn:
             return highest_queue_id(txn)
 
     def pending_deletions(self) -> set[int]:
-        """Durable queues that were deleted and still have records here."""
+        """Ids of deleted durable queues that still have records here."""
         with self._environment.begin(buffers=True) as txn:
             ids = {number_of(key) for key, _value in records(txn, DELETION)}
         return {queue_id for queue_id in ids if queue_id < TRANSIENT_QUEUE}
 
     def delete_queues(self, queue_ids: Iterable[int]) -> None:
-        """Delete what queues have left here. Ids of which nothing is here cost nothing."""
+        """Delete the records of queues. Ids without records are ignored."""
         with self._environment.begin(buffers=True) as txn:
             held = [
                 queue_id for queue_id in queue_ids if next(records(txn, number_key(LANE, queue_id)), None) is not None
@@ -198,11 +199,11 @@ class MessageStore:
     # Writing: one thread at a time
 
     def commit(self, batch: SealedBatch, *, to_journal: bool = True) -> bool:
-        """Write a batch, all of it or nothing, and sync it. True where the journal has it, False where LMDB has.
+        """Write a batch, all of it or nothing, and sync it. True if it is in the journal, False if it is in LMDB.
 
-        LMDB is given it, with all that it lacks, unless it is to go `to_journal` and there is room.
-        Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
-        Raises StoreFailed when the outcome is unknown.
+        With `to_journal`, and room in the journal, it goes there; else to LMDB, together with all that LMDB lacks.
+        Raises StoreFull if nothing was written and the same batch may be tried again: the file is as large as before.
+        Raises StoreFailed if the outcome is unknown.
         """
         if to_journal and self.commit_to_journal(batch):
             return True
@@ -212,7 +213,10 @@ class MessageStore:
         return False
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
-        """Commit a batch by the journal alone: on disk, and LMDB gets it with `catch_up`. False if it has to be now."""
+        """Commit a batch by the journal alone; LMDB gets it with `catch_up`.
+
+        False, with nothing done, if it has to go to LMDB.
+        """
         began = time.perf_counter()
         if not self.journal.take(batch):
             return False
@@ -220,10 +224,10 @@ class MessageStore:
         return True
 
     def catch_up(self, batch: SealedBatch | None = None) -> None:
-        """Have LMDB take over in one commit what the journal has. Raises as `commit` does.
+        """Apply the journal's batches to LMDB in one commit. Raises as `commit` does.
 
-        Without a batch, others may be committed to the journal meanwhile. With one, which goes to LMDB beside the rest,
-        none may be.
+        Without `batch`, other batches may be committed to the journal meanwhile. With one, which goes to LMDB together
+        with the rest, none may be.
         """
         journal = self.journal
         if not journal.make_parcel(everything=batch is not None) and batch is None:
@@ -240,27 +244,30 @@ class MessageStore:
         journal.parcel_applied(mark)
 
     def take_away(self) -> None:
-        """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.
+        """Apply the removals of the journal to LMDB, and nothing else: that makes room. Raises as `commit` does.
 
-        The journal keeps all of it. A start would have LMDB take it away again, which changes nothing.
+        The journal keeps its batches. A start would apply the removals again, which changes nothing.
         """
         taken = removals(self.journal.unapplied())
         if not taken.empty:
             self._lmdb.write(taken, None)
 
     def reclaim(self, budget_records: int = 256) -> bool:
-        """Clear away some of what is dead, in a commit of its own. True while more remains; raises as `commit` does."""
+        """Remove up to about `budget_records` dead records in a commit.
+
+        True while more remain. Raises as `commit` does.
+        """
         return self._lmdb.reclaim(budget_records)
 
     def make_freed_pages_free(self) -> None:
-        """Write next to nothing: what the commit before has freed is free for others only after one more."""
-        self._lmdb.write_identity(Identity(self.uuid, self.boot))
+        """Commit next to nothing: LMDB reuses pages that a transaction frees only one transaction later."""
+        self._lmdb.write_identity(StoreIdentity(self.uuid, self.boot))
 
     def take_over(self, directory: Path) -> None:
-        """Hold what a copy of a store holds in place of everything here, in a boot later than all of both; synced.
+        """Replace all contents by those of a copy of a store, and begin a boot above the boots of both. Synced.
 
-        All or nothing. Nothing else may be written or read meanwhile. Raises as `commit` does, and StoreIncompatible
-        or StoreCorrupt for what is no store.
+        All or nothing. Nothing else may be written or read meanwhile. Raises as `commit` does; StoreIncompatible or
+        StoreCorrupt if the copy is not a store.
         """
         copy = lmdb_environment.check_identity(directory, None)
         boot = max(self.boot, copy.boot) + 1
@@ -271,19 +278,20 @@ class MessageStore:
                 copied.begin(buffers=True) as found,
                 self._environment.begin(write=True, buffers=True) as txn,
             ):
-                left = left_in_journal(directory, copied, copy)
-                if left.batches or left.lost is not None:
+                unapplied = unapplied_in_journal(directory, copied, copy)
+                if unapplied.batches or unapplied.lost is not None:
                     raise StoreIncompatible(
                         f"{directory} is of a broker that was killed: start and stop one there first"
                     )
+                # One transaction from here on: a crash leaves all of the old contents or all of the new.
                 txn.drop(everything, delete=False)
                 txn.cursor().putmulti(found.cursor(), append=True)
                 txn.delete(LAST_EVENT)
                 txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
                 txn.put(ORIGIN, self.origin.encode())
-                txn.put(IDENTITY, Identity(self.uuid, boot).encode())
+                txn.put(IDENTITY, StoreIdentity(self.uuid, boot).encode())
                 repair(txn, boot, recount=False)
-                reclaim.begin_boot(txn, boot)
+                stepwise_deletion.begin_boot(txn, boot)
         except lmdb.Error as error:
             raise self._classifier.classify(error) from error
         self.boot, self.last_event = boot, None
@@ -291,7 +299,7 @@ class MessageStore:
         self._lmdb.begin_boot(boot)
 
     def forget_backup(self) -> None:
-        """The definitions have been opened as well: from now on both are no backup any more. Raises as `commit`."""
+        """Note that the definitions were opened too: the store is not a backup any more. Raises as `commit` does."""
         self.origin = self.origin._replace(backup=NEVER_RESTORED.backup)
         self._lmdb.write_origin(self.origin)
 
@@ -300,13 +308,13 @@ class MessageStore:
     def read(
         self, queue_id: int, lane: int, after: int, before: int, max_messages: int, max_bytes: int
     ) -> list[StoredMessage]:
-        """Live messages between two positions, both exclusive, ascending: at least one, if there is any.
+        """Read live messages between two positions, both exclusive, ascending: at least one, if there is any.
 
         Stops at `max_messages`, or when bodies and headers reach `max_bytes`.
         """
         found: list[StoredMessage] = []
         if queue_id >= TRANSIENT_QUEUE:
-            # Ids of transient queues are given anew in each boot; what an earlier boot left is not ours.
+            # Ids of transient queues are reused in each boot: records of an earlier boot belong to another queue.
             after = max(after, (self.boot << COUNTER_BITS) - 1)
         size, started = 0, time.perf_counter()
         with self._reading(queue_id, lane, after, before) as reader:
@@ -319,7 +327,7 @@ class MessageStore:
         return found
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
-        """The live messages at these positions, which ascend. Those not here are missing from the answer."""
+        """Read the live messages at these positions, which ascend. Positions without one are missing in the result."""
         if not positions:
             return []
         started = time.perf_counter()
@@ -330,7 +338,7 @@ class MessageStore:
         return found
 
     def waiting(self, queue_id: int, lane: int, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
-        """When the delayed messages between two positions, both exclusive, are due; ascending in position.
+        """Read due times of delayed messages between two positions, both exclusive; ascending in position.
 
         At least one, if there is any; about `max_messages`, since segments are read whole.
         """
@@ -338,11 +346,11 @@ class MessageStore:
             return reader.waiting(after, before, max_messages)
 
     def statistics(self) -> StoreStatistics:
-        """The store's size and speed at this moment."""
+        """Return the present figures of the store."""
         return StoreStatistics(
             self._environment.stat()["entries"],
             (self.directory / "data.mdb").stat().st_size,
-            lmdb_environment.live_bytes(self._environment),
+            live_bytes(self._environment),
             self.io.commits,
             self.io.last_commit_seconds,
             self._lmdb.set_aside_done,
@@ -356,8 +364,8 @@ class MessageStore:
 
     @contextmanager
     def _reading(self, queue_id: int, lane: int, after: int, before: int) -> Iterator[LaneReader]:
-        """A lane as it was last committed. LMDB keeps pages that a reader can see, so none may stay open."""
-        view = self.journal.view(queue_id, lane, after, before)
+        """Read a lane as it was last committed. LMDB keeps all pages that an open reader can see: leave it soon."""
+        view = self.journal.view(queue_id, lane, after, before)  # before the transaction, see `Journal.view`
         with self._environment.begin(buffers=True) as txn:
             reader = LaneReader(txn, queue_id, lane, view)
             yield reader

@@ -1,4 +1,4 @@
-"""Counting what segments really hold, without the counters."""
+"""Counting the messages of a lane in its segments, without its counters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.batch import PERSISTENT
 from storage.messages.key_lookup import records
 from storage.messages.keys import SEGMENT, SETTLED, lane_key
 from storage.messages.lane_reader import read_sweep
-from storage.messages.segments import Segment
+from storage.messages.message_segments import MessageSegment
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def count_lane(
     txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, references: Counter[int] | None = None
 ) -> tuple[int, int]:
-    """How many live persistent messages a lane's readable segments hold, and how many bytes of bodies.
+    """Count live persistent messages in a lane's readable segments, and the bytes of their bodies.
 
-    `references` gathers how often each shared body is referred to.
+    `references` is increased by the references to each shared body.
     """
     sweep = read_sweep(txn, queue_id, lane)
     messages = size_bytes = 0
     for key, value in records(txn, lane_key(SEGMENT, queue_id, lane)):
         try:
-            segment = Segment(value)
+            segment = MessageSegment(value)
         except StoreCorrupt:
             continue
         for entry in segment.live(segment.settled(txn.get(SETTLED + key[1:]))):

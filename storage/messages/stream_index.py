@@ -9,31 +9,31 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from storage.batch import ClosedSegment, History
+from storage.batch import ClosedStreamSegment, StreamHistory
 from storage.messages.key_lookup import records, seek_segment
 from storage.messages.keys import CLOSED_SEGMENT, POSITION_END, lane_key, place_key, place_of
-from storage.messages.records import decode_closed_segment, encode_closed_segment
-from storage.messages.segments import Segment
+from storage.messages.message_segments import MessageSegment
+from storage.messages.small_records import decode_closed_segment, encode_closed_segment
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
     import lmdb
 
     from storage.journal.journal import Journal
-    from storage.messages.batch_writer import Changes
+    from storage.messages.message_writer import MessageWriter
 
 
-def close_segment(changes: Changes, segment: ClosedSegment) -> None:
+def close_segment(writer: MessageWriter, segment: ClosedStreamSegment) -> None:
     """Note where a segment of a stream ends."""
     key = place_key(CLOSED_SEGMENT, segment.queue_id, segment.lane, segment.first)
-    changes.txn.put(key, encode_closed_segment(segment))
+    writer.txn.put(key, encode_closed_segment(segment))
 
 
-def forget_segments(changes: Changes, queue_id: int, lane: int, floor: int) -> None:
+def forget_segments(writer: MessageWriter, queue_id: int, lane: int, floor: int) -> None:
     """The stream begins at `floor` from now on."""
-    found = (key for key, _value in records(changes.txn, lane_key(CLOSED_SEGMENT, queue_id, lane)))
+    found = (key for key, _value in records(writer.txn, lane_key(CLOSED_SEGMENT, queue_id, lane)))
     for key in list(takewhile(lambda key: place_of(key)[2] < floor, found)):
-        changes.txn.delete(key)
+        writer.txn.delete(key)
 
 
 class Streams:
@@ -43,10 +43,10 @@ class Streams:
         self._environment = environment
         self._journal = journal
 
-    def history(self, queue_id: int, lane: int) -> History:
+    def history(self, queue_id: int, lane: int) -> StreamHistory:
         """A stream's closed segments that can be read, and its last message, as they were at the start."""
         with self._environment.begin(buffers=True) as txn:
-            return History(_closed(txn, queue_id, lane), _last(txn, queue_id, lane))
+            return StreamHistory(_closed(txn, queue_id, lane), _last(txn, queue_id, lane))
 
     def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:
         """The first position from `first` on, and before `end`, whose message is not older than a time; else `end`.
@@ -63,7 +63,7 @@ class Streams:
         return next((position for position, (_record, published) in unapplied.items() if published >= time), end)
 
 
-def _closed(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tuple[ClosedSegment, ...]:
+def _closed(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tuple[ClosedStreamSegment, ...]:
     closed = []
     for key, value in records(txn, lane_key(CLOSED_SEGMENT, queue_id, lane)):
         try:
@@ -82,7 +82,7 @@ def _find(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, time: int
             low = middle + 1
             continue
         try:
-            segment = Segment(cursor.value())
+            segment = MessageSegment(cursor.value())
         except StoreCorrupt:
             high = middle
             continue
@@ -95,7 +95,7 @@ def _find(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, time: int
     return min(end, low)
 
 
-def _first_slot(segment: Segment, time: int) -> int:
+def _first_slot(segment: MessageSegment, time: int) -> int:
     """The first slot whose message is not older; there must be one."""
     low, high = 0, segment.count - 1
     while low < high:
@@ -107,7 +107,7 @@ def _first_slot(segment: Segment, time: int) -> int:
     return low
 
 
-def _time(segment: Segment, slot: int) -> int:
+def _time(segment: MessageSegment, slot: int) -> int:
     return segment.entry(slot).expires_at
 
 
@@ -115,7 +115,7 @@ def _last(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tuple[
     cursor, position = txn.cursor(), POSITION_END
     while (key := seek_segment(cursor, queue_id, lane, position)) is not None:
         try:
-            segment = Segment(cursor.value())
+            segment = MessageSegment(cursor.value())
             return segment.last, _time(segment, segment.count - 1)
         except StoreCorrupt:
             position = place_of(key)[2] - 1

@@ -24,7 +24,6 @@ from storage.definitions.definition_store import DefinitionStore
 from storage.definitions.definitions_copy import copied
 from storage.journal.unapplied_writes import NOTHING, LaneView
 from storage.messages import lmdb_environment
-from storage.messages.batch_writer import CorruptRecord
 from storage.messages.key_lookup import lanes_with_segments, records
 from storage.messages.keys import (
     DELETION,
@@ -38,9 +37,10 @@ from storage.messages.keys import (
     place_of,
 )
 from storage.messages.lane_reader import LaneReader, read_sweep
-from storage.messages.records import decode_counters
-from storage.messages.segments import Segment
-from storage.messages.start.journal_replay import left_in_journal
+from storage.messages.message_segments import MessageSegment
+from storage.messages.message_writer import CorruptRecord
+from storage.messages.small_records import decode_counters
+from storage.messages.start.journal_replay import unapplied_in_journal
 from storage.storage_errors import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -102,10 +102,10 @@ class StoppedStore:
                 undo.callback(os.close, held)
             self.identity = lmdb_environment.check_identity(directory, None)
             self._environment = undo.enter_context(lmdb_environment.open_environment(directory, readonly=True))
-            left = left_in_journal(directory, self._environment, self.identity)
-            self._journal = left.writes
-            if left.lost is not None:
-                log.warning("%s; shown is what there is", left.lost.sentence)
+            unapplied = unapplied_in_journal(directory, self._environment, self.identity)
+            self._journal = unapplied.writes
+            if unapplied.lost is not None:
+                log.warning("%s; shown is what there is", unapplied.lost.sentence)
             self._txn = undo.enter_context(self._environment.begin(buffers=True))
             self._open = undo.pop_all()
         self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)} | set(self._journal.deleted)
@@ -182,7 +182,7 @@ class StoppedStore:
         oldest = next(iter(unapplied.puts), POSITION_END)
         for key, value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):
             try:
-                segment = Segment(value)
+                segment = MessageSegment(value)
             except StoreCorrupt:
                 continue
             for entry in segment.live(segment.settled(self._txn.get(SETTLED + key[1:]))):

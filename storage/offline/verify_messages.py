@@ -37,10 +37,11 @@ from storage.messages.keys import (
     place_of,
 )
 from storage.messages.lane_reader import LaneReader
-from storage.messages.records import NumberInBoot, Settled, decode_counters, decode_number, unframe
+from storage.messages.message_segments import ENTRY, MessageSegment
 from storage.messages.segment_count import count_lane
-from storage.messages.segments import ENTRY, Segment
-from storage.messages.start.journal_replay import left_in_journal
+from storage.messages.small_records import NumberInBoot, Settled, decode_counters, decode_number
+from storage.messages.start.journal_replay import unapplied_in_journal
+from storage.record_frame import unframe
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -108,13 +109,13 @@ def verify(directory: Path) -> Report:
     try:
         identity = lmdb_environment.check_identity(directory, None)
         with lmdb_environment.open_environment(directory, readonly=True) as environment:
-            left = left_in_journal(directory, environment, identity)
+            unapplied = unapplied_in_journal(directory, environment, identity)
             with environment.begin(buffers=True) as txn:
                 report = _survey(txn)
-        if left.lost is not None:
-            report.problems.append(left.lost.sentence)
-        report.journaled = left.writes.batches
-        report.queue_ids |= {queue_id for queue_id, _lane in left.writes.places()}
+        if unapplied.lost is not None:
+            report.problems.append(unapplied.lost.sentence)
+        report.journaled = unapplied.writes.batches
+        report.queue_ids |= {queue_id for queue_id, _lane in unapplied.writes.places()}
         return report
     finally:
         os.close(lock)
@@ -192,7 +193,7 @@ def _check_order(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, re
     for key, value in records(txn, lane_key(SEGMENT, queue_id, lane)):
         report.segments += 1
         try:
-            segment = Segment(value)
+            segment = MessageSegment(value)
         except StoreCorrupt:
             continue  # the reader reports it
         positions = [place_of(key)[2], *(values[0] for values in ENTRY.iter_unpack(segment.index))]
@@ -225,7 +226,7 @@ def _check_bitmaps(txn: lmdb.Transaction[memoryview], report: Report) -> None:
             report.problems.append(f"{name}: a settled bitmap without its segment")
             continue
         try:
-            segment = Segment(held)
+            segment = MessageSegment(held)
             settled = Settled.decode(value, segment.count)
         except StoreCorrupt as error:
             report.problems.append(f"{name}: {error}")

@@ -1,1 +1,1 @@
-"""The room that the message store takes on the disk."""
+"""Disk space of the message store: free pages of LMDB's file, and reserved space for a full disk."""

@@ -1,7 +1,7 @@
-"""A file that is there to be deleted.
+"""The ballast: 16 MiB of reserved disk space in a file, which is deleted when the disk is full.
 
-On a full disk even a deletion cannot be committed, because LMDB writes new pages for it. Giving these bytes back lets
-acknowledgements go on, and they in turn free pages inside the store.
+On a full disk not even a deletion can be committed, because LMDB writes new pages for it. With the space of this file
+acknowledgements are committed, and they in turn free pages inside the store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _path(directory: Path) -> Path:
 
 
 def release(directory: Path) -> bool:
-    """Delete the ballast. False when there was none, or it cannot be deleted."""
+    """Delete the ballast. False if there is none, or it cannot be deleted."""
     try:
         _path(directory).unlink()
     except OSError:
@@ -27,12 +27,12 @@ def release(directory: Path) -> bool:
     try:
         synced_files.sync_directory(directory)  # the file system may give the blocks away only then
     except OSError:
-        pass  # nothing relies on the file's being gone
+        pass  # nothing depends on the deletion being durable
     return True
 
 
 def restore(directory: Path) -> bool:
-    """Have the ballast there, all of it. False when the disk has no room, or does not let us."""
+    """Create the ballast, if it is not there in full. False if the disk has no room, or the system refuses."""
     try:
         descriptor = os.open(_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -40,10 +40,10 @@ def restore(directory: Path) -> bool:
     try:
         if os.fstat(descriptor).st_size != BALLAST_BYTES:
             synced_files.allocate(descriptor, BALLAST_BYTES)
-            os.fsync(descriptor)  # a start on a full disk finds it there after a power failure too
+            os.fsync(descriptor)  # so that a start on a full disk has it also after a power failure
             synced_files.sync_directory(directory)
     except OSError:
-        release(directory)  # a part of it would only be in the way
+        release(directory)  # a part of it would be of no use
         return False
     finally:
         os.close(descriptor)

@@ -1,9 +1,9 @@
-"""The pages of an LMDB file that nothing refers to: how many there are, and giving their room back to the disk.
+"""Free pages of an LMDB file: counting them, and returning their disk space by punching holes into the file.
 
-LMDB never makes its file smaller: pages that a transaction frees are listed for later ones to use, and stay on the
-disk. A store that was filled once would keep the disk full for ever. So free pages become holes in the file: they read
-as zeros, take no room, and get it again when LMDB writes to them. Pages behind the last one that a commit refers to,
-left by a commit that failed, are cut off.
+LMDB never shrinks its file: pages that a transaction frees are listed for later ones, and stay allocated. A store that
+was filled once would keep the disk full for good. So free pages become holes in the file: they read as zeros, take no
+space, and get it again when LMDB writes to them. Pages behind the last page in use, left by a failed commit, are cut
+off.
 
 LMDB does not say which pages are free, so its list is read from the file. It is a B+tree of its own: each key is the
 number of a transaction, its value how many pages that one freed, and their numbers. Layout of the file format 1, in the
@@ -16,9 +16,9 @@ order of the machine's bytes, all in pages of `psize` bytes:
     pages 0, 1   behind the header of a page: magic 4, format 4, address 8, size of the map 8; the list of free pages
                  and the records, trees of 48 bytes each of which the last 8 are the root; last page 8, transaction 8
 
-The rule that keeps the store sound is LMDB's own for using a page again: pages that the last commit freed are still the
-state before it, so only those that earlier ones freed may go, and none that a reader might see. A later commit may use
-them, so the list is read anew for each step. Only the thread that commits may call this.
+The store stays sound by LMDB's own rule for reusing a page: pages that the last commit freed are still the state before
+it, so only pages freed by earlier commits may become holes, and none that a reader may see. A later commit may use
+them, so the list is read again for each step. Only the thread that commits may call this.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _ON_PAGES = 1
 _META = struct.Struct("=II16xI36xQ48xQQ")
 _NUMBER = struct.Struct("=Q")
 _BLOCK_BYTES = 512
-"""Of `st_blocks`, whatever the file system's own are."""
+"""Unit of `st_blocks`, whatever block size the file system has."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
-"""From linux/falloc.h."""
+"""FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
 _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
 
 HOLES_AT_ONCE = 64
-"""After so many holes others have their turn; each is a change of the file system's own map."""
+"""Holes made in one step; each changes the file system's own map."""
 
 
 def _punching() -> Callable[[int, int, int, int], int] | None:
-    """Linux's fallocate: descriptor, mode, offset, size; not 0 if it failed. None where there is none."""
+    """Return Linux's fallocate(descriptor, mode, offset, size), not 0 if it fails; None on other systems."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
     if function is not None:
         function.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
@@ -67,7 +67,7 @@ _fallocate = _punching()
 
 
 class Root(NamedTuple):
-    """What a commit left: its number, the size of a page, the root of the list of free pages, the last page in use."""
+    """The state of a commit: its number, bytes of a page, root of the list of free pages, last page in use."""
 
     transaction: int
     page_bytes: int
@@ -84,23 +84,23 @@ class FreePages:
         self._file = os.open(directory / "data.mdb", os.O_RDWR | os.O_CLOEXEC)
         self._after = -1
         self.supported = _fallocate is not None
-        """Holes can be made here. Whether the file system lets us is found out with the first one."""
+        """True while holes can be made. A file system that refuses them shows it at the first one."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
     @property
     def allocated_bytes(self) -> int:
-        """What the file takes on the disk, holes not counted."""
+        """Bytes that the file takes on the disk, without its holes."""
         return os.fstat(self._file).st_blocks * _BLOCK_BYTES
 
     def cut_back(self) -> None:
-        """Cut off what a failed commit has written behind the last page in use. Raises OSError."""
+        """Cut off what a failed commit wrote behind the last page in use. Raises OSError."""
         cut_back(self._file)
 
     def give_back(self) -> bool:
-        """Make some free pages holes. True while there are more; after False it starts over."""
+        """Turn free pages into at least HOLES_AT_ONCE holes. True while there are more; after False it starts over."""
         root = read_root(self._file)
         if not self.supported or root is None or root.free_root == _NO_PAGE:
             return False
@@ -108,6 +108,7 @@ class FreePages:
         for transaction, pages in _records(self._file, root.page_bytes, root.free_root):
             if not self._after < transaction < oldest:
                 continue
+            # A record is done as a whole: `_after` remembers transactions, not pages of one.
             for first, count in _runs(pages):
                 if not self._punch(first * root.page_bytes, count * root.page_bytes):
                     return False
@@ -119,7 +120,7 @@ class FreePages:
         return False
 
     def _punch(self, offset: int, size: int) -> bool:
-        """Make a hole; False where that cannot be done."""
+        """Punch a hole. False if the system refuses."""
         assert _fallocate is not None, "holes are supported"
         failed = _fallocate(self._file, _KEEP_SIZE | _PUNCH_HOLE, offset, size)
         if failed and ctypes.get_errno() in _UNSUPPORTED:
@@ -127,8 +128,14 @@ class FreePages:
         return not failed
 
 
+def live_bytes(environment: lmdb.Environment) -> int:
+    """Bytes of the pages that hold records."""
+    stat = environment.stat()
+    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
 def cut_back(file: int) -> None:
-    """Cut an LMDB file without a writer behind the last page in use. Raises OSError."""
+    """Cut off an LMDB file behind its last page in use. It must have no writer. Raises OSError."""
     root = read_root(file)
     end = 0 if root is None else (root.last_page + 1) * root.page_bytes
     if 0 < end < os.fstat(file).st_size:
@@ -136,7 +143,7 @@ def cut_back(file: int) -> None:
 
 
 def listed_pages(file: int) -> set[int]:
-    """The pages of an LMDB file that its last commit lists as free. Raises OSError."""
+    """Pages of an LMDB file that its last commit lists as free. Raises OSError."""
     root = read_root(file)
     if root is None or root.free_root == _NO_PAGE:
         return set()
@@ -144,7 +151,7 @@ def listed_pages(file: int) -> set[int]:
 
 
 def read_root(file: int) -> Root | None:
-    """What the last commit to an LMDB file left; None where the file is of another format."""
+    """Read the state of the last commit of an LMDB file; None for a file of another format."""
     first = _read_meta(file, 0)
     second = None if first is None else _read_meta(file, first.page_bytes)
     return max(filter(None, (first, second)), default=None)
@@ -159,12 +166,12 @@ def _read_meta(file: int, page_at: int) -> Root | None:
 
 
 def _records(file: int, page_bytes: int, number: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """The list of free pages: transactions, ascending, and the pages that each freed, descending."""
+    """Yield the list of free pages: transactions, ascending, and the pages that each freed, descending."""
     page = os.pread(file, page_bytes, number * page_bytes)
     _, _, flags, lower, _ = _PAGE.unpack_from(page)
     for (place,) in _PLACE.iter_unpack(page[_PAGE.size : lower]):
         low, high, upper, key_size = _NODE.unpack_from(page, place)
-        if flags & _BRANCH:
+        if flags & _BRANCH:  # a branch has no value: low, high and flags together are the child's page
             yield from _records(file, page_bytes, low | high << 16 | upper << 32)
             continue
         at, size = place + _NODE.size + key_size, low | high << 16
@@ -178,13 +185,13 @@ def _records(file: int, page_bytes: int, number: int) -> Iterator[tuple[int, Seq
 
 
 def _numbers(value: bytes) -> Sequence[int]:
-    """The page numbers in a record: so many as its first number says."""
+    """Page numbers in a record: its first number is their count."""
     numbers = array("Q", value)
     return numbers[1 : 1 + numbers[0]]
 
 
 def _runs(pages: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Descending page numbers as runs: the first page, and how many."""
+    """Yield descending page numbers as runs: first page, number of pages."""
     first = count = 0
     for page in pages:
         if count and page == first - 1:
@@ -198,7 +205,7 @@ def _runs(pages: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _readers(environment: lmdb.Environment) -> Iterator[int]:
-    """The transactions whose state is being read, from LMDB's table: process, thread, transaction, a line each."""
+    """Yield the transactions that readers see, from LMDB's table of readers: process, thread, transaction."""
     for line in environment.readers().splitlines():
         *_, transaction = line.split() or [""]
         if transaction.isdecimal():

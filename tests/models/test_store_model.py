@@ -22,8 +22,8 @@ from storage.batch import TRANSIENT_QUEUE, SealedBatch
 from storage.batch_removals import additions, removals
 from storage.journal.journal_file import PAGE_BYTES
 from storage.journal.unapplied_writes import merged
+from storage.messages.message_segments import SEGMENT_BYTES
 from storage.messages.message_store import MessageStore
-from storage.messages.segments import SEGMENT_BYTES
 from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 from tests.unit.storage.writing import END, Writer

@@ -22,9 +22,9 @@ from broker.session.session_settings import SessionSettings
 from storage.journal.first_format import read_first_format
 from storage.journal.journal_mark import JournalMark
 from storage.journal.journal_records import decode_batch
-from storage.messages.records import Identity
+from storage.messages.small_records import StoreIdentity
 from storage.messages.start import journal_replay
-from storage.messages.start.journal_replay import Left
+from storage.messages.start.journal_replay import UnappliedBatches
 from tests.planted.mistake import Patch, Process, Simulation, mistake
 
 LIMITS = Process("tests/security/hostile/test_hostile_limits.py")
@@ -93,7 +93,7 @@ def forged_records_taken(patch: Patch) -> None:
     """Take a record of this store and boot over from every page on which a whole one begins, whoever has written it."""
     left_behind = journal_replay._left_behind
 
-    def all_that_is_found(directory: Path, identity: Identity, mark: JournalMark) -> Left:
+    def all_that_is_found(directory: Path, identity: StoreIdentity, mark: JournalMark) -> UnappliedBatches:
         left = left_behind(directory, identity, mark)
         found = read_first_format(directory, identity.uuid, identity.boot, 0)
         return left._replace(batches=left.batches + [decode_batch(each.payload, each.number) for each in found.records])

@@ -21,9 +21,9 @@ from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
 from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.message_store import MessageStore
-from storage.messages.records import Identity
+from storage.messages.small_records import StoreIdentity
 from storage.messages.start import journal_replay
-from storage.messages.start.journal_replay import Left
+from storage.messages.start.journal_replay import UnappliedBatches
 from storage.space import free_pages
 from storage.space.store_space import StoreSpace
 from tests.planted.mistake import BrokerCrashes, Model, Patch, Process, Simulation, mistake
@@ -99,7 +99,7 @@ def unsafe_creation(patch: Patch) -> None:
         directory.mkdir()
         with lmdb.Environment(str(directory), map_size=lmdb_environment.MAP_BYTES) as environment:
             with environment.begin(write=True) as txn:
-                txn.put(IDENTITY, Identity(uuid, 0).encode())
+                txn.put(IDENTITY, StoreIdentity(uuid, 0).encode())
         synced_files.sync_directory(directory)
         synced_files.sync_directory(directory.parent)
 
@@ -200,7 +200,7 @@ def journal_of_an_earlier_boot(patch: Patch) -> None:
     """Take the records of the file over, whatever boot has written them, and whether LMDB needs them or not."""
     left_behind = journal_replay._left_behind
 
-    def of_any_boot(directory: Path, identity: Identity, mark: JournalMark) -> Left:
+    def of_any_boot(directory: Path, identity: StoreIdentity, mark: JournalMark) -> UnappliedBatches:
         head = read_head(directory)
         if head is None or mark.needs_journal:
             return left_behind(directory, identity, mark)

@@ -30,7 +30,8 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 PACKAGES = (
-    "leveret|broker|storage|migrations|pipeline|leveret_spark|harness|bench|tests|tools|spec|docs|deploy|examples"
+    "leveret|broker|storage|migrations|pipeline|leveret_spark|leveret_events|harness|bench|tests|tools|spec|docs|deploy"
+    "|examples"
 )
 FILE = re.compile(rf"`((?:{PACKAGES})/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)

@@ -15,7 +15,16 @@ import pytest
 
 from harness.project import ROOT
 
-PACKAGES = ("leveret", "pytest_leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark")
+PACKAGES = (
+    "leveret",
+    "pytest_leveret",
+    "broker",
+    "storage",
+    "migrations",
+    "pipeline",
+    "leveret_spark",
+    "leveret_events",
+)
 TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
 """Where there is Python."""
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}

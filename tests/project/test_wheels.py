@@ -97,13 +97,18 @@ def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> N
     }
     beside_code = {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties", "config.example.toml"}
     assert {f"leveret/_packages/{name}" for name in beside_code} <= contents(wheel)
-    assert {name.partition("/")[0] for name in contents(wheel)} == {"leveret", "leveret_spark", "pytest_leveret"}
+    assert {name.partition("/")[0] for name in contents(wheel)} == {
+        "leveret",
+        "leveret_events",
+        "leveret_spark",
+        "pytest_leveret",
+    }
 
 
 def test_the_wheel_of_the_spark_sources_has_every_file_and_no_other(tmp_path: Path) -> None:
     built = build(ROOT / "leveret_spark", tmp_path)
     discovery = {path.name for path in (ROOT / DISCOVERY).glob("pyspark_*.py")}
-    assert contents(built) == files("leveret_spark") | discovery
+    assert contents(built) == files("leveret_spark") | files("leveret_events") | discovery
     assert built.name.startswith(f"leveret_spark-{__version__}-"), "one version for both"
 
 

@@ -22,6 +22,9 @@ from broker.admin.kinds.vhost_kind import VhostEntry
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 
+_TEXTS_MAX = 10_000
+"""Texts of a file that are in memory once, not once for each entry."""
+
 
 class DefinitionsFile(msgspec.Struct, frozen=True):
     """A whole file, in RabbitMQ's order: each list refers only to what lists before it have."""
@@ -104,17 +107,26 @@ async def _made(kind: str, rows: list[object], row: Row) -> list[Any]:
 
 
 def _row_reader(vhost: str | None) -> Row:
-    known = dict[object, object]()  # each virtual host's name is in memory once, not once for each entry
+    seen = dict[object, object]()
 
     def row(kind: str, number: int, value: object) -> object:
-        if vhost is not None and isinstance(value, dict):
-            value = {**value, "vhost": vhost}
-        elif isinstance(value, dict) and isinstance(given := value.get("vhost"), str):
-            value["vhost"] = known.setdefault(given, given)
+        if isinstance(value, dict):
+            _share(value, seen)
+            if vhost is not None:
+                value["vhost"] = vhost
         check_json(value, "definitions")
         return converted(value, ENTRIES[kind], f"{kind}[{number}]")
 
     return row
+
+
+def _share(entry: dict[str, object], seen: dict[object, object]) -> None:
+    """Replace texts of an entry by equal ones of entries before it, and leave out arguments that are empty."""
+    if entry.get("arguments") in ({}, []):
+        del entry["arguments"]
+    for name, value in entry.items():
+        if isinstance(value, str) and (value in seen or len(seen) < _TEXTS_MAX):
+            entry[name] = seen.setdefault(value, value)
 
 
 def _file_of(found: dict[str, Any], kinds: Collection[str]) -> DefinitionsFile:

@@ -7,28 +7,23 @@ also says which those will be, so that a start can finish an import that a crash
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
 from broker.admin.administration import Administration
 from broker.admin.apply_changes import KINDS
 from broker.admin.command_arguments import Arguments
+from broker.admin.definitions import unfinished_import
 from broker.admin.definitions.definitions_check import check
-from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert, convert_in_steps
+from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert_in_steps
 from broker.admin.kinds.topology_entries import bind, declare_exchanges, declare_queues
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps, let_go
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
 from storage.definitions.definition_rows import TABLES, Definitions, Delete, Put, SetMetadata
-
-UNFINISHED_IMPORT = "unfinished_import"
-"""The key in the store's metadata of what is still to be declared and bound, as a definitions file; empty when done."""
 
 
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
@@ -50,7 +45,7 @@ async def import_definitions(administration: Administration, arguments: Argument
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:
     """Finish an import that a crash cut short. Raises AdministrationError if it no longer fits, and gives it up."""
     try:
-        return await add(administration, convert(json.loads(unfinished)))
+        return await add(administration, unfinished_import.unpacked(unfinished))
     except AdministrationError:
         await administration.change(_over())
         raise
@@ -65,7 +60,7 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     stored = await administration.definitions.load()
     broker, by = administration.broker, administration.by
     changes = await _needed(_changes(file, broker), stored)
-    rest = _left_to_do(file)
+    rest = await _left_to_do(file)
     await administration.change(*changes, *rest)
     created = Counter(
         TABLES[change.kind if isinstance(change, Delete) else type(change.row)].name for change in changes
@@ -82,23 +77,14 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     return dict(created)
 
 
-def _left_to_do(file: DefinitionsFile) -> list[SetMetadata]:
+async def _left_to_do(file: DefinitionsFile) -> list[SetMetadata]:
     """Return the change that notes what is left to do after the first transaction; it has no passwords."""
-    entities = DefinitionsFile(exchanges=file.exchanges, queues=file.queues, bindings=file.bindings)
-    if entities == DefinitionsFile():
-        return []
-    return [SetMetadata(UNFINISHED_IMPORT, _encoded(entities))]
-
-
-def _encoded(file: DefinitionsFile) -> bytes:
-    try:
-        return msgspec.json.encode(file)
-    except UnicodeEncodeError:  # names that are not UTF-8
-        return json.dumps(msgspec.to_builtins(file)).encode("ascii")
+    kept = await unfinished_import.packed(file)
+    return [SetMetadata(unfinished_import.NAME, kept)] if kept else []
 
 
 def _over() -> SetMetadata:
-    return SetMetadata(UNFINISHED_IMPORT, b"")
+    return SetMetadata(unfinished_import.NAME, b"")
 
 
 TOGETHER = 500

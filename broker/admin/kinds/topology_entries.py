@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from broker.admin.json_tables import plain, table
-from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Name
+from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Name, no_arguments
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 # Entries
 
 
-class ExchangeEntry(DefinitionEntry, frozen=True):
+class ExchangeEntry(DefinitionEntry, frozen=True, gc=False):
     """An exchange."""
 
     name: Name
@@ -43,7 +43,7 @@ class ExchangeEntry(DefinitionEntry, frozen=True):
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    arguments: FieldTable = {}
+    arguments: FieldTable = field(default_factory=no_arguments)
 
     def check(self) -> None:
         """Raise AdministrationError or AmqpError for an unknown type, and for arguments that the type does not take."""
@@ -53,14 +53,14 @@ class ExchangeEntry(DefinitionEntry, frozen=True):
             raise invalid("argument alternate-exchange: expected a text")
 
 
-class QueueEntry(DefinitionEntry, frozen=True):
+class QueueEntry(DefinitionEntry, frozen=True, gc=False):
     """A queue."""
 
     name: Name
     vhost: Name
     durable: bool = True
     auto_delete: bool = False
-    arguments: FieldTable = {}
+    arguments: FieldTable = field(default_factory=no_arguments)
 
     def check(self) -> None:
         """Raise AmqpError for arguments and properties that the type of queue does not take."""
@@ -71,7 +71,7 @@ class QueueEntry(DefinitionEntry, frozen=True):
         )
 
 
-class BindingEntry(DefinitionEntry, frozen=True):
+class BindingEntry(DefinitionEntry, frozen=True, gc=False):
     """A binding. Whether its ends will be there is checked by the import."""
 
     source: Name
@@ -79,7 +79,7 @@ class BindingEntry(DefinitionEntry, frozen=True):
     destination: Name
     destination_type: Literal["queue", "exchange"] = "queue"
     routing_key: Annotated[str, Meta(max_length=255)] = ""
-    arguments: FieldTable = {}
+    arguments: FieldTable = field(default_factory=no_arguments)
 
 
 def new_router(type_: str, arguments: FieldTable) -> Router:

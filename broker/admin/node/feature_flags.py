@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.listing import Column, Listing, Row
 from broker.admin.protocol import not_found
+from broker.admin.views.listing import Row, View, cells
 
 _DOCUMENTATION = "https://www.rabbitmq.com/docs/"
 
@@ -47,8 +47,4 @@ def enable_feature_flag(administration: Administration, arguments: Arguments) ->
         raise not_found(f"there is no feature flag '{name}'")
 
 
-def _column(name: str) -> Column:
-    return lambda flag: flag[name]
-
-
-FEATURE_FLAGS = Listing(lambda administration, arguments: iter(FLAGS), {name: _column(name) for name in FLAGS[0]})
+FEATURE_FLAGS = View(lambda administration, arguments: iter(FLAGS), cells(*FLAGS[0]))

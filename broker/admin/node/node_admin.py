@@ -7,9 +7,9 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.listing import Listing, Row, cells
 from broker.admin.node.memory_parts import memory_parts
 from broker.admin.protocol import invalid
+from broker.admin.views.listing import Row, View, cells
 from broker.entities.scheduling.alarms import DISK, MEMORY
 
 LOG_FORMS = ("text", "json")
@@ -105,9 +105,9 @@ def reset_auth_attempts(administration: Administration, arguments: Arguments) ->
         logins.reset()
 
 
-LISTENERS = Listing(_listeners, cells("node", "interface", "port", "protocol", "purpose"))
-CERTIFICATES = Listing(_certificates, cells("file", "subject", "until"))
-ALARMS = Listing(_alarms, cells("node", "resource"))
-AUTH_ATTEMPTS = Listing(
+LISTENERS = View(_listeners, cells("node", "interface", "port", "protocol", "purpose"))
+CERTIFICATES = View(_certificates, cells("file", "subject", "until"))
+ALARMS = View(_alarms, cells("node", "resource"))
+AUTH_ATTEMPTS = View(
     _auth_attempts, cells("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
 )

@@ -10,9 +10,9 @@ from typing import Any
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.kinds.parameter_kind import parameters_of
-from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed, invalid, not_found
 from broker.admin.settings import limit_admin, policy_admin
+from broker.admin.views.listing import Row, View, cells, vhosts
 from broker.entities.vhosts.event_exchange import CLI
 from broker.entities.vhosts.parameters import (
     CLUSTER_ID,
@@ -36,8 +36,9 @@ def _of_broker(administration: Administration, arguments: Arguments) -> list[Row
     return [{"name": name, "value": value} for name, value in administration.broker.parameters.everywhere.items()]
 
 
-PARAMETERS = Listing(_of_vhosts, cells("vhost", "component", "name", "value"))
-GLOBAL_PARAMETERS = Listing(_of_broker, cells("name", "value"))
+PARAMETER_COLUMNS, GLOBAL_PARAMETER_COLUMNS = ("vhost", "component", "name", "value"), ("name", "value")
+PARAMETERS = View(_of_vhosts, cells(*PARAMETER_COLUMNS), null=None)
+GLOBAL_PARAMETERS = View(_of_broker, cells(*GLOBAL_PARAMETER_COLUMNS), null=None)
 
 
 async def set_parameter(administration: Administration, arguments: Arguments) -> None:

@@ -9,8 +9,8 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.kinds.policy_check import checked
 from broker.admin.kinds.policy_kind import value_of
-from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import invalid, not_found
+from broker.admin.views.listing import Row, View, cells, vhosts
 from broker.entities.arguments.policies import Policy
 from storage.definitions.definition_rows import PolicyRow, Put, delete
 
@@ -62,6 +62,6 @@ set_policy = partial(_set, operator=False)
 set_operator_policy = partial(_set, operator=True)
 clear_policy = partial(_clear, operator=False)
 clear_operator_policy = partial(_clear, operator=True)
-COLUMNS = cells("vhost", "name", "pattern", "apply-to", "definition", "priority")
-POLICIES = Listing(partial(_list, operator=False), COLUMNS)
-OPERATOR_POLICIES = Listing(partial(_list, operator=True), COLUMNS)
+POLICY_COLUMNS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+POLICIES = View(partial(_list, operator=False), cells(*POLICY_COLUMNS))
+OPERATOR_POLICIES = View(partial(_list, operator=True), cells(*POLICY_COLUMNS))

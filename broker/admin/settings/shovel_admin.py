@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.admin.listing import Listing, Row
 from broker.admin.protocol import not_found
 from broker.admin.settings.parameter_admin import clear_parameter
+from broker.admin.views.listing import Row, View, cells
 from broker.entities.vhosts.parameters import SHOVEL
 
-_COLUMNS = (
+SHOVEL_COLUMNS = (
     "name",
     "vhost",
     "type",
@@ -36,11 +34,7 @@ def _shovels(administration: Administration, arguments: Arguments) -> list[Row]:
     return [row for row in administration.shovels.rows() if vhost in (None, row.get("vhost"))]
 
 
-def _cell(name: str, row: Row) -> object:
-    return row.get(name, "")
-
-
-SHOVELS = Listing(_shovels, {name: partial(_cell, name) for name in _COLUMNS})
+SHOVELS = View(_shovels, cells(*SHOVEL_COLUMNS))
 
 
 async def restart_shovel(administration: Administration, arguments: Arguments) -> None:

@@ -46,8 +46,8 @@ def migrate(
     """
     # Imported here: no other command needs what moves messages.
     from broker.client.uris import UriError, parse
+    from broker.migration.migrating_brokers import LocalBroker, RemoteBroker
     from broker.migration.migration import Migration
-    from broker.migration.sides import Here, There
 
     if (source is None) == (target_uri is None):
         raise click.UsageError("expected --from or --to")
@@ -59,7 +59,7 @@ def migrate(
         raise click.UsageError("expected a URI with a host and without a virtual host: --vhost chooses some")
     if endpoint.user and endpoint.password is None:
         endpoint = endpoint._replace(password=os.environ.get(PASSWORD))
-    here, there = Here(target.directory), There(endpoint, management)
+    here, there = LocalBroker(target.directory), RemoteBroker(endpoint, management)
     migration = Migration(there, here, vhosts, window) if source else Migration(here, there, vhosts, window)
     began = time.monotonic()
     definitions = migration.definitions()

@@ -14,11 +14,11 @@ from storage.batch import (
     BLIND,
     PERSISTENT,
     TRANSIENT_QUEUE,
-    History,
     LaneState,
     LaneWrites,
     Purge,
     StoredMessage,
+    StreamHistory,
     WaitingMessage,
 )
 
@@ -33,7 +33,7 @@ SETTLEMENT_BYTES: Final = 16
 class StreamSource(Protocol):
     """The streams of the message store."""
 
-    def history(self, queue_id: int, lane: int) -> History:
+    def history(self, queue_id: int, lane: int) -> StreamHistory:
         """A stream's closed segments, and its last message."""
 
     def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:

@@ -1,1 +1,1 @@
-"""What the page shows and does beyond RabbitMQ's API: what a crash would undo, live tracing, reading a stream."""
+"""Parts of the page beyond RabbitMQ's API: crash preview, held publishers, commits, live tracing, reading a stream."""

@@ -1,4 +1,4 @@
-"""What was measured of commits, of the wait for them, and of the event loop, since the broker was started."""
+"""Measurements of commits, of the wait for them, and of the event loop, since the broker was started."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HISTOGRAMS = (
     "turn_seconds",
     "lag_seconds",
 )
-"""Those of `Measurements`, by the same names."""
+"""The histograms of `Measurements`, by the same names."""
 
 
 def commits(broker: Broker) -> dict[str, Any]:
-    """The histograms as they are, and what waits to be written now. What was measured is in them within a second."""
+    """The histograms, up to a second old, and the bytes and batches that wait to be written."""
     measurements = broker.statistics.measurements
     return {
         "histograms": {name: _shown(getattr(measurements, name)) for name in HISTOGRAMS},
@@ -31,7 +31,7 @@ def commits(broker: Broker) -> dict[str, Any]:
 
 
 def _shown(histogram: Histogram) -> dict[str, Any]:
-    """Buckets are pairs of an upper bound, None for the last, and how many values are not above it."""
+    """A histogram in JSON. Buckets are pairs of an upper bound, None for the last, and the count of values up to it."""
     below = list(accumulate(histogram.counts))
     bounds = [*histogram.bounds, None]
     return {"count": below[-1], "sum": histogram.total, "buckets": list(zip(bounds, below, strict=True))}

@@ -1,7 +1,7 @@
-"""Tracing live: a consumer of the firehose, and what it has heard as lines of JSON, for as long as the client listens.
+"""Live tracing: a consumer of the firehose, whose messages go to the client as lines of JSON.
 
-Of what comes faster than a client takes it, some is left out and counted: nothing waits for a client here,
-and memory stays bounded.
+If messages come faster than the client reads, some are dropped and counted: nothing waits for the client, and memory
+stays bounded.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from starlette.types import Receive, Scope, Send
 
 from broker.admin.json_tables import plain
 from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
-from broker.management.answers import SECURITY, Problem, encoded
-from broker.management.call import Call
-from broker.management.message_form import payload_in_json
+from broker.management.api_call import ApiCall
+from broker.management.message_json import payload_in_json
+from broker.management.responses import SECURITY, Problem, encoded
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.properties import decode_properties
 
 RECORDS_MAX = 500
-"""How many records wait for a client; further ones are left out."""
+"""Records that may wait for the client; further ones are dropped."""
 PAYLOAD_BYTES_MAX = 4096
-"""How much of each payload is shown."""
+"""Bytes of each payload that are shown."""
 STEP_SECONDS = 0.2
-"""How long records gather before they are sent together."""
+"""Time for which records are collected before they are sent together."""
 QUIET_SECONDS = 5.0
-"""After so long without a record a line is sent all the same, so that whatever is in between keeps the connection."""
+"""Interval of lines without records, so that proxies in between keep the connection."""
 TRACE_SECONDS_MAX = 600.0
-"""Then the client has to ask again, with credentials that still count: nobody traces for ever by a forgotten window."""
+"""Longest trace. Then the client has to send a new request with valid credentials: a forgotten window stops tracing."""
 
 
 class Records:
-    """What was heard and not sent yet, as lines. `dropped` counts what was left out."""
+    """Records that are not sent yet, as lines of JSON. `dropped` counts the records that were left out."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -46,7 +46,7 @@ class Records:
         self._come = trio.Event()
 
     def add(self, command: Command) -> None:
-        """A delivery of the firehose."""
+        """Add a delivery of the firehose."""
         if len(self._lines) >= RECORDS_MAX:
             self.dropped += 1
             return
@@ -54,21 +54,21 @@ class Records:
         self._come.set()
 
     async def gather(self) -> None:
-        """Wait until some have come, and for what comes with them; without any not for ever."""
+        """Wait for the first record, then for STEP_SECONDS; without a record return after QUIET_SECONDS."""
         with trio.move_on_after(QUIET_SECONDS):
             await self._come.wait()
             await trio.sleep(STEP_SECONDS)
 
     def take(self) -> bytes:
-        """What has come since, with how much was left out so far."""
+        """Take all lines, with the count of dropped records as the last one."""
         self._come = trio.Event()
         lines = [*self._lines, encoded({"dropped": self.dropped})]
         self._lines.clear()
         return b"\n".join(lines) + b"\n"
 
 
-class TraceAnswer(Response):
-    """Records as they come, in lines of JSON, until the client goes or its time is over."""
+class TraceResponse(Response):
+    """A response of lines of JSON, until the client disconnects or TRACE_SECONDS_MAX are over."""
 
     def __init__(self, vhost: VHost, records: Records, end: Callable[[], None]) -> None:
         super().__init__(None, 200, {**SECURITY, "cache-control": "no-store"}, "application/x-ndjson")
@@ -80,7 +80,9 @@ class TraceAnswer(Response):
         headers = [header for header in self.raw_headers if header[0] != b"content-length"]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "more_body": True})  # the head goes with the first part
+            await send(
+                {"type": "http.response.body", "more_body": True}
+            )  # the server sends the head with the first part
             with trio.move_on_after(TRACE_SECONDS_MAX):
                 while self._vhost.traced and await self._gathered(receive):
                     await send({"type": "http.response.body", "body": self._records.take(), "more_body": True})
@@ -89,7 +91,7 @@ class TraceAnswer(Response):
             self._end()
 
     async def _gathered(self, receive: Receive) -> bool:
-        """Wait for records; False when the client has gone meanwhile."""
+        """Wait for records. False if the client has disconnected meanwhile."""
         stays = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_end_with_client, receive, nursery.cancel_scope)
@@ -105,27 +107,27 @@ async def _end_with_client(receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def listen(call: Call, pattern: str) -> TraceAnswer:
-    """Begin to trace the virtual host that the path names. Raises Problem, and Refused without the permissions."""
+async def listen(call: ApiCall, pattern: str) -> TraceResponse:
+    """Start tracing the virtual host of the path. Raises Problem, or Refused without the permissions."""
     vhost, records, administration = call.vhost, Records(), call.api.administration
-    session = DirectSession(call.api.registry, call.visitor.peer, call.account.name, vhost.name)
+    session = DirectSession(call.api.registry, call.client.peer, call.account.name, vhost.name)
     session.on_delivery = records.add
 
     def end() -> None:
         session.close()
-        call.api.listeners.leave(vhost)
+        call.api.trace_subscriptions.leave(vhost)
         administration.end_turn()
 
-    call.api.listeners.join(vhost)
+    call.api.trace_subscriptions.join(vhost)
     try:
         await _consume(call, session, pattern)
     except (Problem, Refused):
         end()
         raise
-    return TraceAnswer(vhost, records, end)
+    return TraceResponse(vhost, records, end)
 
 
-async def _consume(call: Call, session: DirectSession, pattern: str) -> None:
+async def _consume(call: ApiCall, session: DirectSession, pattern: str) -> None:
     declared = await call.answered(session.ask(methods.QueueDeclare("", False, False, True, True, False, {})))
     assert isinstance(declared.method, methods.QueueDeclareOk), "the answer to a declaration"
     queue = declared.method.queue

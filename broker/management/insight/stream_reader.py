@@ -1,4 +1,4 @@
-"""Some messages of a stream, read by a consumer that ends with the request: nothing is taken away."""
+"""Messages of a stream, read by a consumer that ends with the request; the stream keeps them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import trio
 
 from broker.admin.json_tables import table
 from broker.entities.queues.streams.stream_queue import Stream
-from broker.management.answers import JsonArray, encoded
-from broker.management.call import Call
-from broker.management.message_form import payload_in_json, properties_in_json
+from broker.management.api_call import ApiCall
+from broker.management.message_json import payload_in_json, properties_in_json
+from broker.management.responses import JsonArray, encoded
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.properties import decode_properties
 
 OFFSET = "x-stream-offset"
 READ_SECONDS = 3.0
-"""How long the stream has for it: on a slow disk less comes than is there."""
+"""Longest read; on a slow disk it returns fewer messages than there are."""
 READ_BYTES_MAX = 16 << 20
-"""No further message is kept after so many bytes."""
+"""Bytes of bodies after which no further message is read."""
 
 
-class Wanted(NamedTuple):
-    """What is to be read: where from, as a consumer says it, how many messages, and how much of each payload."""
+class StreamRead(NamedTuple):
+    """A read: the offset as consumers specify it, the count of messages, and the bytes of each payload."""
 
     offset: int | str
     messages: int
@@ -32,10 +32,10 @@ class Wanted(NamedTuple):
 
 
 class Reader:
-    """Gathers deliveries until there are enough, or the stream has no more."""
+    """Collects deliveries until there are enough, or the stream has no more."""
 
-    def __init__(self, wanted: Wanted, end: int) -> None:
-        """`end` is the offset behind the last message."""
+    def __init__(self, wanted: StreamRead, end: int) -> None:
+        """`end` is the offset after the last message."""
         self.taken = JsonArray()
         self.done = trio.Event()
         self._wanted = wanted
@@ -43,7 +43,7 @@ class Reader:
         self._bytes = 0
 
     def take(self, command: Command) -> None:
-        """A delivery."""
+        """Add a delivery."""
         if self.done.is_set():
             return
         row = _row(command, self._wanted)
@@ -53,8 +53,8 @@ class Reader:
             self.done.set()
 
 
-async def read(call: Call, stream: Stream, wanted: Wanted) -> JsonArray:
-    """Messages of a stream. Raises Refused."""
+async def read(call: ApiCall, stream: Stream, wanted: StreamRead) -> JsonArray:
+    """Read messages of a stream. Raises Refused."""
     reader = Reader(wanted, stream.log.stored)
     async with call.session() as session:
         session.on_delivery = reader.take
@@ -67,16 +67,16 @@ async def read(call: Call, stream: Stream, wanted: Wanted) -> JsonArray:
 
 
 def _beyond(stream: Stream, offset: int | str) -> bool:
-    """There is nothing to read from there on."""
+    """Return True if the stream has no message from the offset on."""
     log = stream.log
     return log.stored <= log.first or (isinstance(offset, int) and offset >= log.stored)
 
 
-def _consume(queue: str, wanted: Wanted) -> methods.BasicConsume:
+def _consume(queue: str, wanted: StreamRead) -> methods.BasicConsume:
     return methods.BasicConsume(queue, "", False, False, False, False, table({OFFSET: wanted.offset}))
 
 
-def _row(command: Command, wanted: Wanted) -> dict[str, Any]:
+def _row(command: Command, wanted: StreamRead) -> dict[str, Any]:
     delivered, payload = command.method, command.body[: wanted.truncate]
     assert isinstance(delivered, methods.BasicDeliver), "a delivery"
     assert command.header_payload is not None, "a message has a header"

@@ -50,7 +50,7 @@ class Labels(NamedTuple, Generic[T]):
         return f"{{{inner}}}" if inner else ""
 
 
-class Group(NamedTuple, Generic[T]):
+class MetricGroup(NamedTuple, Generic[T]):
     """What is measured of things of one kind. `name` is what RabbitMQ calls it: a `family` of /metrics/detailed.
 
     `values` are a thing's, in the order of `measures`; where one is None there is no sample. `vhost`: the virtual host

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from broker.management.answers import takes_gzip
-from broker.management.call import visitor_of
 from broker.management.prometheus.exposition import CONTENT_TYPE, exposition
 from broker.management.prometheus.metric_groups import Parts
-from broker.management.prometheus.scrapes import Scrapes
+from broker.management.prometheus.registries import Registries
+from broker.management.request_client import client_of
+from broker.management.responses import takes_gzip
 
 METHODS = "GET, HEAD, OPTIONS"
 PATH = "/metrics"
@@ -27,12 +27,12 @@ Registry = Callable[[Request], Parts]
 class MetricsApplication:
     """Answers scrapes."""
 
-    def __init__(self, scrapes: Scrapes) -> None:
+    def __init__(self, registries: Registries) -> None:
         self._registries: dict[str, Registry] = {
-            "": lambda request: scrapes.default(),
-            "default": lambda request: scrapes.default(),
-            "per-object": lambda request: scrapes.per_object(),
-            "detailed": lambda request: scrapes.detailed(
+            "": lambda request: registries.default(),
+            "default": lambda request: registries.default(),
+            "per-object": lambda request: registries.per_object(),
+            "detailed": lambda request: registries.detailed(
                 request.query_params.getlist("family"), request.query_params.getlist("vhost")
             ),
         }
@@ -43,7 +43,7 @@ class MetricsApplication:
         if refused is not None:
             await refused(scope, receive, send)
             return
-        visitor_of(request).admit()
+        client_of(request.scope).admit()
         await self._send(request, send)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -80,7 +80,7 @@ async def _next_part(
     request: Request, pieces: AsyncGenerator[bytes], compressor: zlib._Compress | None
 ) -> bytes | None:
     """The next part of a scrape; None behind its end."""
-    async with visitor_of(request).working():
+    async with client_of(request.scope).working():
         piece = await anext(pieces, None)
         return compressor.compress(piece) if piece is not None and compressor is not None else piece
 

@@ -12,31 +12,42 @@ from prometheus_client.metrics_core import Metric
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.statistics.totals import Churn, Logins
 from broker.entities.vhosts.parameters import CLUSTER_ID
-from broker.management.call import Management
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, UNTYPED, Group, Labels, Measure, Values, family
-from broker.management.rows.node_row import node_row
+from broker.management.management_api import ManagementApi
+from broker.management.prometheus.metric_groups import (
+    COUNTER,
+    GAUGE,
+    UNTYPED,
+    Labels,
+    Measure,
+    MetricGroup,
+    Values,
+    family,
+)
+from broker.management.rows.node_rows import node_row
 
 Row = Mapping[str, Any]
 Login = tuple[str, Logins]
 NOTHING = "n/a"
 
 
-def node_groups(api: Management) -> list[Group[Any]]:
+def node_groups(api: ManagementApi) -> list[MetricGroup[Any]]:
     """The groups of the node itself."""
     statistics = api.broker.statistics
     nothing = Labels[Any]((), lambda _: ())
     row = node_row(api)
     store = api.status()["store_io"] | {"written_messages": row["msg_store_write_count"]}
     return [
-        Group("connection_churn_metrics", lambda: [statistics.churn], nothing, CHURN, Churn.values),
-        Group("node_coarse_metrics", lambda: [row], nothing, USED, _used),
-        Group("node_persister_metrics", lambda: [store], nothing, STORE, _store),
-        Group("node_metrics", lambda: [row], nothing, LIMITS, _limits),
-        Group("auth_attempt_metrics", lambda: [*statistics.logins.items()], BY_PROTOCOL, LOGINS, _logins, None, True),
+        MetricGroup("connection_churn_metrics", lambda: [statistics.churn], nothing, CHURN, Churn.values),
+        MetricGroup("node_coarse_metrics", lambda: [row], nothing, USED, _used),
+        MetricGroup("node_persister_metrics", lambda: [store], nothing, STORE, _store),
+        MetricGroup("node_metrics", lambda: [row], nothing, LIMITS, _limits),
+        MetricGroup(
+            "auth_attempt_metrics", lambda: [*statistics.logins.items()], BY_PROTOCOL, LOGINS, _logins, None, True
+        ),
     ]
 
 
-def alarm_families(api: Management) -> Iterator[Metric]:
+def alarm_families(api: ManagementApi) -> Iterator[Metric]:
     """Which alarms are raised. Open files have none: the broker stops accepting connections instead."""
     alarms = api.broker.alarms
     for name, raised in (
@@ -47,13 +58,13 @@ def alarm_families(api: Management) -> Iterator[Metric]:
         yield family(f"rabbitmq_alarms_{name}", UNTYPED, f"1 while the alarm {name} is raised", [((), int(raised))])
 
 
-def start_family(api: Management) -> Metric:
+def start_family(api: ManagementApi) -> Metric:
     """When the process was started."""
     started = time.time() - api.status()["uptime_seconds"]
     return family("process_start_time_seconds", GAUGE, "When the process was started, since the epoch", [((), started)])
 
 
-def identity_families(api: Management, endpoint: str) -> Iterator[Metric]:
+def identity_families(api: ManagementApi, endpoint: str) -> Iterator[Metric]:
     """What runs here, in which version; every panel of RabbitMQ's dashboards joins on it.
 
     Since 4.x they tell scrapes of one node apart by the `endpoint`: `aggregated`, `per-object`, `detailed`.

@@ -7,14 +7,14 @@ from operator import attrgetter
 from broker.entities.queues.depth import depth, head_timestamp
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.broker import Broker
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure, Values
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Labels, Measure, MetricGroup, Values
 
 _names = attrgetter("vhost_name", "name")
 OF_QUEUE = Labels[Queue](("vhost", "queue"), _names)
 FOR_PUBLISHES = Labels[Queue](("queue_vhost", "queue"), _names)
 
 
-def queue_groups(broker: Broker) -> list[Group[Queue]]:
+def queue_groups(broker: Broker) -> list[MetricGroup[Queue]]:
     """The groups of all queues."""
 
     def queues() -> list[Queue]:
@@ -27,10 +27,10 @@ def queue_groups(broker: Broker) -> list[Group[Queue]]:
         return (queue.counters.publish,)
 
     return [
-        Group("queue_coarse_metrics", queues, OF_QUEUE, DEPTH, _depth, _vhost),
-        Group("queue_consumer_count", queues, OF_QUEUE, (CONSUMERS,), consumers, _vhost),
-        Group("queue_metrics", queues, OF_QUEUE, (CONSUMERS, *DETAILS), _details, _vhost),
-        Group("channel_queue_exchange_metrics", queues, FOR_PUBLISHES, (PUBLISHED,), published),
+        MetricGroup("queue_coarse_metrics", queues, OF_QUEUE, DEPTH, _depth, _vhost),
+        MetricGroup("queue_consumer_count", queues, OF_QUEUE, (CONSUMERS,), consumers, _vhost),
+        MetricGroup("queue_metrics", queues, OF_QUEUE, (CONSUMERS, *DETAILS), _details, _vhost),
+        MetricGroup("channel_queue_exchange_metrics", queues, FOR_PUBLISHES, (PUBLISHED,), published),
     ]
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from broker.admin.listings.client_listing import acks_uncommitted, messages_uncommitted
-from broker.admin.listings.topology_listing import channel_name
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure, Values
-from broker.management.rows.connection_row import connection_name
+from broker.admin.views.connection_view import acks_uncommitted, channel_name, connection_name, messages_uncommitted
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Labels, Measure, MetricGroup, Values
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 from broker.session.registry import Registry
@@ -26,20 +24,20 @@ def channels(registry: Registry) -> list[Channel]:
     return [channel for connection in open_connections(registry) for channel in connection.channels.values()]
 
 
-def channel_groups(registry: Registry) -> list[Group[Channel]]:
+def channel_groups(registry: Registry) -> list[MetricGroup[Channel]]:
     """The groups of all channels."""
     return [
-        Group("channel_metrics", lambda: channels(registry), OF_CHANNEL, STATE, _state),
-        Group("channel_exchange_metrics", lambda: channels(registry), IN_VHOST, PUBLISHED, _published),
-        Group("channel_queue_metrics", lambda: channels(registry), IN_VHOST, DELIVERED, _delivered),
+        MetricGroup("channel_metrics", lambda: channels(registry), OF_CHANNEL, STATE, _state),
+        MetricGroup("channel_exchange_metrics", lambda: channels(registry), IN_VHOST, PUBLISHED, _published),
+        MetricGroup("channel_queue_metrics", lambda: channels(registry), IN_VHOST, DELIVERED, _delivered),
     ]
 
 
-def connection_groups(registry: Registry) -> list[Group[Connection]]:
+def connection_groups(registry: Registry) -> list[MetricGroup[Connection]]:
     """The groups of all connections. Their label is called `channel`, as in RabbitMQ."""
     return [
-        Group("connection_coarse_metrics", lambda: open_connections(registry), OF_CONNECTION, BYTES, _bytes),
-        Group("connection_metrics", lambda: open_connections(registry), OF_CONNECTION, PACKETS, _packets),
+        MetricGroup("connection_coarse_metrics", lambda: open_connections(registry), OF_CONNECTION, BYTES, _bytes),
+        MetricGroup("connection_metrics", lambda: open_connections(registry), OF_CONNECTION, PACKETS, _packets),
     ]
 
 

@@ -8,31 +8,23 @@ from functools import partial
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped
+from broker.admin.views.topology_view import BindingOf, implied, named
 from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
-from broker.management.answers import empty, in_json, not_found
-from broker.management.call import Call
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import empty, in_json, not_found
 from broker.management.routes.exchange_routes import exchange_in_path
-from broker.management.rows.binding_columns import (
-    BINDING_COLUMNS,
-    BindingOf,
-    all_bindings,
-    implied,
-    location,
-    matches,
-    properties_key,
-    shown,
-)
+from broker.management.rows.binding_rows import BINDING_ROWS, all_bindings, location, matches, properties_key
 from broker.wire import methods
 from broker.wire.field_tables import decode_table, encode_table
 from broker.wire.method import Method
 
 
-async def list_bindings(call: Call) -> Response:
+async def list_bindings(call: ApiCall) -> Response:
     """All bindings, those of the default exchange included."""
     bindings: list[BindingOf] = []
     for vhost in call.vhosts():
@@ -40,35 +32,35 @@ async def list_bindings(call: Call) -> Response:
     return await _answer(call, bindings)
 
 
-async def list_of_queue(call: Call) -> Response:
+async def list_of_queue(call: ApiCall) -> Response:
     """The bindings of a queue; none of one that is not there."""
     queue = call.vhost.queues.get(call.names["queue"])
     return await _answer(call, [] if queue is None else await _leading_to(call.vhost, queue))
 
 
-async def list_from_exchange(call: Call) -> Response:
+async def list_from_exchange(call: ApiCall) -> Response:
     """The bindings that an exchange is the source of."""
     vhost, name = call.vhost, exchange_in_path(call)
     if not name:
         return await _answer(call, await mapped(partial(implied, vhost.name), list(vhost.queues)))
     exchange = vhost.exchanges.get(name)
     bindings = [] if exchange is None else list(exchange.bindings)
-    return await _answer(call, await mapped(partial(shown, vhost.name), bindings))
+    return await _answer(call, await mapped(partial(named, vhost.name), bindings))
 
 
-async def list_to_exchange(call: Call) -> Response:
+async def list_to_exchange(call: ApiCall) -> Response:
     """The bindings that an exchange is the destination of."""
     exchange = call.vhost.exchanges.get(exchange_in_path(call))
     return await _answer(call, [] if exchange is None else await _leading_to(call.vhost, exchange))
 
 
-async def list_between(call: Call) -> Response:
+async def list_between(call: ApiCall) -> Response:
     """The bindings between an exchange and a queue or another exchange."""
     return await _answer(call, await _between(call))
 
 
-async def _answer(call: Call, bindings: list[BindingOf]) -> Response:
-    return await list_answer(bindings, BINDING_COLUMNS, call.list_query(), _key, _itself)
+async def _answer(call: ApiCall, bindings: list[BindingOf]) -> Response:
+    return await list_response(bindings, BINDING_ROWS, call.list_query(), _key, _itself)
 
 
 def _key(binding: BindingOf) -> str:
@@ -80,13 +72,13 @@ def _itself(binding: BindingOf) -> BindingOf:
 
 
 async def _leading_to(vhost: VHost, destination: Destination) -> list[BindingOf]:
-    found = await mapped(partial(shown, vhost.name), vhost.bindings.leading_to(destination))
+    found = await mapped(partial(named, vhost.name), vhost.bindings.leading_to(destination))
     if isinstance(destination, Queue):
         found.append(implied(vhost.name, destination.name))
     return found
 
 
-async def _between(call: Call) -> list[BindingOf]:
+async def _between(call: ApiCall) -> list[BindingOf]:
     """The bindings between the ends that the path names. Raises Problem 404 if there is no such virtual host."""
     source, destination = exchange_in_path(call, "source"), _destination(call)
     if destination is None:
@@ -94,18 +86,18 @@ async def _between(call: Call) -> list[BindingOf]:
     return [binding for binding in await _leading_to(call.vhost, destination) if binding.source == source]
 
 
-def _destination(call: Call) -> Destination | None:
+def _destination(call: ApiCall) -> Destination | None:
     if "queue" in call.names:
         return call.vhost.queues.get(call.names["queue"])
     return call.vhost.exchanges.get(exchange_in_path(call))
 
 
-async def show_binding(call: Call) -> Response:
+async def show_binding(call: ApiCall) -> Response:
     """One binding."""
-    return in_json(call.chosen(BINDING_COLUMNS.row(await _binding(call))))
+    return in_json(call.chosen(BINDING_ROWS.row(await _binding(call))))
 
 
-async def _binding(call: Call) -> BindingOf:
+async def _binding(call: ApiCall) -> BindingOf:
     """The binding that the path names. Raises Problem 404."""
     properties = call.names["properties"]
     for binding in await _between(call):
@@ -114,7 +106,7 @@ async def _binding(call: Call) -> BindingOf:
     raise not_found()
 
 
-async def bind(call: Call) -> Response:
+async def bind(call: ApiCall) -> Response:
     """Make a binding, if it is not there; the answer says where it is."""
     fields = await call.fields()
     key, arguments = fields.short_text("routing_key"), fields.amqp_table("arguments")
@@ -132,7 +124,7 @@ async def bind(call: Call) -> Response:
     return empty(201, {"location": location(destination, properties)})
 
 
-async def unbind(call: Call) -> Response:
+async def unbind(call: ApiCall) -> Response:
     """Remove a binding."""
     binding = await _binding(call)
     arguments = decode_table(binding.arguments)[0]

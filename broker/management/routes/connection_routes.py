@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
-from broker.admin.listings.topology_listing import channel_name
+from broker.admin.views.columns import Columns
+from broker.admin.views.connection_view import channel_name, connection_name
 from broker.management.access import Tag, denied
-from broker.management.answers import bad_request, empty, in_json, not_found
-from broker.management.call import Call
-from broker.management.columns import Columns
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.rows.channel_row import channel_columns, channel_order
-from broker.management.rows.connection_row import brief_columns, connection_columns, connection_name, connection_order
+from broker.management.responses import bad_request, empty, in_json, not_found
+from broker.management.rows.channel_rows import channel_order, channel_rows
+from broker.management.rows.connection_rows import brief_connection_rows, connection_order, connection_rows
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 
@@ -27,27 +27,27 @@ _PEER_PORT = re.compile(":([0-9]{1,5}) -> ")
 # Connections
 
 
-async def list_connections(call: Call) -> Response:
+async def list_connections(call: ApiCall) -> Response:
     """Open connections, of a virtual host if the path names one."""
-    columns = brief_columns(call.api.settings.node) if call.flag("disable_stats") else _columns(call, None)
+    columns = brief_connection_rows(call.api.settings.node) if call.flag("disable_stats") else _columns(call)
     return await _connections(call, _seen(call, _open(call)), columns, paged="vhost" not in call.names)
 
 
-async def list_connections_of_user(call: Call) -> Response:
+async def list_connections_of_user(call: ApiCall) -> Response:
     """The connections of one user: their names."""
     of_user = [connection for connection in _open(call) if connection.user == call.names["user"]]
-    return await _connections(call, _seen(call, of_user), brief_columns(call.api.settings.node), paged=False)
+    return await _connections(call, _seen(call, of_user), brief_connection_rows(call.api.settings.node), paged=False)
 
 
-async def show_connection(call: Call) -> Response:
+async def show_connection(call: ApiCall) -> Response:
     """One connection."""
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
-    return in_json(_columns(call, "").row(connection, call.list_query().columns))
+    return in_json(_columns(call, single=True).row(connection, call.list_query().columns))
 
 
-async def close_connection(call: Call) -> Response:
+async def close_connection(call: ApiCall) -> Response:
     """Send a client away; it reads the reason that the header X-Reason has."""
     connection = _connection(call)
     if not (call.account.administrates or connection.user == call.account.name):
@@ -55,12 +55,12 @@ async def close_connection(call: Call) -> Response:
     return _closed(call, [connection])
 
 
-async def close_connections_of_user(call: Call) -> Response:
+async def close_connections_of_user(call: ApiCall) -> Response:
     """Send all clients of one user away."""
     return _closed(call, [connection for connection in _open(call) if connection.user == call.names["user"]])
 
 
-def _closed(call: Call, connections: Iterable[Connection]) -> Response:
+def _closed(call: ApiCall, connections: Iterable[Connection]) -> Response:
     reason = call.request.headers.get("x-reason") or CLOSED
     for connection in connections:
         connection.force_close(reason)
@@ -68,11 +68,11 @@ def _closed(call: Call, connections: Iterable[Connection]) -> Response:
     return empty(204)
 
 
-def _columns(call: Call, without_tls: str | None) -> Columns[Connection]:
-    return connection_columns(call.api.settings.node, call.past, without_tls=without_tls)
+def _columns(call: ApiCall, *, single: bool = False) -> Columns[Connection]:
+    return connection_rows(call.api.settings.node, call.history_query, single=single)
 
 
-def _open(call: Call) -> list[Connection]:
+def _open(call: ApiCall) -> list[Connection]:
     """Connections that have been let into a virtual host: the one that the path names, or any. Raises Problem 404."""
     of_all = (connection for connection in call.api.registry.network_connections if connection.vhost_name)
     if "vhost" not in call.names:
@@ -81,14 +81,14 @@ def _open(call: Call) -> list[Connection]:
     return [connection for connection in of_all if connection.vhost is vhost]
 
 
-def _seen(call: Call, connections: list[Connection]) -> list[Connection]:
+def _seen(call: ApiCall, connections: list[Connection]) -> list[Connection]:
     """Those of the connections that the user may see."""
     if call.account.monitors:
         return connections
     return [connection for connection in connections if connection.user == call.account.name]
 
 
-def _connection(call: Call) -> Connection:
+def _connection(call: ApiCall) -> Connection:
     """The connection that the path names. Raises Problem 404."""
     name = call.names["name"]
     port = _PEER_PORT.search(name)
@@ -99,21 +99,21 @@ def _connection(call: Call) -> Connection:
 
 
 async def _connections(
-    call: Call, connections: list[Connection], columns: Columns[Connection], *, paged: bool
+    call: ApiCall, connections: list[Connection], columns: Columns[Connection], *, paged: bool
 ) -> Response:
     query = call.list_query(paged=paged)
-    return await list_answer(connections, columns, query, connection_name, connection_order)
+    return await list_response(connections, columns, query, connection_name, connection_order)
 
 
 # Channels
 
 
-async def list_channels(call: Call) -> Response:
+async def list_channels(call: ApiCall) -> Response:
     """Channels of all connections, or of those in the virtual host that the path names."""
     return await _channels(call, _seen(call, _open(call)), paged="vhost" not in call.names)
 
 
-async def list_channels_of_connection(call: Call) -> Response:
+async def list_channels_of_connection(call: ApiCall) -> Response:
     """The channels of one connection."""
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
@@ -121,7 +121,7 @@ async def list_channels_of_connection(call: Call) -> Response:
     return await _channels(call, [connection], paged=False)
 
 
-async def show_channel(call: Call) -> Response:
+async def show_channel(call: ApiCall) -> Response:
     """One channel, and its consumers."""
     _assert_statistics(call)
     name = call.names["name"]
@@ -134,25 +134,25 @@ async def show_channel(call: Call) -> Response:
     raise not_found()
 
 
-def _shown(call: Call, channel: Channel) -> Response:
+def _shown(call: ApiCall, channel: Channel) -> Response:
     if not (call.account.monitors or channel.connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
     return in_json(_channel_columns(call, single=True).row(channel, call.list_query().columns))
 
 
-async def _channels(call: Call, connections: list[Connection], *, paged: bool) -> Response:
+async def _channels(call: ApiCall, connections: list[Connection], *, paged: bool) -> Response:
     _assert_statistics(call)
     channels = [channel for connection in connections for channel in connection.channels.values()]
-    return await list_answer(
+    return await list_response(
         channels, _channel_columns(call), call.list_query(paged=paged), channel_name, channel_order
     )
 
 
-def _channel_columns(call: Call, *, single: bool = False) -> Columns[Channel]:
-    return channel_columns(call.api.settings.node, call.past, single=single)
+def _channel_columns(call: ApiCall, *, single: bool = False) -> Columns[Channel]:
+    return channel_rows(call.api.settings.node, call.history_query, single=single)
 
 
-def _assert_statistics(call: Call) -> None:
+def _assert_statistics(call: ApiCall) -> None:
     """RabbitMQ knows nothing of channels but statistics."""
     if call.flag("disable_stats"):
         raise bad_request("Stats in management UI are disabled on this node")

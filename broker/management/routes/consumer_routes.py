@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import chain
-
 from starlette.responses import Response
 
-from broker.admin.short_steps import mapped
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.queues.consumers import Consumer
-from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
-from broker.management.call import Call
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns, consumer_order
+from broker.management.rows.consumer_rows import consumer_order, consumer_rows
 
 
-async def list_consumers(call: Call) -> Response:
+async def list_consumers(call: ApiCall) -> Response:
     """Consumers. Of a virtual host that the user may not see there are none, as in RabbitMQ."""
     query = call.list_query()
-    consumers: list[ConsumerOf] = []
+    consumers: list[Consumer] = []
     for vhost in call.vhosts():
         if call.account.sees(vhost.name):
-            of_queues = await mapped(_consumers, list(vhost.queues.values()))
-            consumers += await mapped(partial(ConsumerOf, vhost.name), chain.from_iterable(of_queues))
-    columns = consumer_columns(call.api.settings.node)
-    return await list_answer(consumers, columns, query, lambda listed: listed.consumer.tag, consumer_order)
-
-
-def _consumers(queue: Queue) -> list[Consumer]:
-    return list(queue.consumers.members)
+            async for queue in in_steps(list(vhost.queues.values()), at_once=AT_ONCE):
+                consumers += queue.consumers.members
+    columns = consumer_rows(call.api.settings.node)
+    return await list_response(consumers, columns, query, lambda consumer: consumer.tag, consumer_order)
 
 
 RESOURCES: list[Resource] = [

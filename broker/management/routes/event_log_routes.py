@@ -11,11 +11,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from broker.management.access import Tag
-from broker.management.answers import Problem, bad_request, in_json, not_found
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
-from broker.management.segment_files import FileSlice, Segment
-from leveret_spark.events.segment_format import SegmentName, parse_name
+from broker.management.responses import Problem, bad_request, in_json, not_found
+from broker.management.segment_files import FileSlice, SegmentFile
+from leveret_events.segment_names import SegmentName, parse_name
 
 LISTED = 100
 LISTED_MAX = 1000
@@ -27,7 +27,7 @@ class UnsatisfiableRange(Exception):
     """A range that lies behind the end."""
 
 
-class FileAnswer(Response):
+class SegmentResponse(Response):
     """Bytes of a segment, read a chunk at a time while they are sent."""
 
     def __init__(self, status: int, headers: Mapping[str, str], content: FileSlice) -> None:
@@ -45,7 +45,7 @@ class FileAnswer(Response):
             self._content.close()
 
 
-async def list_segments(call: Call) -> Response:
+async def list_segments(call: ApiCall) -> Response:
     """Sealed segments in their order, a page at a time. Raises OSError when the disk does."""
     try:
         after, limit = _place(call.request)
@@ -60,7 +60,7 @@ async def list_segments(call: Call) -> Response:
     return in_json([_shown(segment) for segment in found], headers)
 
 
-async def show_segment(call: Call) -> Response:
+async def show_segment(call: ApiCall) -> Response:
     """A segment as it is on disk, or a range of it. Raises OSError when the disk does."""
     parsed = parse_name(call.names["segment"])
     segment = None if parsed is None else await call.api.segments.find(parsed)
@@ -83,7 +83,7 @@ async def show_segment(call: Call) -> Response:
         content = await call.api.segments.open(segment, start, end)
     except FileNotFoundError:
         raise not_found() from None
-    return FileAnswer(206 if wanted else 200, headers, content)
+    return SegmentResponse(206 if wanted else 200, headers, content)
 
 
 def _place(request: Request) -> tuple[dict[str, SegmentName], int]:
@@ -105,7 +105,7 @@ def _place(request: Request) -> tuple[dict[str, SegmentName], int]:
     return after, limit
 
 
-def _shown(segment: Segment) -> dict[str, str | int]:
+def _shown(segment: SegmentFile) -> dict[str, str | int]:
     name = segment.name
     return {"name": str(name), **name._asdict(), "bytes": segment.size, "sha256": segment.sha256}
 

@@ -7,14 +7,15 @@ from functools import partial
 from starlette.responses import Response
 
 from broker.admin.short_steps import mapped
+from broker.admin.views.topology_view import ExchangeOf
 from broker.entities.exchanges.exchange import Exchange
 from broker.management.access import Tag
-from broker.management.answers import empty, in_json, not_found
-from broker.management.call import Call
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.rows.consumer_columns import channel_details
-from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns, exchange_name, exchange_order
+from broker.management.responses import empty, in_json, not_found
+from broker.management.rows.consumer_rows import channel_details
+from broker.management.rows.exchange_rows import exchange_name, exchange_order, exchange_rows
 from broker.management.statistics import pair_stats
 from broker.wire import methods
 
@@ -22,31 +23,32 @@ DEFAULT = "amq.default"
 """The default exchange in a path: its own name is empty."""
 
 
-async def list_exchanges(call: Call) -> Response:
+async def list_exchanges(call: ApiCall) -> Response:
     """Exchanges, a page of them if asked for."""
     query = call.list_query(paged=True)
     exchanges: list[ExchangeOf] = []
     for vhost in call.vhosts():
         exchanges += await mapped(partial(ExchangeOf, vhost.name), list(vhost.exchanges.values()))
-    return await list_answer(exchanges, exchange_columns(call.past), query, exchange_name, exchange_order)
+    columns = exchange_rows(call.history_query)
+    return await list_response(exchanges, columns, query, exchange_name, exchange_order)
 
 
-async def show_exchange(call: Call) -> Response:
+async def show_exchange(call: ApiCall) -> Response:
     """One exchange."""
     vhost, exchange = call.vhost, exchange_of(call)
-    row = exchange_columns(call.past).row(ExchangeOf(vhost.name, exchange))
+    row = exchange_rows(call.history_query).row(ExchangeOf(vhost.name, exchange))
     details = channel_details(call.api.settings.node)
-    pairs = pair_stats.of_exchange(call.past, call.api.registry, vhost, exchange, details)
+    pairs = pair_stats.of_exchange(call.history_query, call.api.registry, vhost, exchange, details)
     return in_json(call.chosen(row | pairs))
 
 
-def exchange_in_path(call: Call, part: str = "exchange") -> str:
+def exchange_in_path(call: ApiCall, part: str = "exchange") -> str:
     """The name of an exchange in the path. Raises Problem 400 if it is too long for one."""
     name = call.short_name(part)
     return "" if name == DEFAULT else name
 
 
-def exchange_of(call: Call) -> Exchange:
+def exchange_of(call: ApiCall) -> Exchange:
     """The exchange that the path names. Raises Problem 404."""
     exchange = call.vhost.exchanges.get(exchange_in_path(call))
     if exchange is None:
@@ -54,7 +56,7 @@ def exchange_of(call: Call) -> Exchange:
     return exchange
 
 
-async def declare_exchange(call: Call) -> Response:
+async def declare_exchange(call: ApiCall) -> Response:
     """Declare an exchange: answered when it is on disk."""
     fields, name = await call.fields(), exchange_in_path(call)
     method = methods.ExchangeDeclare(
@@ -73,7 +75,7 @@ async def declare_exchange(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-async def delete_exchange(call: Call) -> Response:
+async def delete_exchange(call: ApiCall) -> Response:
     """Delete an exchange: answered when the disk has followed."""
     name = exchange_of(call).name
     async with call.session() as session:

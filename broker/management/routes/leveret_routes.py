@@ -11,12 +11,12 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, Problem, bad_request, in_json
-from broker.management.call import Call
-from broker.management.insight import at_risk, live_trace, stream_reader
+from broker.management.api_call import ApiCall
+from broker.management.insight import crash_preview, held_publishers, live_trace, stream_reader
 from broker.management.insight.commit_histograms import commits
-from broker.management.insight.stream_reader import Wanted
+from broker.management.insight.stream_reader import StreamRead
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonResponse, Problem, bad_request, in_json
 from broker.management.routes.queue_routes import queue_of
 from broker.session.channel.permissions import Access
 from broker.session.direct_session import Refused
@@ -30,13 +30,13 @@ READ_MAX = 1000
 PAYLOAD_BYTES_MAX = 1 << 20
 
 
-async def list_permissions(call: Call) -> Response:
+async def list_permissions(call: ApiCall) -> Response:
     """What the user itself may do, by virtual host; others' permissions are for administrators to see."""
     granted = call.broker.users.permissions.items()
     return in_json([{"vhost": vhost, **each._asdict()} for (vhost, user), each in granted if user == call.account.name])
 
 
-async def show_permissions(call: Call) -> Response:
+async def show_permissions(call: ApiCall) -> Response:
     """What the user may do with the queue or exchange of a name, and whether it may publish straight to queues."""
     access, name = _access(call), call.names["name"]
     return in_json(
@@ -49,7 +49,7 @@ async def show_permissions(call: Call) -> Response:
     )
 
 
-def _access(call: Call) -> Access:
+def _access(call: ApiCall) -> Access:
     return call.api.registry.routes(call.account.name, call.vhost.name).access
 
 
@@ -61,23 +61,23 @@ def _allowed(check: Callable[[], None]) -> bool:
     return True
 
 
-async def show_commits(call: Call) -> Response:
+async def show_commits(call: ApiCall) -> Response:
     """How many messages share a commit, how long confirms wait for it, and what the disk takes."""
     return in_json(commits(call.broker))
 
 
-async def show_alarms(call: Call) -> Response:
+async def show_alarms(call: ApiCall) -> Response:
     """Which of memory and disk are short, and the connections that are held for it."""
-    call.api.look_around()
-    return in_json(at_risk.alarms(call.api))
+    call.api.update_alarms()
+    return in_json(held_publishers.alarms(call.api))
 
 
-async def show_unconfirmed(call: Call) -> Response:
+async def show_unconfirmed(call: ApiCall) -> Response:
     """What a crash at this moment would undo."""
-    return in_json(await at_risk.unconfirmed(call.api))
+    return in_json(await crash_preview.unconfirmed(call.api))
 
 
-async def move_messages(call: Call) -> Response:
+async def move_messages(call: ApiCall) -> Response:
     """Move messages to another queue of the virtual host; answered with their number when they are on disk there.
 
     The user needs what it takes over AMQP: to read the queue, and to publish to the default exchange.
@@ -97,7 +97,7 @@ async def move_messages(call: Call) -> Response:
     return in_json({"moved": moved})
 
 
-def _ends(call: Call, to: str) -> tuple[OrderedQueue, Queue]:
+def _ends(call: ApiCall, to: str) -> tuple[OrderedQueue, Queue]:
     access, vhost = _access(call), call.vhost
     queue_of(call)
     try:
@@ -113,9 +113,9 @@ def _ends(call: Call, to: str) -> tuple[OrderedQueue, Queue]:
     return source, target
 
 
-async def _ready(call: Call, source: OrderedQueue) -> None:
+async def _ready(call: ApiCall, source: OrderedQueue) -> None:
     """Wait for what has to be over before messages may be taken from a queue. Raises Problem 503 during an alarm."""
-    call.api.look_around()
+    call.api.update_alarms()
     if call.broker.alarms.raised:
         raise Problem(503, "blocked", f"publishers are blocked: {call.broker.alarms.reason}")
     while not source.deleted and (busy := source.busy()) is not None:
@@ -123,7 +123,7 @@ async def _ready(call: Call, source: OrderedQueue) -> None:
         await call.api.administration.settled(busy)
 
 
-async def read_stream(call: Call) -> Response:
+async def read_stream(call: ApiCall) -> Response:
     """Some messages of a stream from an offset on: `first`, `last`, a number, or an interval such as `5m`."""
     fields = await call.fields()
     fields.require("offset", "count")
@@ -135,12 +135,12 @@ async def read_stream(call: Call) -> Response:
     count, truncate = fields.number("count"), fields.number("truncate", PAYLOAD_BYTES_MAX)
     if not 1 <= count <= READ_MAX or not 0 <= truncate <= PAYLOAD_BYTES_MAX:
         raise bad_request(f"count is a number from 1 to {READ_MAX}, truncate from 0 to {PAYLOAD_BYTES_MAX}")
-    wanted = Wanted(offset, count, truncate, fields.text("encoding", "auto") == "base64")
+    wanted = StreamRead(offset, count, truncate, fields.text("encoding", "auto") == "base64")
     taken = await stream_reader.read(call, stream, wanted)
-    return JsonAnswer(taken.pieces())
+    return JsonResponse(taken.pieces())
 
 
-async def trace(call: Call) -> Response:
+async def trace(call: ApiCall) -> Response:
     """What is published and delivered in a virtual host, as it happens; `pattern` is of the firehose's routing keys."""
     return await live_trace.listen(call, call.parameters.get("pattern") or "#")
 

@@ -9,16 +9,16 @@ from starlette.responses import Response
 from broker.admin.short_steps import pause_if_due
 from broker.entities.scheduling.future import Future
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded, in_json
-from broker.management.bodies import Fields
-from broker.management.call import Call
-from broker.management.message_form import (
+from broker.management.api_call import ApiCall
+from broker.management.json_bodies import BodyFields
+from broker.management.message_json import (
     payload_in_json,
     payload_of,
     properties_in_json,
     properties_of,
 )
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonArray, JsonResponse, Problem, bad_request, encoded, in_json
 from broker.management.routes.exchange_routes import exchange_in_path
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods
@@ -41,7 +41,7 @@ ACKMODES = {
 ENCODINGS = ("auto", "base64")
 
 
-class Wanted(NamedTuple):
+class GetRequest(NamedTuple):
     """What is to be taken: so many messages, a negative number for all; payloads are cut to `truncate` bytes."""
 
     messages: int
@@ -50,13 +50,13 @@ class Wanted(NamedTuple):
     truncate: int | None
 
 
-async def publish(call: Call) -> Response:
+async def publish(call: ApiCall) -> Response:
     """Publish a message; the answer says, after its confirm, whether it was routed to a queue."""
     fields = await call.message_fields()
     fields.require("routing_key", "properties", "payload", "payload_encoding")
     key, body = fields.short_text("routing_key"), await payload_of(fields)
     header = encode_header(len(body), properties_of(fields))
-    call.api.look_around()
+    call.api.update_alarms()
     async with call.session() as session:
         try:
             await call.answered(session.ask(methods.ConfirmSelect(False)))
@@ -81,7 +81,7 @@ async def _published(
     return confirmed
 
 
-async def take(call: Call) -> Response:
+async def take(call: ApiCall) -> Response:
     """Take messages from a queue, and give them back if that is wanted, once all of them are taken."""
     wanted = _wanted(await call.fields())
     async with call.session() as session:
@@ -92,10 +92,10 @@ async def take(call: Call) -> Response:
         requeue = ACKMODES[wanted.ackmode]
         if taken.rows and requeue is not None:
             session.send(methods.BasicNack(0, True, requeue))
-    return JsonAnswer(taken.pieces())
+    return JsonResponse(taken.pieces())
 
 
-def _wanted(fields: Fields) -> Wanted:
+def _wanted(fields: BodyFields) -> GetRequest:
     fields.require("ackmode", "count", "encoding")
     ackmode, encoding = fields.values["ackmode"], fields.values["encoding"]
     count = fields.number("count")
@@ -106,7 +106,7 @@ def _wanted(fields: Fields) -> Wanted:
     truncate = fields.number("truncate") if "truncate" in fields else None
     if truncate is not None and truncate < 0:
         raise bad_request(["not_a_length", truncate])
-    return Wanted(count, ackmode, encoding, truncate)
+    return GetRequest(count, ackmode, encoding, truncate)
 
 
 def _refusal(refused: Refused) -> Problem:
@@ -118,7 +118,7 @@ def _refusal(refused: Refused) -> Problem:
     return bad_request(f"{refused.code} {text}")
 
 
-async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> JsonArray:
+async def _taken(call: ApiCall, session: DirectSession, wanted: GetRequest) -> JsonArray:
     """Messages, as many as are wanted and there, and no more than one answer may hold."""
     taken, size = JsonArray(), 0
     get = methods.BasicGet(call.short_name("queue"), ACKMODES[wanted.ackmode] is None)
@@ -133,7 +133,7 @@ async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> JsonArra
     return taken
 
 
-def _shown(found: Command, got: methods.BasicGetOk, wanted: Wanted) -> dict[str, Any]:
+def _shown(found: Command, got: methods.BasicGetOk, wanted: GetRequest) -> dict[str, Any]:
     assert found.header_payload is not None, "a message has a header"
     payload = found.body if wanted.truncate is None else found.body[: wanted.truncate]
     return {

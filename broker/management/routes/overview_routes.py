@@ -11,11 +11,11 @@ from broker.admin.node.memory_parts import memory_parts, relative
 from broker.admin.short_steps import AT_ONCE, in_steps, pause_if_due
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
-from broker.management.answers import empty, in_json, not_found
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
+from broker.management.responses import empty, in_json, not_found
 from broker.management.rows.listener_rows import contexts, listeners
-from broker.management.rows.node_row import exchange_types, node_row
+from broker.management.rows.node_rows import exchange_types, node_row
 from broker.session.connection import Connection
 
 PRODUCT = "Leveret"
@@ -23,7 +23,7 @@ RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detaile
 """How long samples are kept, in seconds: RabbitMQ's policies."""
 
 
-async def overview(call: Call) -> Response:
+async def overview(call: ApiCall) -> Response:
     """What the broker is, and how much there is of everything that the user sees."""
     api, monitors = call.api, call.account.monitors
     row = _identity(call)
@@ -32,16 +32,16 @@ async def overview(call: Call) -> Response:
     else:
         row |= await _statistics(call)
         if monitors:
-            api.look_around()
+            api.update_alarms()
             node, status = api.settings.node, api.status()
             row |= {"node": node, "listeners": listeners(status, node)}
             row["contexts"] = [{"node": node, "ssl_opts": [], **context} for context in contexts(status)]
     return in_json(call.chosen(row))
 
 
-async def _statistics(call: Call) -> dict[str, Any]:
+async def _statistics(call: ApiCall) -> dict[str, Any]:
     """What there is, and what was done; of the virtual hosts that a user sees who does not monitor."""
-    history, ages = call.past
+    history, ages = call.history_query
     seen = None if call.account.monitors else call.vhosts()
     totals, objects = await _queue_totals(_vhosts(call)), await _object_totals(call)
     message_stats = history.overview_stats(seen, ages)
@@ -55,7 +55,7 @@ async def _statistics(call: Call) -> dict[str, Any]:
     }
 
 
-def _identity(call: Call) -> dict[str, Any]:
+def _identity(call: ApiCall) -> dict[str, Any]:
     testing = {} if call.api.administration.testing is None else {"testing": True}
     settings = call.api.settings
     return testing | {
@@ -76,7 +76,7 @@ def _identity(call: Call) -> dict[str, Any]:
     }
 
 
-def _connections(call: Call) -> list[Connection]:
+def _connections(call: ApiCall) -> list[Connection]:
     """The connections that the user sees."""
     account = call.account
     return [
@@ -86,7 +86,7 @@ def _connections(call: Call) -> list[Connection]:
     ]
 
 
-async def _object_totals(call: Call) -> dict[str, int]:
+async def _object_totals(call: ApiCall) -> dict[str, int]:
     vhosts, connections = _vhosts(call), _connections(call)
     channels = consumers = 0
     async for connection in in_steps(connections, at_once=AT_ONCE):
@@ -101,13 +101,13 @@ async def _object_totals(call: Call) -> dict[str, int]:
     }
 
 
-async def _brief_totals(call: Call) -> dict[str, int]:
+async def _brief_totals(call: ApiCall) -> dict[str, int]:
     totals = await _object_totals(call)
     names = ("queues", "exchanges", *(["connections"] if call.account.monitors else []))
     return {name: totals[name] for name in names}
 
 
-def _vhosts(call: Call) -> list[VHost]:
+def _vhosts(call: ApiCall) -> list[VHost]:
     """All virtual hosts for a user who monitors, else those that the user sees."""
     return list(call.broker.vhosts.values()) if call.account.monitors else call.vhosts()
 
@@ -128,41 +128,41 @@ async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
 # Nodes
 
 
-async def list_nodes(call: Call) -> Response:
+async def list_nodes(call: ApiCall) -> Response:
     """The only node."""
     return in_json([await _node(call)])
 
 
-async def show_node(call: Call) -> Response:
+async def show_node(call: ApiCall) -> Response:
     """The only node."""
     _assert_here(call)
     return in_json(await _node(call))
 
 
-async def _node(call: Call) -> Any:
+async def _node(call: ApiCall) -> Any:
     if call.flag("disable_stats"):
         row: dict[str, Any] = {"name": call.api.settings.node, "running": True, "type": "disc"}
     else:
-        call.api.look_around()
-        row = node_row(call.api, call.past.ages)
+        call.api.update_alarms()
+        row = node_row(call.api, call.history_query.ages)
     if call.flag("memory"):
         row["memory"] = await memory_parts(call.api.administration)
     return call.chosen(row)
 
 
-async def show_memory(call: Call) -> Response:
+async def show_memory(call: ApiCall) -> Response:
     """What the node's memory is used for, in bytes."""
     _assert_here(call)
     return in_json({"memory": await memory_parts(call.api.administration)})
 
 
-async def show_relative_memory(call: Call) -> Response:
+async def show_relative_memory(call: ApiCall) -> Response:
     """The same in per cent."""
     _assert_here(call)
     return in_json({"memory": relative(await memory_parts(call.api.administration))})
 
 
-async def list_login_attempts(call: Call) -> Response:
+async def list_login_attempts(call: ApiCall) -> Response:
     """Attempts to log in since the start, by protocol."""
     _assert_here(call)
     return in_json(
@@ -179,20 +179,20 @@ async def list_login_attempts(call: Call) -> Response:
     )
 
 
-async def list_login_attempts_by_source(call: Call) -> Response:
+async def list_login_attempts_by_source(call: ApiCall) -> Response:
     """Attempts by address and user are not counted: RabbitMQ does so where it is configured to."""
     _assert_here(call)
     return in_json([])
 
 
-async def reset_login_attempts(call: Call) -> Response:
+async def reset_login_attempts(call: ApiCall) -> Response:
     """Count attempts to log in anew."""
     _assert_here(call)
     await call.change("reset_auth_attempts")
     return empty(204)
 
 
-async def reset_statistics(call: Call) -> Response:
+async def reset_statistics(call: ApiCall) -> Response:
     """Forget all samples. What was counted stays."""
     if "node" in call.names:
         _assert_here(call)
@@ -200,7 +200,7 @@ async def reset_statistics(call: Call) -> Response:
     return empty(204)
 
 
-def _assert_here(call: Call) -> None:
+def _assert_here(call: ApiCall) -> None:
     if call.names["node"] != call.api.settings.node:
         raise not_found()
 

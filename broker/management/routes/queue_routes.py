@@ -6,21 +6,21 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json, not_found
-from broker.management.bodies import Fields
-from broker.management.call import Call
-from broker.management.columns import Columns
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.json_bodies import BodyFields
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.rows.consumer_columns import ConsumerOf, channel_details, consumer_columns
-from broker.management.rows.queue_columns import (
+from broker.management.responses import bad_request, empty, in_json, not_found
+from broker.management.rows.consumer_rows import channel_details, consumer_rows
+from broker.management.rows.queue_rows import (
     owner,
-    queue_columns,
-    queue_columns_without_statistics,
     queue_name,
     queue_order,
+    queue_rows,
+    queue_rows_without_statistics,
 )
 from broker.management.statistics import pair_stats
 from broker.wire import methods
@@ -29,37 +29,37 @@ ACTIONS = ("sync", "cancel_sync")
 """What RabbitMQ does with mirrored queues. On one node there is nothing to synchronize."""
 
 
-async def list_queues(call: Call) -> Response:
+async def list_queues(call: ApiCall) -> Response:
     """Queues, a page of them if asked for."""
     query = call.list_query(paged=True)
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
-    return await list_answer(queues, _columns(call), query, queue_name, queue_order)
+    return await list_response(queues, _columns(call), query, queue_name, queue_order)
 
 
-async def show_queue(call: Call) -> Response:
+async def show_queue(call: ApiCall) -> Response:
     """One queue, with its consumers."""
     queue = queue_of(call)
     row = _columns(call).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
-        pairs = pair_stats.of_queue(call.past, call.api.registry, call.vhost, queue, details)
+        pairs = pair_stats.of_queue(call.history_query, call.api.registry, call.vhost, queue, details)
         row |= {"consumer_details": _consumers(call, queue), **pairs}
     return in_json(call.chosen(row))
 
 
-def _consumers(call: Call, queue: Queue) -> list[dict[str, Any]]:
-    row = consumer_columns(call.api.settings.node).view()
-    return [row(ConsumerOf(queue.vhost_name, consumer)) for consumer in queue.consumers.members]
+def _consumers(call: ApiCall, queue: Queue) -> list[dict[str, Any]]:
+    row = consumer_rows(call.api.settings.node).view()
+    return [row(consumer) for consumer in queue.consumers.members]
 
 
-def _columns(call: Call) -> Columns[Queue]:
+def _columns(call: ApiCall) -> Columns[Queue]:
     node = call.api.settings.node
     if call.flag("disable_stats"):
-        return queue_columns_without_statistics(node, totals=call.flag("enable_queue_totals"))
-    return queue_columns(node, call.past)
+        return queue_rows_without_statistics(node, totals=call.flag("enable_queue_totals"))
+    return queue_rows(node, call.history_query)
 
 
-def queue_of(call: Call) -> Queue:
+def queue_of(call: ApiCall) -> Queue:
     """The queue that the path names. Raises Problem 404."""
     queue = call.vhost.queues.get(call.names["queue"])
     if queue is None:
@@ -67,7 +67,7 @@ def queue_of(call: Call) -> Queue:
     return queue
 
 
-async def declare_queue(call: Call) -> Response:
+async def declare_queue(call: ApiCall) -> Response:
     """Declare a queue: answered when it is on disk."""
     fields, name = await call.fields(), call.short_name("queue")
     _check_node(call, fields)
@@ -82,13 +82,13 @@ async def declare_queue(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-def _check_node(call: Call, fields: Fields) -> None:
+def _check_node(call: ApiCall, fields: BodyFields) -> None:
     node = fields.text("node", call.api.settings.node)
     if node != call.api.settings.node:
         raise bad_request(f"Node {node} could not be contacted")
 
 
-async def delete_queue(call: Call) -> Response:
+async def delete_queue(call: ApiCall) -> Response:
     """Delete a queue: answered when the disk has followed."""
     name = queue_of(call).name
     async with call.session() as session:
@@ -98,7 +98,7 @@ async def delete_queue(call: Call) -> Response:
     return empty(204)
 
 
-async def purge_queue(call: Call) -> Response:
+async def purge_queue(call: ApiCall) -> Response:
     """Drop what is ready in a queue."""
     name = queue_of(call).name
     async with call.session() as session:
@@ -106,7 +106,7 @@ async def purge_queue(call: Call) -> Response:
     return empty(204)
 
 
-async def act_on_queue(call: Call) -> Response:
+async def act_on_queue(call: ApiCall) -> Response:
     """Synchronize a mirrored queue, or stop to: here it always is."""
     fields = await call.fields()
     queue_of(call)

@@ -6,27 +6,27 @@ from starlette.responses import Response
 
 from broker.entities.arguments.queue_types import QUORUM
 from broker.management.access import Tag
-from broker.management.answers import Problem, bad_request, empty, not_found
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
+from broker.management.responses import Problem, bad_request, empty, not_found
 from broker.management.routes.queue_routes import queue_of
 
 STRATEGIES = ("all", "even")
 
 
-async def add_replica(call: Call) -> Response:
+async def add_replica(call: ApiCall) -> Response:
     """Add a replica: the one that is there is enough, and there is no other node."""
     await _check_member(call)
     return empty(204)
 
 
-async def remove_replica(call: Call) -> Response:
+async def remove_replica(call: ApiCall) -> Response:
     """Refused: the queue would be gone with it."""
     await _check_member(call)
     raise _unavailable("last_node")
 
 
-async def _check_member(call: Call) -> None:
+async def _check_member(call: ApiCall) -> None:
     """A request is about a quorum queue and this node."""
     fields = await call.fields()
     queue = queue_of(call)
@@ -41,7 +41,7 @@ def _unavailable(reason: str) -> Problem:
     return Problem(503, "service_unavailable", reason)
 
 
-async def grow(call: Call) -> Response:
+async def grow(call: ApiCall) -> Response:
     """Add replicas of many queues on a node: all that there are to be are there."""
     _check_node(call)
     fields = await call.fields()
@@ -51,13 +51,13 @@ async def grow(call: Call) -> Response:
     return empty(204)
 
 
-async def shrink(call: Call) -> Response:
+async def shrink(call: ApiCall) -> Response:
     """Remove replicas of all queues from a node: the only one of each stays, as in RabbitMQ."""
     _check_node(call)
     return empty(202)
 
 
-def _check_node(call: Call) -> None:
+def _check_node(call: ApiCall) -> None:
     if call.names["node"] != call.api.settings.node:
         raise not_found()
 

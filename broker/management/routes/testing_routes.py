@@ -7,9 +7,9 @@ from starlette.responses import Response
 from broker.admin.node.testing_orders import NOT_MET, OFF
 from broker.admin.protocol import AdministrationError
 from broker.management.access import Tag
-from broker.management.answers import Problem, in_json
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Handler, Operation, Resource, resource
+from broker.management.responses import Problem, in_json
 
 STATUSES = {"not_found": 404, NOT_MET: 409}
 """Of errors whose reason a test has to see."""
@@ -18,7 +18,7 @@ STATUSES = {"not_found": 404, NOT_MET: 409}
 def ordering(order: str) -> Handler:
     """What has an order carried out, with the names in the path among its arguments."""
 
-    async def carry_out(call: Call) -> Response:
+    async def carry_out(call: ApiCall) -> Response:
         if call.api.administration.testing is None:
             raise Problem(403, "testing_disabled", OFF)
         given = {**(await call.fields()).values, **call.parameters, **call.names}

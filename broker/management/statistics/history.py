@@ -40,13 +40,13 @@ from broker.entities.vhosts.vhost import VHost
 from broker.management.statistics.message_stats import Details, columns_of, message_stats, with_details
 from broker.management.statistics.sample_series import SLOT_MILLISECONDS, SLOT_SECONDS, Series
 from broker.management.statistics.sampler import BYTES, DISK, LENGTHS, Figures, Remembered, Sampler
-from broker.management.statistics.windows import NO_SAMPLES, Ages, Window
+from broker.management.statistics.windows import NO_SAMPLES, Ages, SampleWindow
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 from broker.session.registry import Registry
 
 
-class History:
+class StatisticsHistory:
     """What was counted in the past: see the module. `figures` are what the node's row says in numbers."""
 
     def __init__(self, registry: Registry, figures: Figures = dict, *, rates_mode: str = "basic") -> None:
@@ -151,12 +151,12 @@ class History:
     # Details
 
     def _only_details(
-        self, names: Iterable[str], sources: Iterable[Remembered], window: Window | None
+        self, names: Iterable[str], sources: Iterable[Remembered], window: SampleWindow | None
     ) -> dict[str, Any]:
         details = self.details(sources, window)
         return {f"{name}_details": detail for name in names if (detail := details(name)) is not None}
 
-    def details(self, sources: Iterable[Remembered], window: Window | None) -> Details:
+    def details(self, sources: Iterable[Remembered], window: SampleWindow | None) -> Details:
         """What says the rate and the samples of a column, of several things together."""
         if not self._rates:
             return _nothing
@@ -176,7 +176,7 @@ class History:
 
         return details
 
-    def _samples(self, pasts: Sequence[Series], rate: Details, window: Window) -> Details:
+    def _samples(self, pasts: Sequence[Series], rate: Details, window: SampleWindow) -> Details:
         """What says them of a column, with its rate."""
         newest = self.sampler.slot * SLOT_SECONDS // window.incr * window.incr
         times = [newest - number * window.incr for number in range(window.age // window.incr + 1)]
@@ -206,7 +206,7 @@ def _no_rate(name: str) -> Mapping[str, Any]:
 NO_RATE = {"rate": 0.0}
 
 
-def _averages(totals: Sequence[Any], window: Window) -> dict[str, Any]:
+def _averages(totals: Sequence[Any], window: SampleWindow) -> dict[str, Any]:
     if len(totals) < 2:
         return {}
     seconds = (len(totals) - 1) * window.incr

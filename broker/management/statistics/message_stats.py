@@ -25,7 +25,7 @@ def message_stats(counted: Mapping[str, int], details: Details) -> dict[str, Any
     values = with_deliver_get(counted)
     for group in GROUPS:
         names = [name for name in group if name in values]
-        if any(values[name] for name in names):
+        if any(map(values.__getitem__, names)):
             shown |= with_details({name: values[name] for name in names}, details)
     return shown
 
@@ -34,7 +34,7 @@ def with_deliver_get(counted: Mapping[str, int]) -> Mapping[str, int]:
     """Counters with the sum of deliveries, if they have deliveries."""
     if "deliver" not in counted:
         return counted
-    return {**counted, "deliver_get": sum(counted[name] for name in DELIVERIES)}
+    return {**counted, "deliver_get": sum(map(counted.__getitem__, DELIVERIES))}
 
 
 def with_details(values: Mapping[str, Any], details: Details) -> dict[str, Any]:

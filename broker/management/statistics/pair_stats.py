@@ -13,8 +13,8 @@ from broker.entities.queues.queue import Queue
 from broker.entities.statistics.counters import ChannelCounters
 from broker.entities.statistics.pair_counters import Pairs
 from broker.entities.vhosts.vhost import VHost
+from broker.management.statistics.history_query import HistoryQuery
 from broker.management.statistics.message_stats import message_stats
-from broker.management.statistics.past import Past
 from broker.management.statistics.sampler import DELIVERIES
 from broker.session.channel.channel import Channel
 from broker.session.registry import Registry
@@ -28,17 +28,19 @@ Rows = list[dict[str, Any]]
 ChannelDetails = Callable[[Channel], dict[str, Any]]
 
 
-def of_queue(past: Past, registry: Registry, vhost: VHost, queue: Queue, details: ChannelDetails) -> dict[str, Rows]:
+def of_queue(
+    query: HistoryQuery, registry: Registry, vhost: VHost, queue: Queue, details: ChannelDetails
+) -> dict[str, Rows]:
     """What came into a queue from each exchange, and went out to each channel."""
     deliveries = ((channel, channel.pairs.deliveries) for channel in _channels(registry, vhost) if channel.pairs)
     return {
-        "incoming": _named(past, "exchange", vhost, queue.counters.incoming or {}, ARRIVALS),
-        "deliveries": _of_channels(past, queue.name, deliveries, details),
+        "incoming": _named(query, "exchange", vhost, queue.counters.incoming or {}, ARRIVALS),
+        "deliveries": _of_channels(query, queue.name, deliveries, details),
     }
 
 
 def of_exchange(
-    past: Past, registry: Registry, vhost: VHost, exchange: Exchange, details: ChannelDetails
+    query: HistoryQuery, registry: Registry, vhost: VHost, exchange: Exchange, details: ChannelDetails
 ) -> dict[str, Rows]:
     """What came to an exchange from each channel, and went on to each queue."""
     name = exchange.name
@@ -46,19 +48,19 @@ def of_exchange(
     incoming = ((queue.name, queue.counters.incoming or {}) for queue in vhost.queues.values())
     outgoing = {queue: pairs[name] for queue, pairs in incoming if name in pairs}
     return {
-        "incoming": _of_channels(past, name, publishes, details),
-        "outgoing": _named(past, "queue", vhost, outgoing, ARRIVALS),
+        "incoming": _of_channels(query, name, publishes, details),
+        "outgoing": _named(query, "queue", vhost, outgoing, ARRIVALS),
     }
 
 
-def publishes(past: Past, channel: Channel) -> Rows:
+def publishes(query: HistoryQuery, channel: Channel) -> Rows:
     """What a channel has published to each exchange."""
-    return _named(past, "exchange", channel.vhost, channel.pairs.publishes if channel.pairs else {}, OF_CHANNELS)
+    return _named(query, "exchange", channel.vhost, channel.pairs.publishes if channel.pairs else {}, OF_CHANNELS)
 
 
-def deliveries(past: Past, channel: Channel) -> Rows:
+def deliveries(query: HistoryQuery, channel: Channel) -> Rows:
     """What a channel was given of each queue."""
-    return _named(past, "queue", channel.vhost, channel.pairs.deliveries if channel.pairs else {}, OF_CHANNELS)
+    return _named(query, "queue", channel.vhost, channel.pairs.deliveries if channel.pairs else {}, OF_CHANNELS)
 
 
 def _channels(registry: Registry, vhost: VHost) -> Iterable[Channel]:
@@ -70,21 +72,25 @@ def _channels(registry: Registry, vhost: VHost) -> Iterable[Channel]:
     )
 
 
-def _named(past: Past, kind: str, vhost: VHost, pairs: Pairs, shown: Sequence[str]) -> Rows:
+def _named(query: HistoryQuery, kind: str, vhost: VHost, pairs: Pairs, shown: Sequence[str]) -> Rows:
     return [
-        {kind: {"name": name, "vhost": vhost.name}, "stats": _stats(past, counters, shown)}
+        {kind: {"name": name, "vhost": vhost.name}, "stats": _stats(query, counters, shown)}
         for name, counters in sorted(pairs.items())
     ]
 
 
-def _of_channels(past: Past, name: str, pairs: Iterable[tuple[Channel, Pairs]], details: ChannelDetails) -> Rows:
+def _of_channels(
+    query: HistoryQuery, name: str, pairs: Iterable[tuple[Channel, Pairs]], details: ChannelDetails
+) -> Rows:
     return [
-        {"channel_details": details(channel), "stats": _stats(past, of_channel[name], OF_CHANNELS)}
+        {"channel_details": details(channel), "stats": _stats(query, of_channel[name], OF_CHANNELS)}
         for channel, of_channel in pairs
         if name in of_channel
     ]
 
 
-def _stats(past: Past, counters: ChannelCounters, shown: Sequence[str]) -> dict[str, Any]:
+def _stats(query: HistoryQuery, counters: ChannelCounters, shown: Sequence[str]) -> dict[str, Any]:
     values = counters.values()._asdict()
-    return message_stats({name: values[name] for name in shown}, past.history.details((counters,), past.ages.msg_rates))
+    return message_stats(
+        {name: values[name] for name in shown}, query.history.details((counters,), query.ages.msg_rates)
+    )

@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 """Integers, or numbers with fractions."""
 
 
-class Kind(NamedTuple):
+class SeriesKind(NamedTuple):
     """What series of one kind have in common: the names of their columns, their rings, and the form of their rows.
 
     Rings are pairs: how many slots of five seconds one of theirs takes, and how many of these are kept. `typecode` is
@@ -50,7 +50,7 @@ class Ring:
 
     __slots__ = ("after", "base", "length", "rows", "stale", "width")
 
-    def __init__(self, width: int, length: int, kind: Kind) -> None:
+    def __init__(self, width: int, length: int, kind: SeriesKind) -> None:
         self.width = width
         self.length = length
         self.base: Row = (0,) * len(kind.columns)
@@ -97,7 +97,7 @@ class Series:
 
     __slots__ = ("before", "changed", "kind", "latest", "rings")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: SeriesKind) -> None:
         self.kind = kind
         self.before: Row = (0,) * len(kind.columns)
         self.latest: Row = self.before

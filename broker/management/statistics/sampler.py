@@ -12,7 +12,7 @@ from broker.admin.short_steps import in_steps
 from broker.entities.statistics.pair_counters import Pairs
 from broker.entities.statistics.totals import ChurnValues
 from broker.entities.vhosts.vhost import VHost
-from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Row, Series
+from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Row, Series, SeriesKind
 from broker.session.registry import Registry
 
 BYTES_MAX = 32 << 20
@@ -26,12 +26,12 @@ LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
 BYTES = ("recv_oct", "send_oct")
 CHURN = ChurnValues._fields
 
-QUEUE = Kind(("publish", *DELIVERIES, *DISK, *LENGTHS), FINE, "I")
-EXCHANGE = Kind(PUBLISHED, FINE, "I")
-CHANNEL = Kind((*PUBLISHES, *DELIVERIES), FINE, "I")
-CONNECTION = Kind(BYTES, FINE, "q")
-VHOST = Kind((*PUBLISHES, *DELIVERIES, *BYTES, *LENGTHS), LONG, "q")
-BROKER = Kind((*PUBLISHES, *DELIVERIES, *DISK, *LENGTHS, *CHURN), LONG, "q")
+QUEUE = SeriesKind(("publish", *DELIVERIES, *DISK, *LENGTHS), FINE, "I")
+EXCHANGE = SeriesKind(PUBLISHED, FINE, "I")
+CHANNEL = SeriesKind((*PUBLISHES, *DELIVERIES), FINE, "I")
+CONNECTION = SeriesKind(BYTES, FINE, "q")
+VHOST = SeriesKind((*PUBLISHES, *DELIVERIES, *BYTES, *LENGTHS), LONG, "q")
+BROKER = SeriesKind((*PUBLISHES, *DELIVERIES, *DISK, *LENGTHS, *CHURN), LONG, "q")
 
 _of_queue = attrgetter("publish", *DELIVERIES, *DISK)
 _of_exchange = attrgetter(*PUBLISHED)
@@ -48,7 +48,7 @@ class Remembered(Protocol):
     history: Any
 
 
-class Past:
+class SampledTotals:
     """The past of what has no counters of its own."""
 
     history: Series | None = None
@@ -72,8 +72,8 @@ class Sampler:
         self._broker = registry.broker
         self._figures = figures
         self._bytes_max = bytes_max
-        self.broker = Past()
-        self.node = Past()
+        self.broker = SampledTotals()
+        self.node = SampledTotals()
         self.slot = 0
         self.elapsed = 1
         self.bytes = 0
@@ -113,7 +113,7 @@ class Sampler:
         self._sample(self.broker, BROKER, slot, self._of_broker(lengths))
         yield
         figures = self._figures()
-        self._sample(self.node, Kind(tuple(figures), LONG, "d"), slot, tuple(figures.values()))
+        self._sample(self.node, SeriesKind(tuple(figures), LONG, "d"), slot, tuple(figures.values()))
         yield
         yield from self._forget()
         self.slot, self.elapsed = slot, slot - self.slot if self.slot else 1
@@ -151,7 +151,7 @@ class Sampler:
         disk = sum(of.disk_reads for of in types), sum(of.disk_writes for of in types)
         return _of_channel(statistics.channels()) + disk + lengths + statistics.churn.values()
 
-    def _sample(self, of: Remembered, kind: Kind, slot: int, row: Row) -> None:
+    def _sample(self, of: Remembered, kind: SeriesKind, slot: int, row: Row) -> None:
         series: Series | None = of.history
         if series is None:
             if not any(row):

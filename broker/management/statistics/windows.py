@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.management.answers import bad_request
+from broker.management.responses import bad_request
 
 SAMPLES_MAX = 500
 """As in RabbitMQ."""
 
 
-class Window(NamedTuple):
+class SampleWindow(NamedTuple):
     """Samples of the last `age` seconds, one every `incr` seconds."""
 
     age: int
@@ -21,13 +21,13 @@ class Window(NamedTuple):
 class Ages(NamedTuple):
     """The windows that were asked for; None: rates only."""
 
-    lengths: Window | None = None
+    lengths: SampleWindow | None = None
     """Of messages in queues."""
-    msg_rates: Window | None = None
+    msg_rates: SampleWindow | None = None
     """Of message statistics."""
-    data_rates: Window | None = None
+    data_rates: SampleWindow | None = None
     """Of bytes of connections."""
-    node_stats: Window | None = None
+    node_stats: SampleWindow | None = None
 
 
 NO_SAMPLES = Ages()
@@ -38,7 +38,7 @@ def read_ages(parameters: Mapping[str, str]) -> Ages:
     return Ages(*(_window(parameters, name) for name in Ages._fields))
 
 
-def _window(parameters: Mapping[str, str], name: str) -> Window | None:
+def _window(parameters: Mapping[str, str], name: str) -> SampleWindow | None:
     """None where one of the two is missing, or is no number, as in RabbitMQ."""
     try:
         age, incr = int(parameters.get(f"{name}_age", "")), int(parameters.get(f"{name}_incr", ""))
@@ -46,4 +46,4 @@ def _window(parameters: Mapping[str, str], name: str) -> Window | None:
         return None
     if not (incr > 0 and age > 0 and age // incr <= SAMPLES_MAX):
         raise bad_request(f"Invalid range parameters: age {age}, incr {incr}")
-    return Window(age, incr)
+    return SampleWindow(age, incr)

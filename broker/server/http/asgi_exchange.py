@@ -15,7 +15,7 @@ import h11
 import trio
 
 from broker.config import HttpSettings
-from broker.management.visitor import SCOPE_KEY, Visitor
+from broker.management.request_client import SCOPE_KEY, RequestClient
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,13 +50,13 @@ class HttpExchange:
     """A request whose head has come, and what the application answers. `status` is 0 until it has answered."""
 
     def __init__(
-        self, http: h11.Connection, head: h11.Request, wire: Wire, visitor: Visitor, settings: HttpSettings
+        self, http: h11.Connection, head: h11.Request, wire: Wire, client: RequestClient, settings: HttpSettings
     ) -> None:
         self.status = 0
         self._http = http
         self._head = head
         self._wire = wire
-        self._visitor = visitor
+        self._client = client
         self._request_seconds = settings.request_timeout_seconds
         self._deadline = float("inf")
         self._body_bytes = 0
@@ -86,9 +86,9 @@ class HttpExchange:
             "query_string": query.encode(),
             "root_path": "",
             "headers": list(self._head.headers),
-            "client": (self._visitor.peer.host, self._visitor.peer.port),
-            "server": (self._visitor.peer.local_host, self._visitor.peer.local_port),
-            "extensions": {SCOPE_KEY: self._visitor},
+            "client": (self._client.peer.host, self._client.peer.port),
+            "server": (self._client.peer.local_host, self._client.peer.local_port),
+            "extensions": {SCOPE_KEY: self._client},
         }
 
     # The request's body

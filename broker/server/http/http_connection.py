@@ -14,8 +14,8 @@ import msgspec
 import trio
 
 from broker.config import HttpSettings
-from broker.management.places import Places
-from broker.management.visitor import Visitor
+from broker.management.request_client import RequestClient
+from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application, HttpExchange, stamp
 from broker.server.net.tls_transport import words
 from broker.session.peer import Peer
@@ -52,7 +52,7 @@ class HttpConnection:
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, peer: Peer, settings: HttpSettings, application: Application, places: Places
+        self, stream: trio.abc.Stream, peer: Peer, settings: HttpSettings, application: Application, slots: WorkSlots
     ) -> None:
         self.peer = peer
         self.admitted = False
@@ -60,7 +60,7 @@ class HttpConnection:
         self._stream = stream
         self._settings = settings
         self._application = application
-        self._places = places
+        self._slots = slots
         self._answering = False
         self._sending_since = math.inf
         self._http = h11.Connection(h11.SERVER, settings.header_bytes_max)
@@ -125,7 +125,9 @@ class HttpConnection:
         if not head.http_version.startswith(b"1."):
             return await self._refuse(505)
         self.admitted = False
-        exchange = HttpExchange(self._http, head, self, Visitor(self.peer, self._admit, self._places), self._settings)
+        exchange = HttpExchange(
+            self._http, head, self, RequestClient(self.peer, self._admit, self._slots), self._settings
+        )
         try:
             scope = exchange.scope(secured=isinstance(self._stream, trio.SSLStream))
         except ValueError:

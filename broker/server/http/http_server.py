@@ -24,7 +24,7 @@ from operator import attrgetter
 import trio
 
 from broker.config import HttpSettings
-from broker.management.places import Places
+from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net.listeners import accept_forever
@@ -51,7 +51,7 @@ class WebServer:
         self._settings = settings
         self._application = application
         self._nursery = nursery
-        self._places = Places(WORKED_ON, WORKED_ON_OF_ADDRESS)
+        self._slots = WorkSlots(WORKED_ON, WORKED_ON_OF_ADDRESS)
         self.connections: dict[HttpConnection, None] = {}
         self._of_address = Counter[str]()
 
@@ -91,7 +91,7 @@ class WebServer:
         stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         if security is not None:
             stream = trio.SSLStream(stream, security.context, server_side=True)
-        connection = HttpConnection(stream, peer, self._settings, self._application, self._places)
+        connection = HttpConnection(stream, peer, self._settings, self._application, self._slots)
         self.connections[connection] = None
         self._of_address[peer.host] += 1
         self._nursery.start_soon(self._serve, connection, security)

@@ -12,17 +12,17 @@ from broker import __version__
 from broker.admin.administration import Administration
 from broker.config import Config
 from broker.management.application import application
-from broker.management.call import ApiSettings, Management
 from broker.management.host_names import HostNames
-from broker.management.rows.node_row import node_figures
+from broker.management.management_api import ApiSettings, ManagementApi
+from broker.management.rows.node_rows import node_figures
 from broker.management.segment_files import SegmentFiles
-from broker.management.statistics.history import History
+from broker.management.statistics.history import StatisticsHistory
 from broker.server.http.asgi_exchange import Application, Message, Receive, Send
 from broker.server.http.http_server import WebServer
 from broker.server.net.tls_context import Security
 from broker.session.registry import Registry
 
-METRICS = "broker.management.prometheus.scrapes"
+METRICS = "broker.management.prometheus.registries"
 
 
 class HttpServices:
@@ -34,9 +34,9 @@ class HttpServices:
         self._look_around = administration.process.look_around
         segments = SegmentFiles(config.events_directory, config.http.reads_max)
         settings = management_settings(config)
-        history = History(registry, partial(node_figures, administration), rates_mode=settings.rates_mode)
+        history = StatisticsHistory(registry, partial(node_figures, administration), rates_mode=settings.rates_mode)
         nursery.start_soon(history.run)
-        self.management = Management(registry, administration, segments, settings, history)
+        self.management = ManagementApi(registry, administration, segments, settings, history)
         self._names = HostNames(config.management.host_names, socket.gethostname())
         self._application = application(self.management)
         self._management = WebServer(config.http, self._names.guarded(self._answer), nursery)
@@ -63,10 +63,10 @@ class HttpServices:
         if self._metrics is None:
             await trio.to_thread.run_sync(import_module, METRICS)
             from broker.management.prometheus.metrics_application import MetricsApplication
-            from broker.management.prometheus.scrapes import Scrapes
+            from broker.management.prometheus.registries import Registries
 
-            scrapes = Scrapes(self.management, per_object_by_default=self._per_object_by_default)
-            self._metrics = MetricsApplication(scrapes)
+            registries = Registries(self.management, per_object_by_default=self._per_object_by_default)
+            self._metrics = MetricsApplication(registries)
         await self._metrics(scope, receive, send)
 
 

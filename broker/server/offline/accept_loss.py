@@ -11,7 +11,7 @@ from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import problems_of
 from storage import restored_files
-from storage.events.left_over import highest_boot
+from storage.events.event_log_recovery import highest_boot
 
 
 def missing(config: Config) -> list[str]:

@@ -23,7 +23,7 @@ from broker.server.offline.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from broker.server.server import Server
 from storage import restored_files
-from storage.events.left_over import highest_boot
+from storage.events.event_log_recovery import highest_boot
 
 
 def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:

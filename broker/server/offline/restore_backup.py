@@ -19,7 +19,7 @@ from broker.server import directory_lock
 from broker.server.offline.offline_check import problems_of
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, REPLACED, STORE_FILES, open_stores
 from storage import restored_files, synced_files
-from storage.events.left_over import highest_boot
+from storage.events.event_log_recovery import highest_boot
 from storage.lock_file import BROKER, is_locked
 from storage.messages import lmdb_environment
 from storage.messages.start.journal_replay import known_boot

@@ -13,7 +13,7 @@ import lmdb
 
 from storage.batch import SealedBatch
 from storage.commit_failures import FailureClassifier
-from storage.high_water import Reached, read_high_water
+from storage.high_water import HighWaterMark, read_high_water
 from storage.journal.first_format import read_first_format
 from storage.journal.journal import HIGH_WATER, Journal
 from storage.journal.journal_file import NAME, PAGE_BYTES
@@ -23,8 +23,8 @@ from storage.journal.journal_records import decode_batch
 from storage.journal.unapplied_writes import UnappliedWrites
 from storage.messages.keys import FIRST_FORMAT_APPLIED, JOURNAL_MARK, POSITION_END
 from storage.messages.lmdb_writer import LmdbWriter
-from storage.messages.origin import read_origin
-from storage.messages.records import Identity, NumberInBoot
+from storage.messages.small_records import NumberInBoot, StoreIdentity
+from storage.messages.store_origin import read_origin
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreError, StoreIncomplete
 
@@ -34,7 +34,7 @@ _UNFIT = (struct.error, OverflowError, ValueError, TypeError, LookupError)
 """Errors raised by applying a batch that no broker has written."""
 
 
-class Left(NamedTuple):
+class UnappliedBatches(NamedTuple):
     """The batches of a journal that LMDB lacks, in order, and the mark that goes with them.
 
     `lost` says what cannot be read; then batches behind that are among the others. `ring_bytes`: how much of the file
@@ -55,27 +55,27 @@ class Left(NamedTuple):
         return writes
 
 
-def left_in_journal(directory: Path, environment: lmdb.Environment, identity: Identity) -> Left:
+def unapplied_in_journal(directory: Path, environment: lmdb.Environment, identity: StoreIdentity) -> UnappliedBatches:
     """Read what is to be given to LMDB, and write nothing. Raises StoreError."""
     try:
         with environment.begin() as txn:
             record, applied, origin = txn.get(JOURNAL_MARK), txn.get(FIRST_FORMAT_APPLIED), read_origin(txn)
         if origin.pending:
-            return NOTHING_LEFT
-        if (lost := _of_an_earlier_boot(directory, identity)) is not None:
-            return NOTHING_LEFT._replace(lost=lost)
+            return NOTHING_UNAPPLIED
+        if (lost := _lost_to_earlier_boot(directory, identity)) is not None:
+            return NOTHING_UNAPPLIED._replace(lost=lost)
         if record is None:
-            return _left_in_first_format(directory, identity, applied)
+            return _in_first_format(directory, identity, applied)
         try:
             mark = JournalMark.decode(record)
         except StoreCorrupt as error:
-            return _left_without_mark(directory, identity, str(error))
-        return _left_behind(directory, identity, mark)
+            return _without_mark(directory, identity, str(error))
+        return _behind_mark(directory, identity, mark)
     except OSError as error:
         raise StoreError(f"{directory / NAME} cannot be read ({error}): see that this user may") from error
 
 
-NOTHING_LEFT = Left([], NO_BATCH_YET, None, None)
+NOTHING_UNAPPLIED = UnappliedBatches([], NO_BATCH_YET, None, None)
 
 
 def known_boot(directory: Path) -> int:
@@ -84,7 +84,7 @@ def known_boot(directory: Path) -> int:
     return max(0 if reached is None else reached.boot, 0 if head is None else head.number)
 
 
-def _of_an_earlier_boot(directory: Path, identity: Identity) -> LostBatches | None:
+def _lost_to_earlier_boot(directory: Path, identity: StoreIdentity) -> LostBatches | None:
     known = known_boot(directory)
     if known <= identity.boot:
         return None
@@ -93,17 +93,19 @@ def _of_an_earlier_boot(directory: Path, identity: Identity) -> LostBatches | No
     return LostBatches(1, 0, reason)
 
 
-def _left_behind(directory: Path, identity: Identity, mark: JournalMark) -> Left:
+def _behind_mark(directory: Path, identity: StoreIdentity, mark: JournalMark) -> UnappliedBatches:
     """Read the batches behind LMDB's mark. Behind a mark that needs no journal there must be none."""
     reached = read_high_water(directory / HIGH_WATER)
     if mark.needs_journal:
         contents = read_journal(directory, mark, reached)
         return _decoded(contents, mark._replace(position=contents.position), mark.size)
     lost = _older_than(directory, identity, mark, reached)
-    return Left([], mark, lost, mark.size)
+    return UnappliedBatches([], mark, lost, mark.size)
 
 
-def _older_than(directory: Path, identity: Identity, mark: JournalMark, reached: Reached | None) -> LostBatches | None:
+def _older_than(
+    directory: Path, identity: StoreIdentity, mark: JournalMark, reached: HighWaterMark | None
+) -> LostBatches | None:
     """Batches that the high-water mark knows, and LMDB does not, although it says that it has everything."""
     if reached is None or reached.boot != identity.boot:
         return None
@@ -114,17 +116,17 @@ def _older_than(directory: Path, identity: Identity, mark: JournalMark, reached:
     return LostBatches(mark.position.number + 1, reached.number, reason)
 
 
-def _decoded(contents: JournalContents, mark: JournalMark, ring_bytes: int | None) -> Left:
+def _decoded(contents: JournalContents, mark: JournalMark, ring_bytes: int | None) -> UnappliedBatches:
     batches, lost = [], contents.lost
     for record in contents.records:
         try:
             batches.append(decode_batch(record.payload, record.number))
         except StoreCorrupt as error:
             lost = lost or LostBatches(record.number, record.number, str(error))
-    return Left(batches, mark, lost, ring_bytes)
+    return UnappliedBatches(batches, mark, lost, ring_bytes)
 
 
-def _left_in_first_format(directory: Path, identity: Identity, applied: bytes | None) -> Left:
+def _in_first_format(directory: Path, identity: StoreIdentity, applied: bytes | None) -> UnappliedBatches:
     """Read the batches that a release before the chain has left, as that release would."""
     after = _applied(applied, identity.boot)
     contents = read_first_format(directory, identity.uuid, identity.boot, after)
@@ -138,7 +140,7 @@ def _left_in_first_format(directory: Path, identity: Identity, applied: bytes | 
     return _decoded(found, NO_BATCH_YET._replace(state=CLOSED), contents.end or None)
 
 
-def _left_without_mark(directory: Path, identity: Identity, damage: str) -> Left:
+def _without_mark(directory: Path, identity: StoreIdentity, damage: str) -> UnappliedBatches:
     """Read the last records of this boot's journal that follow each other, where LMDB's mark is damaged.
 
     To give LMDB again what it has changes nothing, where what came after it is given again as well.
@@ -146,7 +148,7 @@ def _left_without_mark(directory: Path, identity: Identity, damage: str) -> Left
     head = read_head(directory)
     reason = f"{directory / 'data.mdb'}: {damage}"
     if head is None or head.number != identity.boot:
-        return Left([], NO_BATCH_YET._replace(state=CLOSED), LostBatches(1, 0, reason), None)
+        return UnappliedBatches([], NO_BATCH_YET._replace(state=CLOSED), LostBatches(1, 0, reason), None)
     mark = JournalMark(OPEN, head.salt, head.size * PAGE_BYTES, JournalPosition(0, 0, head.previous), 0)
     contents = read_journal(directory, mark, None)
     records = contents.records
@@ -175,37 +177,35 @@ def replay(
     directory: Path,
     environment: lmdb.Environment,
     classifier: FailureClassifier,
-    identity: Identity,
-    left: Left,
+    identity: StoreIdentity,
+    unapplied: UnappliedBatches,
     *,
     accept_loss: bool,
 ) -> LostBatches | None:
-    """Have LMDB catch up with what a boot has left; the loss that was accepted, after which lanes have to be counted.
+    """Apply to LMDB what the last boot left in its journal. Returns the accepted loss, after which lanes are recounted.
 
-    Raises as `LmdbWriter.write` does; StoreIncomplete, with nothing changed, where something is lost and that is not
-    to be accepted.
+    Raises as `LmdbWriter.write` does, and StoreIncomplete, with nothing changed, if a batch cannot be applied and
+    `accept_loss` is off. What cannot be read of the journal has been refused or accepted before.
     """
-    if left.lost is not None and not accept_loss:
-        raise StoreIncomplete(refusal(left.lost))
-    if not left.batches:
-        return left.lost
+    if not unapplied.batches:
+        return unapplied.lost
     with closing(StoreSpace(directory, environment, Journal(None))) as space:
         with closing(LmdbWriter(environment, classifier, space, identity.boot, POSITION_END)) as writer:
             try:
-                writer.write(left.writes.sealed(), left.mark)
-                return left.lost
+                writer.write(unapplied.writes.sealed(), unapplied.mark)
+                return unapplied.lost
             except _UNFIT as error:
-                numbers = [batch.number for batch in left.batches]
+                numbers = [batch.number for batch in unapplied.batches]
                 unfit = LostBatches(numbers[0], numbers[-1], f"a batch of the journal cannot be applied ({error})")
                 if not accept_loss:
                     raise StoreIncomplete(refusal(unfit)) from error
-            return _apply_one_by_one(writer, left)
+            return _apply_one_by_one(writer, unapplied)
 
 
-def _apply_one_by_one(writer: LmdbWriter, left: Left) -> LostBatches | None:
+def _apply_one_by_one(writer: LmdbWriter, unapplied: UnappliedBatches) -> LostBatches | None:
     """Give LMDB each batch that it takes. Where one has failed as a part of all, none of them was applied."""
-    lost = left.lost
-    for batch in left.batches:
+    lost = unapplied.lost
+    for batch in unapplied.batches:
         writes = UnappliedWrites()
         writes.add(batch)
         try:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from storage.batch import COUNTER_BITS, LaneCounters
 from storage.messages.key_lookup import records
 from storage.messages.keys import LANE, SETTLED, SWEEP, lane_of
-from storage.messages.records import decode_counters, encode_counters, unframe
 from storage.messages.segment_count import count_lane
+from storage.messages.small_records import decode_counters, encode_counters
+from storage.record_frame import unframe
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from storage.journal.journal import Journal
 from storage.journal.journal_file import release_reserve
 from storage.journal.journal_mark import NO_BATCH_YET
 from storage.journal.journal_reader import LostBatches
-from storage.messages import lmdb_environment, reclaim
+from storage.messages import lmdb_environment, stepwise_deletion
 from storage.messages.key_lookup import records
 from storage.messages.keys import (
     ACCEPTED_LOSS,
@@ -38,11 +38,11 @@ from storage.messages.keys import (
     number_key,
     number_of,
 )
-from storage.messages.origin import Origin, first_boot, next_offset, read_origin
-from storage.messages.records import Identity, Loss, decode_counters
+from storage.messages.small_records import AcceptedLoss, StoreIdentity, decode_counters
 from storage.messages.start import journal_replay
-from storage.messages.start.journal_replay import Left
+from storage.messages.start.journal_replay import UnappliedBatches
 from storage.messages.start.start_repair import repair
+from storage.messages.store_origin import StoreOrigin, first_boot, next_offset, read_origin
 from storage.space import ballast
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreFull, StoreIncompatible, StoreIncomplete
@@ -69,13 +69,13 @@ class Opened(NamedTuple):
     """The parts of an open store."""
 
     environment: lmdb.Environment
-    identity: Identity
-    origin: Origin
+    identity: StoreIdentity
+    origin: StoreOrigin
     journal: Journal
     classifier: FailureClassifier
     space: StoreSpace
     lost: LostBatches | None
-    accepted: dict[int, Loss]
+    accepted: dict[int, AcceptedLoss]
 
 
 def open_directory(directory: Path, opening: Opening) -> Opened:
@@ -85,17 +85,17 @@ def open_directory(directory: Path, opening: Opening) -> Opened:
             raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
         lmdb_environment.create(directory, opening.uuid or uuids.uuid4().bytes)
     identity = lmdb_environment.check_identity(directory, opening.uuid)
-    left = _left_by_the_boot_before(directory, identity, accept_loss=opening.accept_loss)
+    unapplied = _unapplied_of_last_boot(directory, identity, accept_loss=opening.accept_loss)
     lmdb_environment.cut_back(directory)
     if opening.compact:
         lmdb_environment.compact_if_worth_it(directory)
-    with_room = partial(_with_room, directory, left.ring_bytes)
+    with_room = partial(_with_room, directory, unapplied.ring_bytes)
     with ExitStack() as undo:
         open_environment = partial(lmdb_environment.open_environment, directory)
         environment = undo.enter_context(with_room(open_environment))
         classifier = undo.enter_context(closing(FailureClassifier(directory)))
         replay = partial(journal_replay.replay, accept_loss=opening.accept_loss)
-        lost = with_room(partial(replay, directory, environment, classifier, identity, left))
+        lost = with_room(partial(replay, directory, environment, classifier, identity, unapplied))
         begin = partial(_begin_boot, directory, environment, classifier, identity, opening, lost)
         begun, origin = with_room(begin)
         _set_aside(directory, lost, is_new_timeline=origin.timeline == begun.boot)
@@ -106,13 +106,13 @@ def open_directory(directory: Path, opening: Opening) -> Opened:
         return Opened(environment, begun, origin, journal, classifier, space, lost, _accepted(environment))
 
 
-def _left_by_the_boot_before(directory: Path, identity: Identity, *, accept_loss: bool) -> Left:
+def _unapplied_of_last_boot(directory: Path, identity: StoreIdentity, *, accept_loss: bool) -> UnappliedBatches:
     """Read the journal. Raises StoreIncomplete where something of it is lost, and that is not accepted."""
     with lmdb_environment.open_environment(directory, readonly=True) as environment:
-        left = journal_replay.left_in_journal(directory, environment, identity)
-    if left.lost is not None and not accept_loss:
-        raise StoreIncomplete(journal_replay.refusal(left.lost))
-    return left
+        unapplied = journal_replay.unapplied_in_journal(directory, environment, identity)
+    if unapplied.lost is not None and not accept_loss:
+        raise StoreIncomplete(journal_replay.refusal(unapplied.lost))
+    return unapplied
 
 
 def _with_room(directory: Path, ring_bytes: int | None, write: Callable[[], Result]) -> Result:
@@ -132,10 +132,10 @@ def _begin_boot(
     directory: Path,
     environment: lmdb.Environment,
     classifier: FailureClassifier,
-    identity: Identity,
+    identity: StoreIdentity,
     opening: Opening,
     lost: LostBatches | None,
-) -> tuple[Identity, Origin]:
+) -> tuple[StoreIdentity, StoreOrigin]:
     """Count the boot. From here on nothing in the journal is needed."""
     try:
         with environment.begin(write=True, buffers=True) as txn:
@@ -147,18 +147,18 @@ def _begin_boot(
                 # With the record of an earlier boot it would look as if nothing had happened in this one.
                 txn.delete(LAST_EVENT)
             if lost is not None:
-                loss = Loss(lost.first, max(lost.last, lost.first), time.time_ns() // 1_000_000)
+                loss = AcceptedLoss(lost.first, max(lost.last, lost.first), time.time_ns() // 1_000_000)
                 txn.put(number_key(ACCEPTED_LOSS, begun.boot), loss.encode())
             repair(txn, begun.boot, recount=lost is not None)
-            reclaim.begin_boot(txn, begun.boot)
+            stepwise_deletion.begin_boot(txn, begun.boot)
     except lmdb.Error as error:
         raise classifier.classify(error) from error
     return begun, origin
 
 
 def _next_boot(
-    directory: Path, txn: lmdb.Transaction[memoryview], identity: Identity, opening: Opening
-) -> tuple[Identity, Origin]:
+    directory: Path, txn: lmdb.Transaction[memoryview], identity: StoreIdentity, opening: Opening
+) -> tuple[StoreIdentity, StoreOrigin]:
     """The identity of the boot that begins, and the store's origin, which is put if it is another one."""
     origin = read_origin(txn)
     known = max(opening.known_boot, journal_replay.known_boot(directory))
@@ -166,7 +166,7 @@ def _next_boot(
         return identity._replace(boot=identity.boot + 1), origin
     boot = first_boot(identity.boot, known)
     offset = next_offset(max(origin.offset, _highest_offset(txn)), boot)
-    origin = Origin(False, origin.backup, boot, max(highest_queue_id(txn), opening.queue_ids), offset)
+    origin = StoreOrigin(False, origin.backup, boot, max(highest_queue_id(txn), opening.queue_ids), offset)
     txn.put(ORIGIN, origin.encode())
     return identity._replace(boot=boot), origin
 
@@ -185,13 +185,13 @@ def _set_aside(directory: Path, lost: LostBatches | None, *, is_new_timeline: bo
             log.warning("%s is kept to be looked at; delete it when it is not needed", path)
 
 
-def _accepted(environment: lmdb.Environment) -> dict[int, Loss]:
+def _accepted(environment: lmdb.Environment) -> dict[int, AcceptedLoss]:
     """The batches whose loss was accepted, by the boot that began without them."""
     found = {}
     with environment.begin(buffers=True) as txn:
         for key, value in records(txn, ACCEPTED_LOSS):
             with suppress(StoreCorrupt):
-                found[number_of(key)] = Loss.decode(value)
+                found[number_of(key)] = AcceptedLoss.decode(value)
     return found
 
 

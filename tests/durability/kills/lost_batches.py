@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 from storage.definitions.definition_store import DefinitionStore
-from storage.high_water import HighWater, read_high_water
+from storage.high_water import HighWaterFile, read_high_water
 from storage.journal.journal import HIGH_WATER
 from storage.journal.journal_file import HEADER, MAGIC, NAME, PAGE_BYTES, RING_AT
 from storage.messages.lmdb_environment import check_identity, open_environment
-from storage.messages.start.journal_replay import Left, left_in_journal
+from storage.messages.start.journal_replay import UnappliedBatches, unapplied_in_journal
 
 Place = tuple[str, int]
 """A queue, and a position in it."""
@@ -38,18 +38,18 @@ def lose_last_batches(data: Path) -> set[Place]:
 def _forget(path: Path, number: int) -> None:
     reached = read_high_water(path / HIGH_WATER)
     if reached is not None:
-        with closing(HighWater(path / HIGH_WATER)) as high_water:
+        with closing(HighWaterFile(path / HIGH_WATER)) as high_water:
             high_water.note(reached.owner, reached.boot, min(reached.number, number))
 
 
-def _left(data: Path) -> Left:
+def _left(data: Path) -> UnappliedBatches:
     directory = data / "messages"
     identity = check_identity(directory, None)
     with open_environment(directory, readonly=True) as environment:
-        return left_in_journal(directory, environment, identity)
+        return unapplied_in_journal(directory, environment, identity)
 
 
-def _put(data: Path, left: Left) -> set[Place]:
+def _put(data: Path, left: UnappliedBatches) -> set[Place]:
     store = DefinitionStore.open(data / "definitions.sqlite", create=False)
     found = store.load()
     store.close()

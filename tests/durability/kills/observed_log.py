@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from leveret_events.segment_blocks import OFFSETS_END
 from leveret_spark.events.event_columns import Event
-from leveret_spark.events.segment_format import OFFSETS_END
 from tests.durability.kills.adapters.client_adapter import Verdict
 from tests.durability.kills.adapters.client_log import GREETING, ConnectionLog, Settled
 

@@ -16,7 +16,8 @@ import pytest
 
 from broker.entities.queues.events.event_recording import ACK, CONFIRM, ROUTE
 from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
-from leveret_spark.events.segment_format import START, SegmentName, encode_block, node_name
+from leveret_events.segment_blocks import START, encode_block
+from leveret_events.segment_names import SegmentName, node_name
 from pipeline.audit.audit import audit, reduce
 from pipeline.event_parts import PART_EVENTS, parts_of
 from pipeline.jobs.engines import engine

@@ -12,8 +12,8 @@ import pytest
 
 from broker.admin import protocol
 from harness.brokers.http_broker import web_address, web_broker, write_segments
+from leveret_events.segment_names import SegmentName
 from leveret_spark.events.pushed_filters import condition, segments
-from leveret_spark.events.segment_format import SegmentName
 from leveret_spark.option_errors import OptionError
 from tests.pipeline.inputs.streams import run_to_end
 

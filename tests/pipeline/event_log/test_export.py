@@ -12,9 +12,9 @@ import pytest
 
 from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.recording_broker import events_in
+from leveret_events.segment_blocks import SegmentError
 from leveret_spark.events.event_columns import SCHEMA, Event
 from leveret_spark.events.sealed_segments import SegmentDirectory
-from leveret_spark.events.segment_format import SegmentError
 from pipeline.export import MANIFEST, Export
 from pipeline.file_target import ManifestError, Target
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part

@@ -16,8 +16,8 @@ from broker.admin import protocol
 from harness.brokers.certificate_authority import Authority
 from harness.brokers.http_broker import web_address, web_broker, write_segments
 from harness.clients.wire_client import Address
+from leveret_events.segment_names import SegmentName
 from leveret_spark.events.sealed_segments import SegmentDirectory, Segments, segments_of
-from leveret_spark.events.segment_format import SegmentName
 from leveret_spark.events.segment_http import SegmentHttp
 from leveret_spark.option_errors import HttpError, OptionError
 from leveret_spark.options import Given

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from leveret_events.segment_names import SegmentName, node_name
 from leveret_spark.events.event_columns import SCHEMA, Event
-from leveret_spark.events.segment_format import SegmentName, node_name
 from pipeline.event_parts import Part, exported_name, parts_of
 from pipeline.export import MANIFEST, MANIFEST_FORMAT
 from pipeline.file_target import Target

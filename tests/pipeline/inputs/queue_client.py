@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from harness.clients.wire_client import Address
 from harness.waiting import eventually
-from leveret_spark.amqp.doubles import Properties, blocking
+from leveret_spark.amqp.float_headers import Properties, blocking
 
 ON_DISK = "confirmed when all before it is on disk"
 

@@ -24,7 +24,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.full_disk import no_file_larger_than
 from harness.project import ROOT
 from harness.waiting import eventually
-from leveret_spark.amqp.holding import Holding
+from leveret_spark.amqp.unacked_consumer import UnackedConsumer
 from leveret_spark.option_errors import AmqpError, OptionError
 from leveret_spark.options import broker_of
 from pipeline.archive import SCHEMA, FileError, FileLimits, Progress, Wanted, archived_files, begin, ready
@@ -142,9 +142,9 @@ def test_a_queue_is_not_taken_to_be_empty_before_one_has_looked(desk: Desk, queu
     """However long ago the last message came: a machine may be slow, and a file may take long to write."""
     source = queue()
     desk.publish(source, numbered(5))
-    with Holding(broker_of(desk.options), source, "looks", prefetch=10) as holding:
-        holding.quiet_since -= 60
-        taken = holding.gather(5, 1 << 20, 60.0, lambda _: holding.is_empty())
+    with UnackedConsumer(broker_of(desk.options), source, "looks", prefetch=10) as consumer:
+        consumer.quiet_since -= 60
+        taken = consumer.gather(5, 1 << 20, 60.0, lambda _: consumer.is_empty())
     assert [delivery.message[0] for delivery in taken] == numbered(5)
 
 

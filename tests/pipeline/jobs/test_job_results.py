@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.brokers.http_broker import write_segments
+from leveret_events.segment_names import SegmentName
 from leveret_spark.events.event_columns import COLUMNS
 from leveret_spark.events.sealed_segments import SegmentDirectory
-from leveret_spark.events.segment_format import SegmentName
 from pipeline.event_parts import PART_EVENTS, parts_of
 from pipeline.export import MANIFEST, Export
 from pipeline.file_target import ManifestError, Target

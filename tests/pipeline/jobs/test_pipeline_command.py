@@ -24,7 +24,7 @@ from harness.brokers.foreign_packages import foreign_packages
 from harness.brokers.recording_broker import events_in, recording_broker
 from harness.project import ROOT
 from harness.waiting import eventually
-from leveret_spark.events.segment_format import unsealed_name
+from leveret_events.segment_names import unsealed_name
 from pipeline.event_parts import has_unsealed
 from pipeline.jobs.engines import packed_code
 from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS

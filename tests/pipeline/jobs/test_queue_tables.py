@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from leveret_spark.events.segment_format import node_name
+from leveret_events.segment_names import node_name
 from pipeline.audit.reduction import Stretch
 from pipeline.latency import durations, latency, latency_in_all
 from pipeline.packed_events import SECOND, between, bin_seconds, merged, packed

@@ -18,7 +18,7 @@ import pytest
 from broker.wire.properties import HEADER_START
 from harness.brokers.broker_process import BrokerProcess
 from leveret_spark import OptionError
-from leveret_spark.amqp.doubles import Properties
+from leveret_spark.amqp.float_headers import Properties
 from leveret_spark.amqp.headers import headers_to_json
 from leveret_spark.amqp.received_message import PROPERTIES, message_of
 from pipeline.stopped_store.stored_values import properties_of

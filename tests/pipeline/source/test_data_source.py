@@ -337,7 +337,7 @@ def test_messages_of_a_large_batch_are_fetched_by_who_has_the_ticket() -> None:
 
 
 def test_a_task_carries_few_bytes_or_one_message() -> None:
-    from leveret_spark.queues.stream_source import PARTITION_BYTES, MessagesPartition, partitioned
+    from leveret_spark.queues.micro_batches import PARTITION_BYTES, MessagesPartition, partitioned
 
     small, large = (b"x" * (PARTITION_BYTES // 2),), (b"x" * (PARTITION_BYTES + 1),)
     tasks = partitioned("q", [small, small, small, large, small], 1)

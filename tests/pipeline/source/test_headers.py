@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pika import data
 
-from leveret_spark.amqp.doubles import CODEC, Properties
+from leveret_spark.amqp.float_headers import CODEC, Properties
 from leveret_spark.amqp.headers import headers_from_json, headers_to_json
 from tests.pipeline.inputs.queue_client import Desk
 

@@ -23,7 +23,7 @@ from leveret_spark.queues.message_columns import Columns
 from leveret_spark.streams.stream_ends import StreamEnds, is_stream
 from leveret_spark.streams.stream_options import stream_reading_of
 from leveret_spark.streams.stream_range import RangePartition, RangeRead
-from leveret_spark.streams.stream_readers import Streams
+from leveret_spark.streams.stream_source import Streams
 from tests.pipeline.inputs.queue_client import Desk
 from tests.pipeline.inputs.streams import run_to_end
 

@@ -9,7 +9,7 @@ from typing import Any
 from broker.server import recovery
 from broker.server.offline import accept_loss
 from storage.definitions.change_count import ChangeCount
-from storage.high_water import HighWater
+from storage.high_water import HighWaterFile
 from storage.journal.journal_reader import JournalContents
 from storage.messages.start import journal_replay, store_opening
 from storage.storage_errors import StoreIncomplete
@@ -70,8 +70,8 @@ def high_water_mark_not_read(patch: Patch) -> None:
 @mistake("I10", Operators(162, ("move",), NO_REASON))
 def high_water_mark_ahead(patch: Patch) -> None:
     """Note the number of the batch that comes next, which is not on disk yet."""
-    note = HighWater.note
-    patch(HighWater, "note", lambda mark, owner, boot, number: note(mark, owner, boot, number + 1))
+    note = HighWaterFile.note
+    patch(HighWaterFile, "note", lambda mark, owner, boot, number: note(mark, owner, boot, number + 1))
 
 
 @mistake("I1", Operators(314, ("a life", "messages/data.mdb older"), LOST))

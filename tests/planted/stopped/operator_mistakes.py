@@ -16,7 +16,7 @@ from storage.journal.journal import Journal
 from storage.journal.journal_file import NAME, release_reserve
 from storage.journal.journal_mark import CLOSED, JournalMark
 from storage.messages import lmdb_environment, message_store
-from storage.messages.records import Identity
+from storage.messages.small_records import StoreIdentity
 from storage.messages.start import journal_replay, store_opening
 from storage.messages.start.store_opening import Opening
 from storage.storage_errors import StoreFull
@@ -113,7 +113,7 @@ def identity_not_compared(patch: Patch) -> None:
     """Open whatever message store is there, whoever's it is."""
     check = lmdb_environment.check_identity
 
-    def check_nothing(directory: Path, uuid: bytes | None) -> Identity:
+    def check_nothing(directory: Path, uuid: bytes | None) -> StoreIdentity:
         return check(directory, None)
 
     patch(lmdb_environment, "check_identity", check_nothing)

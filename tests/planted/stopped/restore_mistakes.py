@@ -10,7 +10,7 @@ from broker.server import recovery
 from broker.server.offline import restore_backup
 from storage import restored_files
 from storage.definitions.definition_store import DefinitionStore
-from storage.messages import message_store, origin
+from storage.messages import message_store, store_origin
 from storage.messages.start import journal_replay, store_opening
 from tests.planted.mistake import Operators, Patch, mistake
 
@@ -21,21 +21,21 @@ LOST = "has lost|known to have left"
 def timeline_not_renewed(patch: Patch) -> None:
     """Go on from a backup as if nothing had been given out since it was made."""
     patch(journal_replay, "known_boot", lambda directory: 0)
-    patch(store_opening, "read_origin", lambda txn: origin.NEVER_RESTORED)
+    patch(store_opening, "read_origin", lambda txn: store_origin.NEVER_RESTORED)
 
 
 @mistake("I1", Operators(107, ("a copy put over", "a life"), LOST))
 def journal_overlooked_after_a_restore(patch: Patch) -> None:
     """Take a store that was ever restored for a backup that was not opened yet, which has no journal."""
-    left = journal_replay.left_in_journal
+    unapplied = journal_replay.unapplied_in_journal
 
-    def left_unless_restored(directory: Path, environment: Any, identity: Any) -> journal_replay.Left:
+    def unapplied_unless_restored(directory: Path, environment: Any, identity: Any) -> journal_replay.UnappliedBatches:
         with environment.begin() as txn:
-            restored = origin.read_origin(txn).timeline
-        return journal_replay.NOTHING_LEFT if restored else left(directory, environment, identity)
+            restored = store_origin.read_origin(txn).timeline
+        return journal_replay.NOTHING_LEFT if restored else unapplied(directory, environment, identity)
 
-    patch(journal_replay, "left_in_journal", left_unless_restored)
-    patch(message_store, "left_in_journal", left_unless_restored)
+    patch(journal_replay, "unapplied_in_journal", unapplied_unless_restored)
+    patch(message_store, "unapplied_in_journal", unapplied_unless_restored)
 
 
 @mistake("I10", Operators(121, ("a copy put over",), "does not say why"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.management.bodies import BODY_BYTES_MAX
+from broker.management.json_bodies import BODY_BYTES_MAX
 from harness.attacks.benign_client import Good
 from harness.brokers.body_routes import Route, changing_routes, routes_with_bodies
 from harness.brokers.broker_process import BrokerProcess

@@ -17,8 +17,8 @@ from broker.config import HttpSettings
 from broker.entities.statistics.totals import HTTP
 from broker.entities.vhosts.users import User
 from broker.management import segment_files
-from broker.management.places import Places
 from broker.management.segment_files import SegmentFiles
+from broker.management.work_slots import WorkSlots
 from broker.server.http.http_connection import HttpConnection
 from broker.session.login import authenticate
 from broker.session.login.login_throttle import ThrottleLimits
@@ -52,7 +52,7 @@ class Visitor:
 
     async def ask(self, user: str) -> Reply:
         ours, theirs = trio.testing.memory_stream_pair()
-        connection = HttpConnection(theirs, self._peer, HttpSettings(), self._application, Places(4, 1))
+        connection = HttpConnection(theirs, self._peer, HttpSettings(), self._application, WorkSlots(4, 1))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await ours.send_all(request(PAGE, "GET", "Connection: close", user=user))

@@ -6,17 +6,17 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.management.columns import ABSENT, Columns, chosen
-from broker.management.places import Places
+from broker.admin.views.columns import ABSENT, Columns, chosen
+from broker.management.work_slots import WorkSlots
 
 
 async def test_an_address_has_one_place_and_leaves_the_others() -> None:
     """Ten of one address wait for each other; who comes last from elsewhere waits for none of them."""
-    places, entered = Places(2, 1), list[str]()
+    slots, entered = WorkSlots(2, 1), list[str]()
     go_on = trio.Event()
 
     async def work(address: str) -> None:
-        async with places.place(address):
+        async with slots.slot(address):
             entered.append(address)
             await go_on.wait()
 
@@ -35,16 +35,16 @@ async def test_an_address_has_one_place_and_leaves_the_others() -> None:
 
 
 async def test_who_gives_up_waiting_holds_no_place() -> None:
-    places = Places(1, 1)
-    async with places.place("a"):
+    slots = WorkSlots(1, 1)
+    async with slots.slot("a"):
         with trio.move_on_after(0):
-            async with places.place("a"):
+            async with slots.slot("a"):
                 raise AssertionError("there is one place")
         with trio.move_on_after(0):
-            async with places.place("b"):
+            async with slots.slot("b"):
                 raise AssertionError("there is one place")
     for address in ("a", "b"):
-        async with places.place(address):
+        async with slots.slot(address):
             pass
 
 

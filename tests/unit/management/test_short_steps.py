@@ -15,12 +15,12 @@ import trio
 
 from broker.admin.json_input.json_reader import read_json, read_object
 from broker.admin.short_steps import AT_ONCE, PAUSES, STEP_SECONDS, Pauses, in_steps, mapped
-from broker.management.columns import Columns
-from broker.management.list_query import first_in_order, list_answer, read_list_query
-from broker.management.places import Places
+from broker.admin.views.columns import Columns
+from broker.management.list_query import first_in_order, list_response, read_list_query
 from broker.management.prometheus.exposition import exposition
-from broker.management.prometheus.metric_groups import GAUGE, Group, Labels, Measure
-from broker.management.visitor import SCOPE_KEY, Visitor
+from broker.management.prometheus.metric_groups import GAUGE, Labels, Measure, MetricGroup
+from broker.management.request_client import SCOPE_KEY, RequestClient
+from broker.management.work_slots import WorkSlots
 from broker.session.peer import Peer
 
 THINGS = range(100)
@@ -73,9 +73,9 @@ async def counted(work: Callable[[], Awaitable[object]], together: int = 1) -> S
 
 async def listed(order: Callable[[int], str] | None = None, **asked: str) -> None:
     query = read_list_query(asked, paged=True)
-    answer = await list_answer(THINGS, Columns({"slow": slow, "quick": quick}), query, slow, order)
-    visitor = Visitor(Peer("127.0.0.1", 1, "127.0.0.1", 2, True), lambda: None, Places(1, 1))
-    await answer({"type": "http", "method": "GET", "headers": [], "extensions": {SCOPE_KEY: visitor}}, nothing, taken)
+    answer = await list_response(THINGS, Columns({"slow": slow, "quick": quick}), query, slow, order)
+    client = RequestClient(Peer("127.0.0.1", 1, "127.0.0.1", 2, True), lambda: None, WorkSlots(1, 1))
+    await answer({"type": "http", "method": "GET", "headers": [], "extensions": {SCOPE_KEY: client}}, nothing, taken)
 
 
 async def nothing() -> dict[str, Any]:
@@ -89,7 +89,7 @@ async def taken(message: MutableMapping[str, Any]) -> None:
 async def scraped(*, apart: bool) -> None:
     labels = Labels[int](("thing",), lambda thing: (slow(thing),))
     measures = (Measure("things", GAUGE, "Things"),)
-    group = Group("things", lambda: THINGS, labels, measures, lambda thing: (len(slow(thing)),))
+    group = MetricGroup("things", lambda: THINGS, labels, measures, lambda thing: (len(slow(thing)),))
     async for _ in exposition(group.apart("x_") if apart else group.summed("x_")):
         pass
 

@@ -19,7 +19,7 @@ import pytest
 
 from broker.client.uris import parse
 from broker.migration.definitions_transfer import Left, bring
-from broker.migration.sides import Definitions, NotTaken, There
+from broker.migration.migrating_brokers import Definitions, DefinitionsRejected, RemoteBroker
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicDeliver
 from broker.wire.properties import BasicProperties
@@ -295,7 +295,7 @@ class Picky:
         names = [entry["name"] for entries in definitions.values() for entry in entries]
         wrong = [name for name in names if name in self.refused]
         if wrong:
-            raise NotTaken(f"not {wrong[0]}")
+            raise DefinitionsRejected(f"not {wrong[0]}")
         self.taken += names
 
     def endpoint(self, vhost: str) -> Any:
@@ -324,7 +324,7 @@ def test_what_is_not_taken_keeps_nothing_else_back(refused: tuple[str, ...]) -> 
     ],
 )
 def test_the_api_is_asked_as_one_of_two_users(uri: str, url: str, login: str) -> None:
-    assert There(parse(uri), url).headers["Authorization"] == basic(login)["Authorization"]
+    assert RemoteBroker(parse(uri), url).headers["Authorization"] == basic(login)["Authorization"]
 
 
 @pytest.mark.parametrize(

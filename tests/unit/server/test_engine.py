@@ -19,8 +19,8 @@ from harness.brokers.broker_server import BrokerServer, eventually, serving
 from harness.clients.amqp_peer import Message, publish_frames
 from harness.clients.shorthand import ack, get, queue_declare
 from storage.messages import lmdb_environment
-from storage.messages.batch_writer import CorruptRecord
 from storage.messages.keys import SEGMENT
+from storage.messages.message_writer import CorruptRecord
 
 
 @pytest.fixture

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
+from broker.admin.views.columns import ABSENT
+from broker.admin.views.topology_view import ExchangeOf
 from broker.entities.queues.consumers import STALE_MILLISECONDS
-from broker.management.answers import Problem
-from broker.management.columns import ABSENT
-from broker.management.rows.channel_row import channel_columns
-from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns
-from broker.management.rows.queue_columns import queue_columns
+from broker.management.responses import Problem
+from broker.management.rows.channel_rows import channel_rows
+from broker.management.rows.exchange_rows import exchange_rows
+from broker.management.rows.queue_rows import queue_rows
 from broker.management.statistics import pair_stats
-from broker.management.statistics.history import History
-from broker.management.statistics.past import Past as Asked
-from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Series
+from broker.management.statistics.history import StatisticsHistory
+from broker.management.statistics.history_query import HistoryQuery
+from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Series, SeriesKind
 from broker.management.statistics.sampler import Sampler
-from broker.management.statistics.windows import NO_SAMPLES, Ages, Window, read_ages
+from broker.management.statistics.windows import NO_SAMPLES, Ages, SampleWindow, read_ages
 from broker.session.channel.channel import Channel
 from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import START, Core
@@ -25,7 +26,7 @@ from harness.clients.session_client import SessionLayer
 from harness.clients.shorthand import ack, consume, get, prefetch
 
 FIRST = START // SLOT_MILLISECONDS
-ONE = Kind(("value",), LONG, "q")
+ONE = SeriesKind(("value",), LONG, "q")
 
 
 class Past:
@@ -37,7 +38,7 @@ class Past:
         self.client = self.sessions.connect()
         self.queue = core.queue("q", durable=False)
         self.figures = {"mem_used": 1, "io_sync_avg_time": 0.5}
-        self.history = History(self.sessions.registry, lambda: self.figures, rates_mode=rates_mode)
+        self.history = StatisticsHistory(self.sessions.registry, lambda: self.figures, rates_mode=rates_mode)
         self.round()
 
     def round(self) -> list[None]:
@@ -123,7 +124,12 @@ def plain(stats: dict[str, Any]) -> dict[str, Any]:
 def test_samples_are_newest_first_at_multiples_of_their_distance(past: Past) -> None:
     for count in (1, 2, 0, 3):
         past.five_seconds(published=count)
-    ages = Ages(msg_rates=Window(20, 5), lengths=Window(25, 5), data_rates=Window(10, 10), node_stats=Window(5, 5))
+    ages = Ages(
+        msg_rates=SampleWindow(20, 5),
+        lengths=SampleWindow(25, 5),
+        data_rates=SampleWindow(10, 10),
+        node_stats=SampleWindow(5, 5),
+    )
     detail = past.history.queue_stats(past.queue, ages)["publish_details"]
     newest = (FIRST + 4) * SLOT_MILLISECONDS
     assert detail == {
@@ -167,7 +173,10 @@ def test_what_does_not_change_takes_no_room(past: Past) -> None:
     for _ in range(12 * 61 + 12):
         past.five_seconds()
     assert [len(ring.rows) for ring in series.rings] == [0] * len(FINE)
-    assert samples(past.history.queue_stats(past.queue, Ages(msg_rates=Window(60, 5)))["publish_details"]) == [1] * 13
+    assert (
+        samples(past.history.queue_stats(past.queue, Ages(msg_rates=SampleWindow(60, 5)))["publish_details"])
+        == [1] * 13
+    )
 
 
 def test_values_beyond_32_bits_have_samples(past: Past) -> None:
@@ -175,7 +184,7 @@ def test_values_beyond_32_bits_have_samples(past: Past) -> None:
     for value in ((1 << 32) - 1, (1 << 32) + 9):
         counters.publish = value
         past.five_seconds()
-    detail = past.history.queue_stats(past.queue, Ages(msg_rates=Window(5, 5)))["publish_details"]
+    detail = past.history.queue_stats(past.queue, Ages(msg_rates=SampleWindow(5, 5)))["publish_details"]
     assert detail["samples"][0]["sample"] - detail["samples"][1]["sample"] == 10
     assert (detail["samples"][0]["sample"], detail["rate"]) == ((1 << 32) + 9, 2.0)
 
@@ -183,7 +192,7 @@ def test_values_beyond_32_bits_have_samples(past: Past) -> None:
 def test_those_that_have_not_changed_for_longest_are_forgotten_when_there_is_no_room(past: Past) -> None:
     """All of what was forgotten is in samples; rates are right nevertheless."""
     past.five_seconds(published=5)
-    idle, ages = past.queue, Ages(msg_rates=Window(20, 5))
+    idle, ages = past.queue, Ages(msg_rates=SampleWindow(20, 5))
     past.use(Sampler(past.sessions.registry, dict, bytes_max=1))
     busy = [past.core.queue(f"busy {number}", durable=False) for number in range(3)]
     for _ in range(4):
@@ -235,7 +244,7 @@ def test_since_when_something_is_idle(past: Past) -> None:
 def test_without_rates_there_are_numbers_only(core: Core) -> None:
     past = Past(core, "none")
     past.five_seconds(published=1)
-    assert past.history.queue_stats(past.queue, Ages(msg_rates=Window(60, 5))) == {"publish": 1}
+    assert past.history.queue_stats(past.queue, Ages(msg_rates=SampleWindow(60, 5))) == {"publish": 1}
     assert past.history.queue_lengths(past.queue) == {}
 
 
@@ -243,7 +252,7 @@ def test_without_rates_there_are_numbers_only(core: Core) -> None:
     ("asked", "ages"),
     [
         ({}, NO_SAMPLES),
-        ({"lengths_age": "60", "lengths_incr": "5"}, Ages(lengths=Window(60, 5))),
+        ({"lengths_age": "60", "lengths_incr": "5"}, Ages(lengths=SampleWindow(60, 5))),
         ({"msg_rates_age": "60"}, NO_SAMPLES),
         ({"msg_rates_age": "x", "msg_rates_incr": "5"}, NO_SAMPLES),
     ],
@@ -274,7 +283,7 @@ def test_pairs_are_counted_with_detailed_rates(core: Core) -> None:
     vhost.delete_queue(vhost.queues["gone"])
     past.five_seconds()
     (channel,) = client.connection.channels.values()
-    asked, registry = Asked(past.history, NO_SAMPLES), past.sessions.registry
+    asked, registry = HistoryQuery(past.history, NO_SAMPLES), past.sessions.registry
     (published,) = pair_stats.publishes(asked, channel)
     assert published["exchange"] == {"name": "", "vhost": "/"}
     assert published["stats"]["publish_details"] == {"rate": 0.8}
@@ -300,13 +309,13 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
     (channel,) = past.client.connection.channels.values()
     past.client.send(get("q"))
     past.five_seconds(published=3)
-    asked = Asked(past.history, NO_SAMPLES)
+    asked = HistoryQuery(past.history, NO_SAMPLES)
     exchange = ExchangeOf("/", past.core.vhost.exchange(""))
     compared = 0
     for columns, thing in (
-        (queue_columns("node", asked), past.queue),
-        (exchange_columns(asked), exchange),
-        (channel_columns("node", asked), channel),
+        (queue_rows("node", asked), past.queue),
+        (exchange_rows(asked), exchange),
+        (channel_rows("node", asked), channel),
     ):
         row = columns.row(thing)
         for name, value in row["message_stats"].items():
@@ -315,5 +324,5 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
             compared += bool(columns.getter(path)(thing))
     assert compared == 12, "publishes and an empty get, each with its rate"
     listed = past.queue
-    assert queue_columns("node", asked).getter("messages_details.rate")(listed) == 0.6
-    assert queue_columns("node", asked).getter("message_stats.none")(listed) is ABSENT
+    assert queue_rows("node", asked).getter("messages_details.rate")(listed) == 0.6
+    assert queue_rows("node", asked).getter("message_stats.none")(listed) is ABSENT

@@ -18,20 +18,13 @@ from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.recording_broker import events_in
 from harness.project import ROOT
 from harness.waiting import eventually
+from leveret_events.segment_blocks import START, SegmentError, with_head
+from leveret_events.segment_names import SegmentName, node_name, parse_name, unsealed_name
 from leveret_spark.events.event_columns import read_segment
-from leveret_spark.events.segment_format import (
-    START,
-    SegmentError,
-    SegmentName,
-    node_name,
-    parse_name,
-    unsealed_name,
-    with_head,
-)
 from storage.events.event_log_writer import WAITING_TAILS_MAX, EventLog, EventLogSettings, Part
-from storage.events.event_tail import MARK, as_segment_blocks, tail_blocks, tail_name
-from storage.events.segment_file import Segment
-from storage.messages.records import NumberInBoot
+from storage.events.event_segment_file import EventSegmentFile
+from storage.events.event_tail_file import MARK, as_segment_blocks, tail_blocks, tail_name
+from storage.messages.small_records import NumberInBoot
 
 LARGE = EventLogSettings(1 << 30, 3600.0, 0)
 SMALL = EventLogSettings(1, 3600.0, 0)
@@ -252,13 +245,13 @@ def test_a_log_that_falls_behind_costs_events_and_no_time(
     """The disk takes what is appended, and does not get done with the first segment."""
     reached, done = threading.Event(), threading.Event()
 
-    def seal(self: Segment) -> None:
+    def seal(self: EventSegmentFile) -> None:
         reached.set()
         done.wait()
         seal_at_once(self)
 
-    seal_at_once = Segment.seal
-    monkeypatch.setattr(Segment, "seal", seal)
+    seal_at_once = EventSegmentFile.seal
+    monkeypatch.setattr(EventSegmentFile, "seal", seal)
     log, _ = opened(tmp_path, 1, SMALL)
     log.append(part(1, 1))
     reached.wait()

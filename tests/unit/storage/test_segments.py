@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from storage.batch import LaneCounters, Put
-from storage.messages.records import Identity, Settled, decode_counters, encode_counters, frame, unframe
-from storage.messages.segments import SEGMENT_BYTES, SEGMENT_MESSAGES, Segment, pack
+from storage.messages.message_segments import SEGMENT_BYTES, SEGMENT_MESSAGES, MessageSegment, pack
+from storage.messages.small_records import Settled, StoreIdentity, decode_counters, encode_counters
+from storage.record_frame import frame, unframe
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
 from tests.unit.storage.writing import Message
 
@@ -18,19 +19,19 @@ def run(count: int, size: int = 10) -> list[tuple[int, Put]]:
     return [(10 + 3 * number, (Message(bytes([number & 255]) * size), number)) for number in range(count)]
 
 
-def only(puts: list[tuple[int, Put]]) -> Segment:
+def only(puts: list[tuple[int, Put]]) -> MessageSegment:
     ((_first, value),) = pack(puts)
-    return Segment(value)
+    return MessageSegment(value)
 
 
 def test_segments_are_cut_at_their_limits() -> None:
-    by_count = [Segment(value).count for _first, value in pack(run(2 * SEGMENT_MESSAGES + 1, size=1))]
+    by_count = [MessageSegment(value).count for _first, value in pack(run(2 * SEGMENT_MESSAGES + 1, size=1))]
     assert by_count == [SEGMENT_MESSAGES, SEGMENT_MESSAGES, 1]
     by_size = list(pack(run(100, size=10_000)))
     assert max(len(value) for _first, value in by_size) <= SEGMENT_BYTES
-    assert sum(Segment(value).count for _first, value in by_size) == 100
+    assert sum(MessageSegment(value).count for _first, value in by_size) == 100
     alone = pack([*run(1), (50, (Message(bytes(SEGMENT_BYTES)), 0)), (51, (Message(b""), 0))])
-    assert [(first, Segment(value).count) for first, value in alone] == [(10, 1), (50, 1), (51, 1)]
+    assert [(first, MessageSegment(value).count) for first, value in alone] == [(10, 1), (50, 1), (51, 1)]
 
 
 def flipped(record: bytes, places: range) -> Iterator[bytes]:
@@ -44,9 +45,9 @@ def flipped(record: bytes, places: range) -> Iterator[bytes]:
 def test_damage_is_noticed() -> None:
     """In an index, in counters, of any byte; in what is cut or too short; and what others wrote is not ours."""
     value = bytes(only(run(5)).value)
-    for damaged in flipped(value, range(Segment(value).payload_at)):
+    for damaged in flipped(value, range(MessageSegment(value).payload_at)):
         with pytest.raises(StoreCorrupt):
-            Segment(damaged)
+            MessageSegment(damaged)
     record = encode_counters(LaneCounters(1, 2, 3, 4))
     cut = [record[:at] for at in range(1, len(record))]
     for damaged in (*flipped(record, range(1, len(record))), *cut, frame(b"short")):
@@ -55,7 +56,7 @@ def test_damage_is_noticed() -> None:
     with pytest.raises(StoreCorrupt):
         unframe(b"\x02" + record[1:], "a record")
     with pytest.raises(StoreIncompatible):
-        Identity.decode(frame(b"another\x00" + bytes(24)))
+        StoreIdentity.decode(frame(b"another\x00" + bytes(24)))
 
 
 def test_a_run_is_settled_as_its_messages_one_by_one() -> None:
@@ -91,7 +92,7 @@ def test_bitmaps_count_what_is_left() -> None:
     with pytest.raises(StoreCorrupt):
         Settled.decode(settled.encode(), 100)
     whole = only(run(5)).value
-    cut = Segment(bytes(whole)[: Segment(whole).payload_at])
+    cut = MessageSegment(bytes(whole)[: MessageSegment(whole).payload_at])
     settled = cut.settled(None)
     for slot in range(4):
         settled.add(slot, cut.weight(slot)[0])

@@ -10,8 +10,8 @@ from harness.project import ROOT
 from storage.batch import LaneCounters
 from storage.messages import keys
 from storage.messages.keys import SEGMENT, SETTLED, place_key
+from storage.messages.message_segments import MessageSegment, pack
 from storage.messages.message_store import MessageStore
-from storage.messages.segments import Segment, pack
 from storage.offline.verify_messages import KINDS, verify
 from tests.unit.storage.writing import Message, bodies, clear_away
 
@@ -23,7 +23,7 @@ def test_the_example_is_what_is_written() -> None:
     segment_text, bitmap_text = re.findall(r"```\n(key.*?)```", PAGE.read_text(), re.DOTALL)
     position = 1 << 40 | 1
     ((first, value),) = pack([(position, (Message(b"hello"), 0)), (position + 1, (Message(b"!"), 1767225600000))])
-    segment = Segment(value)
+    segment = MessageSegment(value)
     settled = segment.settled(None)
     settled.add(0, segment.weight(0)[0])
     assert hexadecimal(segment_text) == (place_key(SEGMENT, 1, 0, first), value)

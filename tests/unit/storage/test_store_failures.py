@@ -33,8 +33,9 @@ from storage.messages.keys import (
     place_key,
 )
 from storage.messages.message_store import MessageStore
-from storage.messages.records import Identity, encode_number, frame
+from storage.messages.small_records import StoreIdentity, encode_number
 from storage.offline.verify_messages import verify
+from storage.record_frame import frame
 from storage.space import ballast
 from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull, StoreIncompatible
 from tests.unit.storage.writing import END, Writer, bodies, clear_away, contents
@@ -86,7 +87,7 @@ def another_environment(path: Path) -> None:
 
 def of_a_newer_release(path: Path) -> None:
     filled(path)
-    change(path, lambda txn: txn.put(IDENTITY, b"\x02" + Identity(bytes(16), 1).encode()[1:]))
+    change(path, lambda txn: txn.put(IDENTITY, b"\x02" + StoreIdentity(bytes(16), 1).encode()[1:]))
 
 
 @pytest.mark.parametrize(

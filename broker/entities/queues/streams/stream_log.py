@@ -20,7 +20,15 @@ from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.streams.stream_retention import Segment, Segments
 from broker.wire.field_tables import Field
 from broker.wire.properties import body_size, decode_properties, encode_header
-from storage.batch import COUNTER_BITS, OFFSET_STRIDE, PERSISTENT, ClosedSegment, History, Purge, StoredMessage
+from storage.batch import (
+    COUNTER_BITS,
+    OFFSET_STRIDE,
+    PERSISTENT,
+    ClosedStreamSegment,
+    Purge,
+    StoredMessage,
+    StreamHistory,
+)
 
 OFFSET_HEADER = "x-stream-offset"
 FILTER_HEADER = "x-stream-filter-value"
@@ -55,7 +63,7 @@ class StreamStore(QueueStore):
     def close(self, segment: Segment) -> None:
         """Remember where a segment ends."""
         self._open()
-        self._batches.current.closed_segments.append(ClosedSegment(self.queue_id, self.number, *segment))
+        self._batches.current.closed_segments.append(ClosedStreamSegment(self.queue_id, self.number, *segment))
 
     def drop_segments(self, dropped: list[Segment]) -> None:
         """Segments at the front are gone."""
@@ -76,7 +84,7 @@ class StreamStore(QueueStore):
         """The first offset from `first` on, and before `end`, of a message not older than a time; else `end`."""
         return self._source.streams.find(self.queue_id, self.number, time, first, end)
 
-    def history(self) -> History:
+    def history(self) -> StreamHistory:
         """What the store holds."""
         return self._source.streams.history(self.queue_id, self.number)
 

@@ -15,10 +15,10 @@ from broker.admin.definitions.definitions_export import heading, heading_of_vhos
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, Problem, array_in_pieces, bad_request, empty, encoded
-from broker.management.call import Call, where_absent
+from broker.management.api_call import ApiCall, where_absent
 from broker.management.form_field import field_of_form
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, empty, encoded
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
 Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
@@ -31,14 +31,14 @@ EMPTY = (b"", b"null")
 """A short body with nothing in it is taken for an object without any."""
 
 
-async def export_all(call: Call) -> Response:
+async def export_all(call: ApiCall) -> Response:
     """Everything that exists."""
     administration = call.api.administration
     sections = whole(administration, await administration.definitions.load())
     return _download(call, heading(administration), sections)
 
 
-async def export_vhost(call: Call) -> Response:
+async def export_vhost(call: ApiCall) -> Response:
     """What is in a virtual host."""
     administration = call.api.administration
     stored, vhost = await administration.definitions.load(), call.broker.vhosts.get(call.names["vhost"])
@@ -47,13 +47,13 @@ async def export_vhost(call: Call) -> Response:
     return _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
 
 
-def _download(call: Call, head: Mapping[str, str], sections: Sections) -> Response:
+def _download(call: ApiCall, head: Mapping[str, str], sections: Sections) -> Response:
     """The columns that are wanted; a link may give the file a name."""
     wanted = call.list_query().columns
     if wanted:
         head = {name: value for name, value in head.items() if name in wanted}
         sections = [(name, rows) for name, rows in sections if name in wanted]
-    return JsonAnswer(_object(head, sections), _named(call.parameters.get("download", "")))
+    return JsonResponse(_object(head, sections), _named(call.parameters.get("download", "")))
 
 
 async def _object(head: Mapping[str, str], sections: Sections) -> AsyncGenerator[bytes]:
@@ -80,14 +80,14 @@ def _named(file: str) -> dict[str, str]:
     return {"content-disposition": f"attachment; {name}"}
 
 
-async def import_all(call: Call) -> Response:
+async def import_all(call: ApiCall) -> Response:
     """Take definitions in: users, permissions, policies, limits and parameters as they say, other things if they are
     not there."""
     await call.change("import_definitions", definitions=await _uploaded(call))
     return empty(204)
 
 
-async def import_vhost(call: Call) -> Response:
+async def import_vhost(call: ApiCall) -> Response:
     """Take in what belongs into a virtual host, whatever virtual host it was exported from."""
     vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
@@ -95,7 +95,7 @@ async def import_vhost(call: Call) -> Response:
     return empty(204)
 
 
-async def _uploaded(call: Call, vhost: str | None = None) -> DefinitionsFile:
+async def _uploaded(call: ApiCall, vhost: str | None = None) -> DefinitionsFile:
     """The definitions of a body: JSON, or the file of a form. Raises Problem 400 and 415."""
     described = Message()
     described["content-type"] = call.request.headers.get("content-type", "")

@@ -9,15 +9,15 @@ from starlette.responses import Response
 
 from broker.admin.node.feature_flags import FLAGS
 from broker.admin.short_steps import AT_ONCE, in_steps
+from broker.admin.views.columns import columns_of
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json
-from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall, where_absent
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import bad_request, empty, in_json
 
-FLAG_COLUMNS = columns_of("name", "desc", "doc_url", "state", "stability", "provided_by")
+FLAG_COLUMNS = columns_of(*FLAGS[0])
 DEPRECATED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
 CORE, AGENT = "rabbit", "rabbitmq_management_agent"
 
@@ -35,7 +35,7 @@ DEPRECATED = {
 LOCATOR = (DENIED, "The argument x-queue-master-locator", CORE)
 
 
-def _deprecated_features(call: Call) -> dict[str, tuple[str, str, str]]:
+def _deprecated_features(call: ApiCall) -> dict[str, tuple[str, str, str]]:
     """What the personality has announced to end, and what it permits no more."""
     personality = call.api.registry.settings.personality
     gone = {"global_qos": personality.global_qos, "transient_nonexcl_queues": personality.transient_queues}
@@ -46,44 +46,44 @@ def _deprecated_features(call: Call) -> dict[str, tuple[str, str, str]]:
     return features if personality.master_locator else {**features, "queue_master_locator": LOCATOR}
 
 
-async def list_extensions(call: Call) -> Response:
+async def list_extensions(call: ApiCall) -> Response:
     """Scripts of RabbitMQ's page that its plugins bring; its own is the only one."""
     return in_json([{"javascript": "dispatcher.js"}])
 
 
-async def list_flags(call: Call) -> Response:
+async def list_flags(call: ApiCall) -> Response:
     """Feature flags; all of them are enabled."""
-    return await list_answer(FLAGS, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    return await list_response(FLAGS, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
 
-async def enable_flag(call: Call) -> Response:
+async def enable_flag(call: ApiCall) -> Response:
     """Enable what is enabled already."""
     with where_absent(lambda reason: bad_request("unsupported")):
         await call.change("enable_feature_flag", name=call.names["name"])
     return empty(204)
 
 
-async def list_deprecated(call: Call) -> Response:
+async def list_deprecated(call: ApiCall) -> Response:
     """Features that RabbitMQ has announced to end."""
     return await _deprecated(call, sorted(_deprecated_features(call)))
 
 
-async def list_deprecated_in_use(call: Call) -> Response:
+async def list_deprecated_in_use(call: ApiCall) -> Response:
     """Those of them that something here makes use of now."""
     return await _deprecated(call, [name async for name in _in_use(call)])
 
 
-async def _deprecated(call: Call, names: list[str]) -> Response:
+async def _deprecated(call: ApiCall, names: list[str]) -> Response:
     rows: list[dict[str, Any]] = []
     features = _deprecated_features(call)
     for name in names:
         phase, what, origin = features[name]
         row = {"name": name, "desc": what, "deprecation_phase": phase, "doc_url": ANNOUNCED, "provided_by": origin}
         rows.append(row)
-    return await list_answer(rows, DEPRECATED_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    return await list_response(rows, DEPRECATED_COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
 
-async def _in_use(call: Call) -> AsyncIterator[str]:
+async def _in_use(call: ApiCall) -> AsyncIterator[str]:
     channels = (channel for each in call.api.registry.network_connections for channel in each.channels.values())
     if any(channel.prefetch_all for channel in channels):
         yield "global_qos"

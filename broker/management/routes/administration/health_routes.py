@@ -10,9 +10,9 @@ import trio
 from starlette.responses import Response
 
 from broker.management.access import Tag, denied
-from broker.management.answers import JsonAnswer, Problem, bad_request, encoded, in_json, not_found
-from broker.management.call import Call
+from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
+from broker.management.responses import JsonResponse, Problem, bad_request, encoded, in_json, not_found
 from broker.management.rows.certificate_expiry import expiring
 from broker.management.rows.listener_rows import listeners
 from broker.session.direct_session import Refused
@@ -50,28 +50,28 @@ def healthy(**details: object) -> Response:
 
 def failed(reason: str, **details: object) -> Response:
     """Something is wrong: 503."""
-    answer = JsonAnswer([encoded({"status": "failed", "reason": reason, **details})])
+    answer = JsonResponse([encoded({"status": "failed", "reason": reason, **details})])
     answer.status_code = 503
     return answer
 
 
-async def check_alarms(call: Call) -> Response:
+async def check_alarms(call: ApiCall) -> Response:
     """No alarm is raised."""
     return _alarms(call, "There are alarms in effect in the cluster")
 
 
-async def check_local_alarms(call: Call) -> Response:
+async def check_local_alarms(call: ApiCall) -> Response:
     """The same: there is one node."""
     return _alarms(call, "There are alarms in effect on the node")
 
 
-def _alarms(call: Call, reason: str) -> Response:
-    call.api.look_around()
+def _alarms(call: ApiCall, reason: str) -> Response:
+    call.api.update_alarms()
     alarms = [{"node": call.api.settings.node, "resource": name} for name in call.api.status()["alarms"]]
     return failed(reason, alarms=alarms) if alarms else healthy()
 
 
-async def check_certificates(call: Call) -> Response:
+async def check_certificates(call: ApiCall) -> Response:
     """No certificate of a listener ends within so many days, weeks, months or years."""
     unit = call.names["unit"].lower()
     if not re.fullmatch("[+-]?[0-9]{1,6}", call.names["within"]):
@@ -88,11 +88,11 @@ async def check_certificates(call: Call) -> Response:
     return failed("Certificates expiring", expired=found) if found else healthy()
 
 
-def _listeners(call: Call) -> list[dict[str, Any]]:
+def _listeners(call: ApiCall) -> list[dict[str, Any]]:
     return listeners(call.api.status(), call.api.settings.node)
 
 
-async def check_port(call: Call) -> Response:
+async def check_port(call: ApiCall) -> Response:
     """Clients are listened for on a port."""
     if not re.fullmatch("[0-9]{1,9}", call.names["port"]):
         raise bad_request("Invalid port")
@@ -102,7 +102,7 @@ async def check_port(call: Call) -> Response:
     return failed("No active listener", missing=port, ports=ports)
 
 
-async def check_protocol(call: Call) -> Response:
+async def check_protocol(call: ApiCall) -> Response:
     """A protocol is spoken on some port; of several with commas between, as RabbitMQ 4 takes them, all are."""
     asked = call.names["protocol"].lower()
     wanted = [ALIASES.get(name.strip(), name.strip()) for name in asked.split(",")]
@@ -113,17 +113,17 @@ async def check_protocol(call: Call) -> Response:
     return healthy(protocol=",".join(wanted))
 
 
-async def check_nothing(call: Call) -> Response:
+async def check_nothing(call: ApiCall) -> Response:
     """Virtual hosts run as long as the broker does, and it serves."""
     return healthy()
 
 
-async def check_single_node(call: Call) -> Response:
+async def check_single_node(call: ApiCall) -> Response:
     """What would be lost with this node's copies: there are no others."""
     return healthy(reason="single node cluster")
 
 
-async def check_connections(call: Call) -> Response:
+async def check_connections(call: ApiCall) -> Response:
     """There may be one more connection."""
     limit = call.api.registry.settings.connections_max
     connections = len(call.api.registry.network_connections)
@@ -132,21 +132,21 @@ async def check_connections(call: Call) -> Response:
     return healthy()
 
 
-async def check_ready(call: Call) -> Response:
+async def check_ready(call: ApiCall) -> Response:
     """AMQP clients can come."""
     if not any(listener["protocol"].startswith("amqp") for listener in _listeners(call)):
         return failed("no active listeners for AMQP/AMQPS")
     return await check_connections(call)
 
 
-async def check_node(call: Call) -> Response:
+async def check_node(call: ApiCall) -> Response:
     """The check of earlier versions: the broker answers."""
     if call.names.get("node", call.api.settings.node) != call.api.settings.node:
         raise not_found()
     return healthy()
 
 
-async def check_aliveness(call: Call) -> Response:
+async def check_aliveness(call: ApiCall) -> Response:
     """Publish a message to a queue of the virtual host, and take it from there."""
     if not call.account.enters(call.vhost.name):
         raise denied(call.account.name, "Access refused.")
@@ -161,8 +161,8 @@ async def check_aliveness(call: Call) -> Response:
     return failed(f"{ALIVENESS} queue is empty")
 
 
-async def _there_and_back(call: Call, body: bytes) -> Command:
-    call.api.look_around()
+async def _there_and_back(call: ApiCall, body: bytes) -> Command:
+    call.api.update_alarms()
     async with call.session() as session:
         await call.answered(session.ask(methods.QueueDeclare(ALIVENESS, False, False, False, False, False, {})))
         await call.answered(session.ask(methods.ConfirmSelect(False)))

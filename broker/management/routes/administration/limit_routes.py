@@ -6,20 +6,20 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.views.columns import columns_of
 from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
 from broker.management.access import NOT_IN_VHOST, Tag, denied
-from broker.management.answers import bad_request, empty
-from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall, where_absent
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import bad_request, empty
 from broker.management.routes.administration.policy_routes import vhost_not_found
 from broker.management.routes.administration.user_routes import user_of
 
 OF_VHOST, OF_USER = columns_of("vhost", "value"), columns_of("user", "value")
 
 
-async def list_vhost_limits(call: Call) -> Response:
+async def list_vhost_limits(call: ApiCall) -> Response:
     """The limits of virtual hosts that have some: of those that the user knows of, or of one."""
     if "vhost" in call.names:
         names = [call.vhost.name]
@@ -29,10 +29,10 @@ async def list_vhost_limits(call: Call) -> Response:
         names = [name for name in sorted(call.broker.vhosts) if call.account.lists(name)]
     limits = call.broker.user_limits.vhosts
     rows: list[dict[str, Any]] = [{"vhost": name, "value": limits[name]} for name in names if limits.get(name)]
-    return await list_answer(rows, OF_VHOST, call.list_query(), lambda row: str(row["vhost"]))
+    return await list_response(rows, OF_VHOST, call.list_query(), lambda row: str(row["vhost"]))
 
 
-async def put_vhost_limit(call: Call) -> Response:
+async def put_vhost_limit(call: ApiCall) -> Response:
     """Set a limit of a virtual host."""
     vhost, fields = call.names["vhost"], await call.fields()
     fields.require("value")
@@ -41,7 +41,7 @@ async def put_vhost_limit(call: Call) -> Response:
     return empty(204)
 
 
-async def delete_vhost_limit(call: Call) -> Response:
+async def delete_vhost_limit(call: ApiCall) -> Response:
     """Lift a limit of a virtual host, if it is set."""
     vhost, name = call.vhost.name, call.names["name"]
     if name in OF_VHOSTS:
@@ -49,7 +49,7 @@ async def delete_vhost_limit(call: Call) -> Response:
     return empty(204)
 
 
-async def list_user_limits(call: Call) -> Response:
+async def list_user_limits(call: ApiCall) -> Response:
     """The limits of users that have some. A user that does not administrate sees its own alone."""
     names = [call.names["user"]] if "user" in call.names else sorted(call.broker.users.by_name)
     if not call.account.administrates:
@@ -58,10 +58,10 @@ async def list_user_limits(call: Call) -> Response:
         names = [user_of(call).name]
     limits = call.broker.user_limits.users
     rows: list[dict[str, Any]] = [{"user": name, "value": limits[name]} for name in names if limits.get(name)]
-    return await list_answer(rows, OF_USER, call.list_query(), lambda row: str(row["user"]))
+    return await list_response(rows, OF_USER, call.list_query(), lambda row: str(row["user"]))
 
 
-async def put_user_limit(call: Call) -> Response:
+async def put_user_limit(call: ApiCall) -> Response:
     """Set a limit of a user."""
     fields = await call.fields()
     fields.require("value")
@@ -71,7 +71,7 @@ async def put_user_limit(call: Call) -> Response:
     return empty(204)
 
 
-async def delete_user_limit(call: Call) -> Response:
+async def delete_user_limit(call: ApiCall) -> Response:
     """Lift a limit of a user, if it is set."""
     user, name = user_of(call).name, call.names["name"]
     if name in OF_USERS:

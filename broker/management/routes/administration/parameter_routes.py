@@ -8,33 +8,33 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.kinds.parameter_kind import parameters_of
+from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS
+from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
-from broker.management.answers import empty, in_json, not_found
-from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall, where_absent
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import empty, in_json, not_found
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
 Row = Mapping[str, Any]
-COLUMNS = columns_of("value", "vhost", "component", "name")
-GLOBAL_COLUMNS = columns_of("name", "value")
+COLUMNS, GLOBAL_COLUMNS = columns_of(*PARAMETER_COLUMNS), columns_of(*GLOBAL_PARAMETER_COLUMNS)
 
 
-async def list_parameters(call: Call) -> Response:
+async def list_parameters(call: ApiCall) -> Response:
     """The parameters of virtual hosts, operator policies and limits among them; policies where they are asked for."""
     component = call.names.get("component")
     rows = [
         parameter._asdict() for vhost in call.vhosts() for parameter in parameters_of(call.broker, vhost, component)
     ]
-    return await list_answer(rows, COLUMNS, call.list_query(), _name)
+    return await list_response(rows, COLUMNS, call.list_query(), _name)
 
 
 def _name(row: Row) -> str:
     return str(row["name"])
 
 
-async def show_parameter(call: Call) -> Response:
+async def show_parameter(call: ApiCall) -> Response:
     """One parameter."""
     found = _find(call)
     if found is None:
@@ -42,13 +42,13 @@ async def show_parameter(call: Call) -> Response:
     return in_json(call.chosen(found))
 
 
-def _find(call: Call) -> dict[str, Any] | None:
+def _find(call: ApiCall) -> dict[str, Any] | None:
     vhost = call.broker.vhosts.get(call.names["vhost"])
     found = () if vhost is None else parameters_of(call.broker, vhost, call.names["component"])
     return next((each._asdict() for each in found if each.name == call.names["name"]), None)
 
 
-async def put_parameter(call: Call) -> Response:
+async def put_parameter(call: ApiCall) -> Response:
     """Set a parameter."""
     existed = _find(call)
     fields = await call.fields()
@@ -58,7 +58,7 @@ async def put_parameter(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-async def delete_parameter(call: Call) -> Response:
+async def delete_parameter(call: ApiCall) -> Response:
     """Remove a parameter."""
     await call.change("clear_parameter", **call.names)
     return empty(204)
@@ -67,13 +67,13 @@ async def delete_parameter(call: Call) -> Response:
 # Of the whole broker
 
 
-async def list_global_parameters(call: Call) -> Response:
+async def list_global_parameters(call: ApiCall) -> Response:
     """All global parameters."""
     rows = [{"name": name, "value": value} for name, value in sorted(call.broker.parameters.everywhere.items())]
-    return await list_answer(rows, GLOBAL_COLUMNS, call.list_query(), _name)
+    return await list_response(rows, GLOBAL_COLUMNS, call.list_query(), _name)
 
 
-async def show_global_parameter(call: Call) -> Response:
+async def show_global_parameter(call: ApiCall) -> Response:
     """One global parameter."""
     name, values = call.names["name"], call.broker.parameters.everywhere
     if name not in values:
@@ -81,7 +81,7 @@ async def show_global_parameter(call: Call) -> Response:
     return in_json(call.chosen({"value": values[name], "name": name}))
 
 
-async def put_global_parameter(call: Call) -> Response:
+async def put_global_parameter(call: ApiCall) -> Response:
     """Set a global parameter to any value."""
     name, fields = call.names["name"], await call.fields()
     fields.require("value")
@@ -90,18 +90,18 @@ async def put_global_parameter(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-async def delete_global_parameter(call: Call) -> Response:
+async def delete_global_parameter(call: ApiCall) -> Response:
     """Remove a global parameter."""
     await call.change("clear_global_parameter", name=call.names["name"])
     return empty(204)
 
 
-async def show_cluster_name(call: Call) -> Response:
+async def show_cluster_name(call: ApiCall) -> Response:
     """What the broker is called."""
     return in_json({"name": call.api.cluster_name})
 
 
-async def put_cluster_name(call: Call) -> Response:
+async def put_cluster_name(call: ApiCall) -> Response:
     """Call the broker something else."""
     fields = await call.fields()
     fields.require("name")

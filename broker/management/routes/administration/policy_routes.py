@@ -8,17 +8,18 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.kinds.policy_kind import value_of
+from broker.admin.settings.policy_admin import POLICY_COLUMNS
 from broker.admin.short_steps import in_steps
+from broker.admin.views.columns import columns_of
 from broker.entities.arguments.policies import Policy
 from broker.management.access import Tag
-from broker.management.answers import Problem, empty, in_json, not_found
-from broker.management.call import Call, where_absent
-from broker.management.columns import columns_of
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall, where_absent
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import Problem, empty, in_json, not_found
 
-Handler = Callable[[Call], Awaitable[Response]]
-COLUMNS = columns_of("vhost", "name", "pattern", "apply-to", "definition", "priority")
+Handler = Callable[[ApiCall], Awaitable[Response]]
+COLUMNS = columns_of(*POLICY_COLUMNS)
 
 
 class PolicyRoutes:
@@ -28,21 +29,21 @@ class PolicyRoutes:
         self._operator = operator
         self._kind = "operator_policy" if operator else "policy"
 
-    async def list(self, call: Call) -> Response:
+    async def list(self, call: ApiCall) -> Response:
         """The policies of a virtual host, or of all that the user sees; those of the highest priority last."""
         policies = [(vhost.name, policy) for vhost in call.vhosts() for policy in self._of(call, vhost.name).values()]
         policies.sort(key=lambda pair: (pair[1].priority, pair[0], pair[1].name))
         rows = [_row(*pair) async for pair in in_steps(policies)]
-        return await list_answer(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
+        return await list_response(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
-    async def show(self, call: Call) -> Response:
+    async def show(self, call: ApiCall) -> Response:
         """One policy."""
         policy = self._of(call, call.vhost.name).get(call.names["name"])
         if policy is None:
             raise not_found()
         return in_json(call.chosen(_row(call.vhost.name, policy)))
 
-    async def put(self, call: Call) -> Response:
+    async def put(self, call: ApiCall) -> Response:
         """Set a policy, or replace the one of its name."""
         vhost, name = call.names["vhost"], call.names["name"]
         existed = vhost in call.broker.vhosts and name in self._of(call, vhost)
@@ -54,12 +55,12 @@ class PolicyRoutes:
             await call.change(f"set_{self._kind}", vhost=vhost, name=name, **values)
         return empty(204 if existed else 201)
 
-    async def delete(self, call: Call) -> Response:
+    async def delete(self, call: ApiCall) -> Response:
         """Remove a policy."""
         await call.change(f"clear_{self._kind}", vhost=call.names["vhost"], name=call.names["name"])
         return empty(204)
 
-    def _of(self, call: Call, vhost: str) -> Mapping[str, Policy]:
+    def _of(self, call: ApiCall, vhost: str) -> Mapping[str, Policy]:
         return call.broker.vhosts[vhost].policy_application.policies.of(operator=self._operator)
 
 

@@ -3,62 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.settings.shovel_admin import SHOVEL_COLUMNS
+from broker.admin.views.columns import columns_of
 from broker.credentials import without_credentials
 from broker.entities.vhosts.parameters import SHOVEL
 from broker.management.access import Tag
-from broker.management.answers import empty, in_json, not_found
-from broker.management.call import Call
-from broker.management.columns import ABSENT, Columns
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import empty, in_json, not_found
 
-NAMES = (
-    "node",
-    "timestamp",
-    "name",
-    "vhost",
-    "type",
-    "state",
-    "reason",
-    "src_uri",
-    "src_protocol",
-    "dest_protocol",
-    "dest_uri",
-    "src_queue",
-    "src_exchange",
-    "src_exchange_key",
-    "dest_exchange",
-    "dest_exchange_key",
-    "dest_queue",
-)
+COLUMNS = columns_of("node", *SHOVEL_COLUMNS)
 
 
-def _cell(name: str, row: Mapping[str, Any]) -> Any:
-    return row.get(name, ABSENT)
-
-
-COLUMNS: Columns[Mapping[str, Any]] = Columns({name: partial(_cell, name) for name in NAMES})
-
-
-async def list_shovels(call: Call) -> Response:
+async def list_shovels(call: ApiCall) -> Response:
     """How each shovel does that the user sees."""
     vhosts = {vhost.name for vhost in call.vhosts()}
     rows = [row for row in call.api.administration.shovels.rows() if _shown(call, row, vhosts)]
-    return await list_answer(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    return await list_response(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
 
-def _shown(call: Call, row: Mapping[str, Any], vhosts: set[str]) -> bool:
+def _shown(call: ApiCall, row: Mapping[str, Any], vhosts: set[str]) -> bool:
     if "vhost" in row:
         return row["vhost"] in vhosts
     return call.account.administrates and "vhost" not in call.names
 
 
-async def show_shovel(call: Call) -> Response:
+async def show_shovel(call: ApiCall) -> Response:
     """What a dynamic shovel was set to, as RabbitMQ 3.13 shows it; who may not read parameters sees no password."""
     vhost, name = call.vhost.name, call.names["name"]
     value = call.broker.parameters.of_vhosts.get((vhost, SHOVEL, name))
@@ -69,13 +44,13 @@ async def show_shovel(call: Call) -> Response:
     return in_json(call.chosen({"value": value, "vhost": vhost, "component": SHOVEL, "name": name}))
 
 
-async def delete_shovel(call: Call) -> Response:
+async def delete_shovel(call: ApiCall) -> Response:
     """Remove a dynamic shovel."""
     await call.change("delete_shovel", **call.names)
     return empty(204)
 
 
-async def restart_shovel(call: Call) -> Response:
+async def restart_shovel(call: ApiCall) -> Response:
     """End a dynamic shovel and begin it anew."""
     await call.change("restart_shovel", **call.names)
     return empty(204)

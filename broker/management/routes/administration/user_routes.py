@@ -7,52 +7,50 @@ from collections.abc import Iterable
 from starlette.responses import Response
 
 from broker.admin.short_steps import in_steps
+from broker.admin.views.access_view import user_columns
+from broker.admin.views.columns import Columns
 from broker.entities.vhosts.users import User
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json, not_found
-from broker.management.call import Call, where_absent
-from broker.management.columns import Columns
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall, where_absent
+from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
+from broker.management.responses import bad_request, empty, in_json, not_found
 
 GIVEN = ("tags", "password", "password_hash", "hashing_algorithm", "limits", "permissions")
 """What a request may say of a user."""
 
 
-async def list_users(call: Call) -> Response:
+async def list_users(call: ApiCall) -> Response:
     """All users."""
     return await _listed(call, call.broker.users.by_name.values())
 
 
-async def list_users_without_permissions(call: Call) -> Response:
+async def list_users_without_permissions(call: ApiCall) -> Response:
     """Users who may do nothing in any virtual host."""
     users = call.broker.users
     permitted = {user async for _, user in in_steps(list(users.permissions))}
     return await _listed(call, [user for name, user in users.by_name.items() if name not in permitted])
 
 
-async def _listed(call: Call, users: Iterable[User]) -> Response:
-    return await list_answer(sorted(users), _columns(call), call.list_query(), _name)
+async def _listed(call: ApiCall, users: Iterable[User]) -> Response:
+    return await list_response(sorted(users), _columns(call), call.list_query(), _name)
 
 
 def _name(user: User) -> str:
     return user.name
 
 
-def _columns(call: Call) -> Columns[User]:
-    limits = call.broker.user_limits.users
+def _columns(call: ApiCall) -> Columns[User]:
     return Columns(
         {
-            "name": _name,
+            **user_columns(call.broker.user_limits),
             "password_hash": lambda user: user.password_hash,
             "hashing_algorithm": lambda user: user.hashing_algorithm,
-            "tags": lambda user: list(user.tags),
-            "limits": lambda user: limits.get(user.name, {}),
         }
     )
 
 
-def user_of(call: Call) -> User:
+def user_of(call: ApiCall) -> User:
     """The user that the path names. Raises Problem 404."""
     user = call.broker.users.by_name.get(call.names["user"])
     if user is None:
@@ -60,12 +58,12 @@ def user_of(call: Call) -> User:
     return user
 
 
-async def show_user(call: Call) -> Response:
+async def show_user(call: ApiCall) -> Response:
     """One user."""
     return in_json(call.chosen(_columns(call).row(user_of(call))))
 
 
-async def put_user(call: Call) -> Response:
+async def put_user(call: ApiCall) -> Response:
     """Make a user, or describe the one that is there anew; without a password it cannot log in with one."""
     fields, name = await call.fields(), call.names["user"]
     given = {key: fields.values[key] for key in GIVEN if key in fields}
@@ -77,13 +75,13 @@ async def put_user(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-async def delete_user(call: Call) -> Response:
+async def delete_user(call: ApiCall) -> Response:
     """Delete a user; its clients are sent away."""
     await call.change("delete_user", name=call.names["user"])
     return empty(204)
 
 
-async def delete_users(call: Call) -> Response:
+async def delete_users(call: ApiCall) -> Response:
     """Delete several users, or none if one of them does not exist."""
     fields = await call.fields()
     fields.require("users")

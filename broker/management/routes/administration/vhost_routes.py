@@ -2,59 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from starlette.responses import Response
 
 from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.short_steps import AT_ONCE, in_steps
+from broker.admin.views.columns import Columns
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json
-from broker.management.call import Call
-from broker.management.list_query import list_answer
+from broker.management.api_call import ApiCall
+from broker.management.list_query import ListQuery, list_response
 from broker.management.resources import Resource, resource
-from broker.management.rows.vhost_row import VHostFigures, vhost_columns
+from broker.management.responses import bad_request, empty, in_json
+from broker.management.rows.vhost_rows import QueueTotals, brief_vhost_rows, vhost_rows
 
 
-async def list_vhosts(call: Call) -> Response:
+async def list_vhosts(call: ApiCall) -> Response:
     """The virtual hosts that the user may know of, or a page of them."""
     listed = [vhost for name, vhost in sorted(call.broker.vhosts.items()) if call.account.lists(name)]
-    columns = vhost_columns(call.api.settings.node, call.past, statistics=_wants_statistics(call))
-    return await list_answer(await _figures(call, listed), columns, call.list_query(paged=True), _name)
+    query = call.list_query(paged=True)
+    return await list_response(listed, await _columns(call, listed, query), query, _name)
 
 
-async def show_vhost(call: Call) -> Response:
+async def show_vhost(call: ApiCall) -> Response:
     """One virtual host."""
-    columns = vhost_columns(call.api.settings.node, call.past, statistics=_wants_statistics(call))
-    (figures,) = await _figures(call, [call.vhost])
-    return in_json(call.chosen(columns.row(figures)))
+    vhost = call.vhost
+    columns = await _columns(call, [vhost], call.list_query())
+    return in_json(call.chosen(columns.row(vhost)))
 
 
-def _name(figures: VHostFigures) -> str:
-    return figures.vhost.name
+def _name(vhost: VHost) -> str:
+    return vhost.name
 
 
-def _wants_statistics(call: Call) -> bool:
-    return not call.flag("disable_stats")
+async def _columns(call: ApiCall, vhosts: list[VHost], query: ListQuery) -> Columns[VHost]:
+    """The columns of these virtual hosts. Messages are counted queue by queue, if they are wanted."""
+    if call.flag("disable_stats"):
+        return brief_vhost_rows(call.api.settings.node)
+    wanted = not query.columns or any(name.startswith("messages") for name in (*query.columns, query.sort))
+    totals = {vhost: await _counted(vhost) if wanted else QueueTotals() for vhost in vhosts}
+    return vhost_rows(call.api.settings.node, call.history_query, totals)
 
 
-async def _figures(call: Call, vhosts: Iterable[VHost]) -> list[VHostFigures]:
-    """Virtual hosts with the messages of their queues, where those are wanted: counting looks at each queue."""
-    wanted = call.list_query().columns
-    counted = _wants_statistics(call) and (not wanted or any(name.startswith("messages") for name in wanted))
-    return [await _counted(vhost) if counted else VHostFigures(vhost) for vhost in vhosts]
-
-
-async def _counted(vhost: VHost) -> VHostFigures:
+async def _counted(vhost: VHost) -> QueueTotals:
     ready = unacked = 0
     async for queue in in_steps(list(vhost.queues.values()), at_once=AT_ONCE):
         ready += queue.ready
         unacked += queue.unacked
-    return VHostFigures(vhost, ready, unacked)
+    return QueueTotals(ready, unacked)
 
 
-async def put_vhost(call: Call) -> Response:
+async def put_vhost(call: ApiCall) -> Response:
     """Make a virtual host in which the user may do everything, or describe the one that is there."""
     fields, name = await call.fields(), call.names["vhost"]
     given = {key: fields.values.get(key) for key in ("description", "tags")}
@@ -72,13 +69,13 @@ async def put_vhost(call: Call) -> Response:
     return empty(204 if existed else 201)
 
 
-async def delete_vhost(call: Call) -> Response:
+async def delete_vhost(call: ApiCall) -> Response:
     """Delete a virtual host with all that is in it; its clients are sent away."""
     await call.change("delete_vhost", name=call.names["vhost"])
     return empty(204)
 
 
-async def start_vhost(call: Call) -> Response:
+async def start_vhost(call: ApiCall) -> Response:
     """Start a virtual host on the node where it always runs."""
     node, vhost = call.names["node"], call.names["vhost"]
     if node != call.api.settings.node:

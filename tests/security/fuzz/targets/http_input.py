@@ -12,7 +12,7 @@ import trio.testing
 
 from broker.config import HttpSettings
 from broker.entities.vhosts.users import User
-from broker.management.places import Places
+from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
 from broker.session.login.login_throttle import ThrottleLimits
@@ -114,7 +114,7 @@ def said(choices: Choices) -> list[bytes]:
 async def converse(application: Application, pieces: list[bytes]) -> bytes:
     """What the broker answers to some pieces, and then the end."""
     ours, theirs = trio.testing.memory_stream_pair()
-    connection = HttpConnection(theirs, PEER, HttpSettings(), application, Places(4, 1))
+    connection = HttpConnection(theirs, PEER, HttpSettings(), application, WorkSlots(4, 1))
     heard = bytearray()
 
     async def speak() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.batch import PERSISTENT, ClosedSegment
+from storage.batch import PERSISTENT, ClosedStreamSegment
 from storage.journal.journal import HIGH_WATER
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
@@ -49,7 +49,7 @@ class Pristine:
         swept = [self._put(writer, SWEPT, b"swept %d" % number) for number in range(6)]
         self._put(writer, GONE, b"gone")
         self.bodies[DELAYING, 0, writer.delay(DELAYING, b"delayed", 5000)] = b"delayed"
-        writer.batch.closed_segments.append(ClosedSegment(STREAM, 0, 0, 3, 24, 1002))
+        writer.batch.closed_segments.append(ClosedStreamSegment(STREAM, 0, 0, 3, 24, 1002))
         writer.flush()
         writer.settle(PLAIN, places[0], places[5])
         writer.count(PLAIN, places[2], 3)

@@ -1,1 +1,0 @@
-"""The columns of every kind of thing that can be listed, by RabbitMQ's names."""

@@ -1,0 +1,44 @@
+"""Histograms of the broker's own: what it measures of commits, turns and its event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+
+from broker.entities.statistics.measurements import Histogram, Measurements
+
+
+class HistogramMetric(NamedTuple):
+    """A histogram's name behind `leveret_`, and its help."""
+
+    name: str
+    help: str
+
+
+HISTOGRAMS = {
+    "commit_messages": HistogramMetric("commit_messages", "Messages written by one commit"),
+    "commit_bytes": HistogramMetric("commit_bytes", "Bytes written to the store's file by one commit"),
+    "commit_seconds": HistogramMetric("commit_seconds", "Time of one commit, its sync included"),
+    "sync_seconds": HistogramMetric("sync_seconds", "Time in which one commit was written and synced"),
+    "confirm_seconds": HistogramMetric("confirm_wait_seconds", "The longest that a confirm waited for each batch"),
+    "turn_seconds": HistogramMetric("turn_seconds", "Processor time of one turn with a client's bytes"),
+    "lag_seconds": HistogramMetric(
+        "event_loop_lag_seconds", "How late the event loop woke a task that slept for a second"
+    ),
+}
+"""By their names in Measurements."""
+
+
+def leveret_families(measurements: Measurements) -> Iterator[Metric]:
+    """The histograms as they are now."""
+    for name, metric in HISTOGRAMS.items():
+        yield _family(metric, getattr(measurements, name))
+
+
+def _family(metric: HistogramMetric, histogram: Histogram) -> Metric:
+    bounds = (*(str(float(bound)) for bound in histogram.bounds), "+Inf")
+    buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
+    return HistogramMetricFamily(f"leveret_{metric.name}", metric.help, buckets=buckets, sum_value=histogram.total)

@@ -1,0 +1,36 @@
+"""What the HTTP API shows of exchanges: the shared columns, and what was counted."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+
+from broker.admin.views.columns import ABSENT, Columns
+from broker.admin.views.topology_view import EXCHANGE_COLUMNS, ExchangeOf
+from broker.management.statistics.history_query import HistoryQuery
+from broker.management.statistics.sampler import EXCHANGE
+
+
+def exchange_order(listed: ExchangeOf) -> tuple[str, str]:
+    """The sort key of lists of exchanges."""
+    return listed.vhost, listed.exchange.name
+
+
+def exchange_name(listed: ExchangeOf) -> str:
+    """The text that lists of exchanges are filtered by."""
+    return listed.exchange.name
+
+
+def exchange_rows(query: HistoryQuery) -> Columns[ExchangeOf]:
+    """The columns of exchanges, with statistics."""
+    history, ages = query
+    return Columns(
+        {
+            **EXCHANGE_COLUMNS,
+            "messages_delayed": lambda listed: (
+                ABSENT if listed.exchange.delays is None else EXCHANGE_COLUMNS["messages_delayed"](listed)
+            ),
+            "message_stats": lambda listed: history.exchange_stats(listed.exchange, ages) or ABSENT,
+        },
+        inner=partial(query.statistic, EXCHANGE, attrgetter("exchange.counters")),
+    )

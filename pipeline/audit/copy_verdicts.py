@@ -1,0 +1,379 @@
+"""Was a confirmed message lost, delivered again after it was gone, or out of order?
+
+What is judged is a copy: a message in a queue, by the queue and its place there. A copy that was confirmed to its
+publisher and outlasts restarts must end by an event that ends copies, or be in each later full record, which a broker
+writes at its start and at an orderly stop. Where a gap of the log lies between the last event of a copy and the record
+from which it is absent, nothing is concluded. Dead letters, and messages whose delay is over, are not confirmed; they
+come with the end of the message before them, and must be there once that end is on disk.
+
+What had not reached the disk when the broker was killed may come undone: an acknowledgement, a purge, a move to the end
+of a quorum queue. Then the message comes again. An end is one only if its number is within what the next boot says was
+on disk (see `pipeline.audit.log_coverage`).
+
+Streams are not judged: nothing is consumed away from them. Queues with priorities are not judged for order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.audit.bound_queues import Bindings
+from pipeline.audit.log_coverage import Coverage
+from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
+from pipeline.audit.message_verdicts import Counts, Messages
+from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
+from pipeline.audit.verdict_table import (
+    HOW,
+    LOST,
+    MOVE,
+    NOT_CONFIRMED,
+    NOT_KEPT,
+    QUEUED,
+    SCHEMA,
+    SETTLED,
+    TIME,
+    UNKNOWN,
+    VERDICTS,
+    VIOLATIONS,
+)
+
+
+class Node(NamedTuple):
+    """All that is left of a node's events.
+
+    `places` and `routes` are those that the numbers in `copies` and `messages` mean.
+    """
+
+    name: str
+    places: list[Place]
+    copies: pa.Table
+    routes: list[Route]
+    messages: pa.Table
+    bound: list[Bound]
+    told: list[Told]
+    coverage: Coverage
+
+
+class Judged(NamedTuple):
+    """Verdicts on the copies of a node: rows of SCHEMA; for each doubtful gap, by its moment, the copies in doubt."""
+
+    rows: pa.Table
+    in_doubt: dict[int, int]
+    counts: Counts
+
+
+def judged(node: Node) -> Judged:
+    """Judge each copy.
+
+    `verdict` is one of
+    - settled: it ended, by `how`;
+    - queued: it was there the last time that everything was recorded, or has come since;
+    - lost: it was promised, by a confirm as a rule, and is gone without an end;
+    - unknown: it is gone, and a gap of the log lies where its end may have been;
+    - not confirmed, not kept: it is gone without an end, and no promise was made for it.
+
+    `violations` lists what must never happen besides. `first`, `last` and `absent` are the moments at which it was
+    first and last heard of, and at which it was missing first.
+    """
+    found = _Copies(node)
+    found.sweep()
+    found.move()
+    return found.judge()
+
+
+class _Copies:
+    """One row for each copy of a node, by place and position; all attributes without a further word are columns."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._timeline = LogTimeline(node.coverage)
+        copies = node.copies
+        keys = Groups(*(copies.column(name).to_numpy() for name in ("place", "position", "first")))
+        rows = {name: copies.column(name).to_numpy()[keys.order] for name in copies.column_names}
+        self._rows = rows
+        self._groups = groups = Sorted(rows["place"], rows["position"])
+        self._lives = Sorted(rows["place"], rows["position"], boot_of(rows["last"]))
+        self._copy_of_life = groups.of_rows[self._lives.starts]
+        """The copy in each boot in which something was heard of it."""
+        self.place, self.position = rows["place"][groups.starts], rows["position"][groups.starts]
+        self.msg_id = groups.first(rows["msg_id"] >= 0, rows["msg_id"], -1)
+        self.routed = groups.min(rows["routed"])
+        self.routed_for_good = groups.min(self._timeline.certain(rows["routed"]))
+        self.kept = groups.max(rows["kept"])
+        self.first_deliver_us = groups.min(rows["first_deliver_us"])
+        self.deliveries, self.acks = groups.sum(rows["deliveries"]), groups.sum(rows["acks"])
+        certain = self._timeline.certain(rows["end"])
+        self.end = groups.min(certain)
+        self.how = groups.first(certain < NEVER, rows["end_kind"], MOVE)
+        self.ended = groups.max(rows["ended"])
+        self.settled = self.ended.copy()
+        self.first = groups.min(rows["first"])
+        self.first_kind = groups.first(rows["first"] < NEVER, rows["first_kind"], 0)
+        self.last = groups.max(rows["last"])
+        self.last_kind = groups.last(rows["last"] >= 0, rows["last_kind"], 0)
+        self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
+        self.moved = self.left_alone = np.zeros(len(self.place), bool)
+        self.absent = self._timeline.absent(self.last, self.last_kind == CODES["queued"])
+
+    # Ends of many at once, and moves
+
+    def sweep(self) -> None:
+        """Copies that a purge or the end of their queue took, end by it, unless they were missing before."""
+        sweeps = defaultdict[int, list[Told]](list)
+        numbers = {place: number for number, place in enumerate(self._node.places)}
+        for each in sorted(self._node.told):
+            if each.kind in ("purge", "delete") and each.place in numbers:
+                sweeps[numbers[each.place]].append(each)
+        for number, of_place in sweeps.items():
+            rows = slice(*np.searchsorted(self.place, [number, number + 1]))
+            self._sweep(rows, of_place)
+
+    def _sweep(self, rows: slice, sweeps: list[Told]) -> None:
+        moments, below = (np.array(each) for each in zip(*((e.moment, e.detail["below"]) for e in sweeps), strict=True))
+        position = self.position[rows]
+        at = np.searchsorted(moments, self.first[rows])
+        kept = {number: each.detail["kept"] for number, each in enumerate(sweeps) if each.detail["kept"]}
+        waiting = np.flatnonzero(at < len(sweeps))
+        while len(waiting):
+            spared = position[waiting] >= below[at[waiting]]
+            for number in np.unique(at[waiting]):
+                if int(number) in kept:
+                    mine = at[waiting] == number
+                    spared[mine] |= np.isin(position[waiting[mine]], kept[int(number)])
+            waiting = waiting[spared]
+            at[waiting] += 1
+            waiting = waiting[at[waiting] < len(sweeps)]
+        swept = np.append(moments, NEVER)[at]
+        swept[swept > self.absent[rows]] = NEVER
+        kinds = np.array([CODES[each.kind] for each in sweeps] + [0])[at]
+        self._end(np.arange(rows.start, rows.stop), swept, kinds)
+
+    def _end(self, rows: Any, moments: Any, kinds: Any) -> None:
+        """Copies end at moments, if that is known to be on disk; NEVER: they do not."""
+        self.ended[rows] = np.maximum(self.ended[rows], np.where(moments < NEVER, moments, -1))
+        certain = self._timeline.certain(moments)
+        sooner = certain < self.end[rows]
+        self.how[rows] = np.where(sooner, kinds, self.how[rows])
+        self.end[rows] = np.minimum(self.end[rows], certain)
+
+    def move(self) -> None:
+        """Copies that went back to the end of a quorum queue end by that; their successors have the first's number.
+
+        Those are `left_alone` after which nothing was heard of what they were before: the move has not come undone.
+        """
+        to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
+        before = self._at(self.place[to], self.msg_id[to])
+        to, before = to[before >= 0], before[before >= 0]
+        left = Groups(before)
+        rows = before[left.order][left.starts]
+        self._end(rows, left.min(self.routed_for_good[to][left.order]), np.full(len(rows), MOVE))
+        self.ended[rows] = np.maximum(self.ended[rows], left.max(self.routed[to][left.order]))
+        self.moved[to] = True
+        first = np.arange(len(self.place))
+        first[to] = before
+        while (first[first] != first).any():
+            first = first[first]
+        self.msg_id = np.where(self.moved, self.position[first], self.msg_id)
+        heard = self.last.copy()
+        np.maximum.at(heard, first, self.last)
+        self.left_alone = self.moved & (heard[first] <= self.last)
+
+    def _at(self, place: Any, position: Any) -> Any:
+        """The rows of copies; -1 where there is none."""
+        found = np.empty(len(place), np.int64)
+        for number in np.unique(place):
+            begin, end = np.searchsorted(self.place, [number, number + 1])
+            mine = place == number
+            at = begin + np.searchsorted(self.position[begin:end], position[mine])
+            there = (at < end) & (self.position[np.minimum(at, end - 1)] == position[mine])
+            found[mine] = np.where(there, at, -1)
+        return found
+
+    # The judgement
+
+    def judge(self) -> Judged:
+        """The verdicts, violations and evidence."""
+        publish_us, confirm_us, own = self._published()
+        unpublished = self._unpublished()
+        # A move may have come undone; but then the message is where it was before.
+        confirmed = (confirm_us < NEVER) & (~self.moved | self.left_alone)
+        promised = confirmed | ((own | self.moved) & (self.routed_for_good < NEVER))
+        promised = np.where(self.routed < NEVER, promised, ~unpublished)
+        absent = self.absent < NEVER
+        doubts = self._timeline.doubts(self.last, self.absent)
+        ended = (self.end < NEVER) | ((self.ended >= 0) & (absent | (self.ended >= self.last)))
+        verdict = np.select(
+            [ended, ~absent, self.kept == 0, doubts, promised],
+            [SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST],
+            NOT_CONFIRMED,
+        )
+        violations = np.stack(self._violations(unpublished), axis=1)
+        heard = self.first < NEVER
+        rows = self._table(verdict, violations, publish_us, confirm_us)
+        rows = rows if heard.all() else rows.filter(pa.array(heard))
+        unknown = (verdict == UNKNOWN) & heard
+        counts, missing = self._messages()
+        in_doubt = self._timeline.in_doubt(self.last[unknown], self.absent[unknown])
+        return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
+
+    def _messages(self) -> tuple[Counts, pa.Table]:
+        """How many messages there are, and rows for those that lack a queue."""
+        node = self._node
+        numbers = {place: number for number, place in enumerate(node.places)}
+
+        def arrived(place: Place) -> Any:
+            rows = slice(*np.searchsorted(self.place, [numbers.get(place, -1), numbers.get(place, -1) + 1]))
+            return self.msg_id[rows][self.routed[rows] < NEVER]
+
+        bindings = Bindings(node.bound, node.told)
+        return Messages(node.name, node.messages, self._timeline).judge(bindings, node.routes, arrived)
+
+    def _published(self) -> tuple[Any, Any, Any]:
+        """When the message was published and confirmed, and whether the broker itself has published it."""
+        messages = self._node.messages
+        numbers = messages.column("msg_id").to_numpy()
+        groups = Groups(numbers)
+        numbers = np.append(numbers[groups.order][groups.starts], NEVER)
+        at = np.searchsorted(numbers, self.msg_id)
+        at = np.where(numbers[at] == self.msg_id, at, len(groups))
+        published, confirmed, own = (
+            messages.column(name).to_numpy()[groups.order] for name in ("publish_us", "confirm_us", "own")
+        )
+        first = [np.append(groups.min(each), NEVER)[at] for each in (published, confirmed)]
+        return first[0], first[1], np.append(groups.max(own), False)[at]
+
+    def _unpublished(self) -> Any:
+        """Copies that were delivered, and have come into their queue at no time that the log does not know."""
+        suspects = (self.routed == NEVER) & (self.first_kind != CODES["queued"]) & (self.deliveries > 0)
+        rows = np.flatnonzero(suspects)
+        suspects[rows] = self._timeline.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
+        return suspects
+
+    def _violations(self, unpublished: Any) -> Sequence[Any]:
+        """For each of VIOLATIONS which copies are guilty of it."""
+        rows, groups, lives, end = self._rows, self._groups, self._lives, self.end
+        boots_delivered = self._of_lives(lives.sum(rows["deliveries"]) > 0)
+        again, died = self.last_delivered > end, groups.max(rows["died"])
+        return (
+            again,
+            (end < NEVER) & (boot_of(self.queued) > boot_of(end)),
+            groups.sum(rows["new"]) > boots_delivered,
+            self._unordered(unpublished),
+            ((self._of_lives(lives.sum(rows["ends"]) > 1) > 0) | (self.settled > end)) & ~again,
+            self._held_twice(),
+            unpublished,
+            self._new_again(),
+            (groups.sum(rows["due"]) > groups.sum(rows["letters"])) & ~self._timeline.torn(died, died + NEARBY_EVENTS),
+            groups.sum(rows["letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
+        )
+
+    def _of_lives(self, chosen: Any) -> Any:
+        """How many boots of each copy are chosen."""
+        return np.bincount(self._copy_of_life[chosen], minlength=len(self.place))
+
+    def _held_twice(self) -> Any:
+        """Copies that were given out while they were out, with no gap of the log in between."""
+        rows = self._rows
+        one, two = rows["held_by_one"].copy(), rows["held_by_two"].copy()
+        turns = np.flatnonzero(rows["turns"] > 0)
+        group, boot = self._groups.of_rows[turns], boot_of(rows["last"][turns])
+        same = (group[1:] == group[:-1]) & (boot[1:] == boot[:-1])
+        pairs = np.flatnonzero(same & rows["out_last"][turns[:-1]] & rows["out_first"][turns[1:]])
+        one[turns[pairs + 1]] = rows["last_delivered"][turns[pairs]]
+        two[turns[pairs + 1]] = rows["last_delivered"][turns[pairs + 1]]
+        return self._groups.max((one >= 0) & ~self._timeline.torn(one, two))
+
+    def _unordered(self, unpublished: Any) -> Any:
+        """Copies that were delivered for the first time behind one that had come later.
+
+        Order begins anew with each boot, because what was out with consumers comes back then.
+        """
+        rows, ordered = self._lives, self._ordered_places()
+        first, last = rows.min(self._rows["first_new"]), rows.max(self._rows["last_new"])
+        judged = np.array([place in ordered for place in self._node.places], bool)
+        copies = self._copy_of_life
+        chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~unpublished[copies])
+        # From the highest position down: was one above delivered sooner? Ranks keep queues and boots apart.
+        groups = Groups(self.place[copies[chosen]], boot_of(last[chosen]), -self.position[copies[chosen]])
+        chosen = chosen[groups.order]
+        stays = Sorted(self.place[copies[chosen]], boot_of(last[chosen]))
+        moments = np.sort(first[chosen])
+        apart = stays.of_rows * len(chosen)
+        soonest = np.minimum.accumulate(np.searchsorted(moments, first[chosen]) - apart) + apart
+        above = np.append(NEVER, moments[soonest])[:-1]
+        above[stays.starts] = NEVER
+        return self._of_lives(chosen[last[chosen] > above]) > 0
+
+    def _ordered_places(self) -> set[Place]:
+        return {
+            each.place
+            for each in self._node.told
+            if each.kind == "declare"
+            and each.detail["max_priority"] == 0
+            and each.detail["type"] in ("classic", "quorum")
+        }
+
+    def _new_again(self) -> Any:
+        """Copies that were delivered as new in a boot after one in which they had been, and that was on disk."""
+        rows = self._rows
+        seen = self._groups.min(self._timeline.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
+        last = self._groups.max(rows["last_new"])
+        return (seen < NEVER) & (last >= 0) & (boot_of(last) > boot_of(seen))
+
+    # The table
+
+    def _table(self, verdict: Any, violations: Any, publish_us: Any, confirm_us: Any) -> pa.Table:
+        size = len(self.place)
+        ended, guilty = self.end < NEVER, np.nonzero(violations)
+        vhosts, queues = ([place[at] for place in self._node.places] for at in (0, 1))
+        columns = {
+            "node": pa.repeat(pa.scalar(self._node.name), size),
+            "vhost": pa.array(vhosts, pa.string()).take(pa.array(self.place)),
+            "queue": pa.array(queues, pa.string()).take(pa.array(self.place)),
+            "position": self.position,
+            "msg_id": pa.array(self.msg_id, mask=self.msg_id < 0),
+            "verdict": pa.array(VERDICTS).take(pa.array(verdict)),
+            "violations": _lists(guilty[0], guilty[1], size, pa.array(VIOLATIONS)),
+            "how": pa.array(HOW).take(pa.array(self.how, mask=~ended)),
+            "publish_ts": _times(publish_us),
+            "confirm_ts": _times(confirm_us),
+            "first_deliver_ts": _times(self.first_deliver_us),
+            "deliver_count": self.deliveries,
+            "ack_count": self.acks,
+            "boots": self._boots(),
+            "first": self.first,
+            "last": self.last,
+            "absent": pa.array(self.absent, mask=self.absent >= NEVER),
+            "evidence": self._evidence((verdict > QUEUED) | violations.any(axis=1), ended),
+        }
+        return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)
+
+    def _boots(self) -> pa.ListArray:
+        boots = boot_of(self._rows["last"])[self._lives.starts]
+        return _lists(self._copy_of_life[boots >= 0], boots[boots >= 0], len(self.place), None)
+
+    def _evidence(self, wanted: Any, ended: Any) -> pa.Array:
+        """What is known of a copy last, and where it is missing, in words; only where something is to be said."""
+        texts = np.full(len(wanted), None, object)
+        for row in np.flatnonzero(wanted):
+            text = f"last: {HOW[self.last_kind[row]]} in {where(self.last[row])}"
+            if not ended[row] and self.absent[row] < NEVER:
+                text += f"; absent from the record at {where(self.absent[row])}"
+            texts[row] = text
+        return pa.array(texts, pa.string())
+
+
+def _times(microseconds: Any) -> pa.Array:
+    return pa.array(microseconds, mask=microseconds >= NEVER).cast(TIME)
+
+
+def _lists(rows: Any, values: Any, size: int, names: pa.Array | None) -> pa.ListArray:
+    """A list for each row, of values that are in the order of rows."""
+    offsets = np.searchsorted(rows, np.arange(size + 1)).astype(np.int32)
+    content = pa.array(values) if names is None else names.take(pa.array(values))
+    return pa.ListArray.from_arrays(pa.array(offsets), content)

@@ -1,0 +1,242 @@
+"""Small LMDB records: everything but message segments and bodies. One class or pair of functions for each kind.
+
+`record_frame` has the frame that all of them share, `keys` the kinds, docs/storage-format.md the payloads.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from storage.batch import COUNTER_BITS, PERSISTENT, ClosedStreamSegment, LaneCounters
+from storage.record_frame import VERSION, frame, unframe
+from storage.storage_errors import StoreCorrupt, StoreIncompatible
+
+_NUMBER = struct.Struct(">Q")
+_IDENTITY = struct.Struct(">8s16sQ")
+_COUNTERS = struct.Struct(">QQQQ")
+_SETTLED = struct.Struct(">IQ")
+_DELIVERIES = struct.Struct(">HI")
+_SWEEP = struct.Struct(">QQQ")
+_CLOSED = struct.Struct(">QQQ")
+_NUMBER_IN_BOOT = struct.Struct(">QQ")
+_LOSS = struct.Struct(">QQQ")
+
+MAGIC = b"leveret\x00"
+
+
+def _unpack(layout: struct.Struct, payload: bytes, what: str) -> tuple[int, ...]:
+    if len(payload) < layout.size:
+        raise StoreCorrupt(f"{what} is cut short at {len(payload)} bytes")
+    return layout.unpack_from(payload)
+
+
+class StoreIdentity(NamedTuple):
+    """The UUID of the broker that owns the store, and how often it has been opened for writing."""
+
+    uuid: bytes
+    boot: int
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_IDENTITY.pack(MAGIC, self.uuid, self.boot))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> StoreIdentity:
+        """Read the record. Raises StoreIncompatible when it is not ours, or of an unknown version."""
+        if data and data[0] != VERSION:
+            raise StoreIncompatible(
+                f"the store has format version {data[0]}, this release reads version {VERSION}: "
+                "open the store with the release that wrote it, or a newer one"
+            )
+        payload = unframe(data, "the store's identity")
+        if len(payload) != _IDENTITY.size or not payload.startswith(MAGIC):
+            raise StoreIncompatible("the LMDB environment is not a message store of Leveret: choose another directory")
+        _magic, uuid, boot = _IDENTITY.unpack(payload)
+        return cls(uuid, boot)
+
+
+def encode_counters(counters: LaneCounters) -> bytes:
+    """A lane's counters as a record."""
+    return frame(_COUNTERS.pack(*counters))
+
+
+def decode_counters(data: bytes | memoryview) -> LaneCounters:
+    """A lane's counters from their record."""
+    what = "a lane's counters"
+    return LaneCounters(*_unpack(_COUNTERS, unframe(data, what), what))
+
+
+def encode_closed_segment(segment: ClosedStreamSegment) -> bytes:
+    """What the key of a stream's closed segment does not say, as a record."""
+    return frame(_CLOSED.pack(segment.end, segment.bytes, segment.last_time))
+
+
+def decode_closed_segment(place: tuple[int, int, int], data: bytes | memoryview) -> ClosedStreamSegment:
+    """A stream's closed segment from its place and its record."""
+    what = "a closed segment of a stream"
+    return ClosedStreamSegment(*place, *_unpack(_CLOSED, unframe(data, what), what))
+
+
+def encode_number(number: int) -> bytes:
+    """A record that holds one number."""
+    return frame(_NUMBER.pack(number))
+
+
+def decode_number(data: bytes | memoryview, what: str) -> int:
+    """The number in a record that holds only that."""
+    return _unpack(_NUMBER, unframe(data, what), what)[0]
+
+
+class Settled:
+    """Which slots of a segment are settled, how many are not, and how many bytes those take.
+
+    `deliveries` has the slots of messages that were handed out again and again since the segment was written,
+    with how often.
+    """
+
+    __slots__ = ("bits", "deliveries", "live", "live_bytes")
+
+    def __init__(self, bits: bytearray, live: int, live_bytes: int, deliveries: Iterable[tuple[int, int]] = ()) -> None:
+        self.bits = bits
+        self.live = live
+        self.live_bytes = live_bytes
+        self.deliveries = dict(deliveries)
+
+    def __contains__(self, slot: int) -> bool:
+        return bool(self.bits[slot >> 3] & (1 << (slot & 7)))
+
+    def add(self, slot: int, slot_bytes: int) -> None:
+        """Settle a slot that is not settled yet."""
+        self.bits[slot >> 3] |= 1 << (slot & 7)
+        self.live -= 1
+        self.live_bytes -= slot_bytes
+        if self.deliveries:
+            self.deliveries.pop(slot, None)
+
+    def lacks(self, slots: range) -> bool:
+        """None of the slots, which follow each other, is settled."""
+        return not int.from_bytes(self.bits, "little") & _mask(slots)
+
+    def add_run(self, slots: range, slots_bytes: int) -> None:
+        """Settle slots that follow each other, none of which is settled yet."""
+        bits = int.from_bytes(self.bits, "little") | _mask(slots)
+        self.bits = bytearray(bits.to_bytes(len(self.bits), "little"))
+        self.live -= len(slots)
+        self.live_bytes -= slots_bytes
+        if self.deliveries:
+            self.deliveries = {slot: count for slot, count in self.deliveries.items() if slot not in slots}
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        counts = b"".join(_DELIVERIES.pack(*count) for count in sorted(self.deliveries.items()))
+        # Below 0 where damage has cut the segment short: its index is sound, and counts bytes that are gone.
+        return frame(_SETTLED.pack(self.live, max(0, self.live_bytes)) + self.bits + counts)
+
+    @classmethod
+    def none(cls, slots: int, slots_bytes: int) -> Settled:
+        """Nothing settled yet."""
+        return cls(bytearray((slots + 7) >> 3), slots, slots_bytes)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, slots: int) -> Settled:
+        """Read the record that goes with a segment of so many slots."""
+        what = "a settled bitmap"
+        payload = unframe(data, what)
+        live, live_bytes = _unpack(_SETTLED, payload, what)
+        counts_at = _SETTLED.size + ((slots + 7) >> 3)
+        if len(payload) < counts_at or (len(payload) - counts_at) % _DELIVERIES.size or live > slots:
+            raise StoreCorrupt(f"{what} does not fit its segment of {slots} messages")
+        deliveries = _DELIVERIES.iter_unpack(payload[counts_at:])
+        return cls(bytearray(payload[_SETTLED.size : counts_at]), live, live_bytes, deliveries)
+
+
+def _mask(slots: range) -> int:
+    return (1 << len(slots)) - 1 << slots.start
+
+
+class Sweep(NamedTuple):
+    """What of a lane is dead although segments still hold it, and how far they have been cleared.
+
+    Dead is what lies below `floor` and is not among the survivors, and what is not persistent and was written
+    before `boot`. `survivors` are packed positions, ascending. Segments before `cursor` have been cleared.
+    """
+
+    floor: int
+    boot: int
+    cursor: int
+    survivors: bytes
+
+    def dead(self, position: int, flags: int) -> bool:
+        """Is a message with this position and these flags dead?"""
+        if position < self.floor and not self.survives(position):
+            return True
+        return not flags & PERSISTENT and position >> COUNTER_BITS < self.boot
+
+    def survives(self, position: int) -> bool:
+        """Is the position among the survivors?"""
+        low, high = 0, len(self.survivors) // _NUMBER.size
+        while low < high:
+            middle = (low + high) // 2
+            found = _NUMBER.unpack_from(self.survivors, middle * _NUMBER.size)[0]
+            if found == position:
+                return True
+            low, high = (middle + 1, high) if found < position else (low, middle)
+        return False
+
+    @property
+    def end(self) -> int:
+        """Segments from here on hold nothing dead."""
+        return max(self.floor, self.boot << COUNTER_BITS)
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_SWEEP.pack(self.floor, self.boot, self.cursor) + self.survivors)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Sweep:
+        """Read the record."""
+        what = "a sweep"
+        payload = unframe(data, what)
+        floor, boot, cursor = _unpack(_SWEEP, payload, what)
+        return cls(floor, boot, cursor, payload[_SWEEP.size :])
+
+
+def pack_positions(positions: tuple[int, ...]) -> bytes:
+    """Ascending positions, as a sweep keeps them."""
+    return struct.pack(f">{len(positions)}Q", *positions)
+
+
+class NumberInBoot(NamedTuple):
+    """A number that counts within a boot: of the last event, or of the journal's last record that LMDB has."""
+
+    boot: int
+    number: int
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_NUMBER_IN_BOOT.pack(*self))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, what: str) -> NumberInBoot:
+        """Raises StoreCorrupt, which says what it is the record of."""
+        return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, what), what))
+
+
+class AcceptedLoss(NamedTuple):
+    """Batches whose loss was accepted at a start, the first and the last; and when, in wall-clock milliseconds."""
+
+    first: int
+    last: int
+    time: int
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_LOSS.pack(*self))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> AcceptedLoss:
+        """Read the record. Raises StoreCorrupt."""
+        what = "an accepted loss"
+        return cls(*_unpack(_LOSS, unframe(data, what), what))
