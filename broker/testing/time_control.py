@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.vhosts.broker import Broker
 from broker.session.login.phase import Phase
 from broker.testing.controlled_clock import ControlledClock
+from broker.testing.request_arguments import RequestArguments
 from broker.testing.settling import Settling
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class TimeControl:
                 transport.connection.release()  # now, not when its task gets to it
 
 
-def time_of(arguments: Arguments, name: str) -> int:
+def time_of(arguments: RequestArguments, name: str) -> int:
     """A time, as milliseconds since the epoch or as RFC 3339 text. Raises AdministrationError `invalid`."""
     value = arguments.value(name)
     if not isinstance(value, str):

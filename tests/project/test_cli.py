@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
+from broker.admin.protocol import AdministrationError, NotRunning, socket_path
 from broker.cli.list_command import LISTINGS
 from broker.cli.main import leveret, main
 from broker.cli.messages.tail_command import FIREHOSE
@@ -33,6 +33,7 @@ from broker.cli.usage.examples import EXAMPLES
 from broker.cli.usage.suggestions import COMMANDS
 from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
+from harness.brokers.admin_requests import ask
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from leveret import use_packages
