@@ -55,4 +55,4 @@ def _connects(listener: Mapping[str, Any]) -> bool:
 def expiring(ask: Ask, within: int, unit: str) -> list[Mapping[str, Any]]:
     """The certificates in use that are not valid any more after so many days, weeks, months or years."""
     limit = time.time() + within * SECONDS[unit]
-    return [certificate for certificate in ask("list_certificates") if certificate["until"] < limit]
+    return [certificate for certificate in ask(ListCertificates()) if certificate["until"] < limit]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import msgspec
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UnsetType, structs
 
 from broker.admin.protocol import AdministrationError, invalid
 
@@ -25,7 +25,7 @@ Given = Text | UnsetType
 """A text that may be missing, which is not the same as null."""
 
 
-class AdminCommand(msgspec.Struct):
+class AdminCommand(msgspec.Struct, omit_defaults=True):
     """A command with its arguments. Its subclasses here say how it is carried out."""
 
     name_on_wire: ClassVar[str] = ""
@@ -43,9 +43,8 @@ class AdminCommand(msgspec.Struct):
             raise _refusal(str(error)) from None
 
     def request(self) -> dict[str, Any]:
-        """Return the command as it is sent to a broker."""
-        given = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
-        return {"command": command_name(type(self)), "arguments": given}
+        """Return the command as it is sent to a broker, without arguments that have their default."""
+        return {"command": command_name(type(self)), "arguments": msgspec.to_builtins(self)}
 
 
 class Question(AdminCommand):
