@@ -1,1 +1,1 @@
-"""What is fast, and how it was measured."""
+"""Measurements of speed and memory."""

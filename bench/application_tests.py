@@ -1,4 +1,4 @@
-"""How long tests of applications wait for their broker: `python -m bench.application_tests`.
+"""Waits of application tests for their broker: `python -m bench.application_tests`.
 
 Printed are the median, shortest and longest of several times, in milliseconds, and how long a suite of 100 tests takes.
 """
@@ -37,7 +37,7 @@ def test_a_message(leveret_connection, number):
 
 
 def fill(broker: Broker, messages: int = MESSAGES) -> None:
-    """What a test may leave: durable queues with so many persistent messages in each."""
+    """Leave durable queues with `messages` persistent messages in each, as a test may."""
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         channel = connection.channel()
         for number in range(QUEUES):

@@ -77,7 +77,7 @@ def _run_command(command: str, target: Target) -> Figures:
 
 
 def compare(scenarios: dict[str, Scenario], ours: Target, theirs: Target, rounds: int) -> None:
-    """Run all scenarios so many times, each on both brokers; then print the medians of the ratios ours to theirs."""
+    """Run all scenarios `rounds` times, each on both brokers; then print the medians of the ratios ours to theirs."""
     pairs: dict[str, list[tuple[Figures, Figures]]] = {name: [] for name in scenarios}
     for number in range(rounds):
         order = (ours, theirs) if number % 2 == 0 else (theirs, ours)

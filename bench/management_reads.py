@@ -30,7 +30,7 @@ SECONDS = 4.0
 ROUNDS = 3
 ASKED = 20
 SAMPLED_SECONDS = 11.0
-"""How long nothing is asked for: two rounds of samples."""
+"""Seconds without a request: two rounds of samples."""
 ANSWERS, SAMPLES = "_serve", "run"
 """The tasks of HTTP connections, and of what samples (the engine's has the same name)."""
 READS = (
@@ -53,7 +53,7 @@ READS = (
     ("metrics", "/metrics/per-object"),
     ("metrics", "/metrics/detailed?family=queue_coarse_metrics"),
 )
-"""Which listener is asked, and what."""
+"""Listener and path of each read."""
 
 
 def management(wanted: Wanted) -> None:

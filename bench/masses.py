@@ -1,4 +1,4 @@
-"""What others notice, and what memory it takes, while masses of messages end: expired, rejected, given back."""
+"""Confirms of others, and memory, while large numbers of messages end: expired, rejected, given back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.clients.shorthand import ack, consume, exchange_declare, nack, queu
 from harness.clients.wire_client import Client
 
 MESSAGES, BODY_BYTES = 600_000, 1000
-LETTERS, LETTER_BYTES, LETTER_QUEUES = 400_000, 16, 4
+DEAD_LETTERS, DEAD_LETTER_BYTES, DEAD_LETTER_QUEUES = 400_000, 16, 4
 TTL_SECONDS = 30
 SECONDS = 20.0
 PATIENCE_SECONDS = 600.0
@@ -27,7 +27,7 @@ def masses(wanted: Wanted) -> None:
     """Confirms of 500 messages a second on another queue, and RssAnon: beside a load without confirms, while a backlog
     expires that did so while the broker was down, and while one frame settles all that a channel holds.
     """
-    messages, letters = wanted.sized(MESSAGES), wanted.sized(LETTERS)
+    messages, dead_letters = wanted.sized(MESSAGES), wanted.sized(DEAD_LETTERS)
     with own_broker() as broker:
         _prepare(broker)
         _fill(broker, "bench.honest", 10)
@@ -49,13 +49,16 @@ def masses(wanted: Wanted) -> None:
     with own_broker() as broker:
         client = _prepare(broker)
         client.ask(exchange_declare("bench.fan", "fanout", durable=True))
-        for number in range(LETTER_QUEUES):
-            generator.declare_fresh(client, f"bench.letters.{number}")
-            client.ask(queue_bind(f"bench.letters.{number}", "bench.fan"))
+        for number in range(DEAD_LETTER_QUEUES):
+            generator.declare_fresh(client, f"bench.dead-letters.{number}")
+            client.ask(queue_bind(f"bench.dead-letters.{number}", "bench.fan"))
         generator.declare_fresh(client, "bench.masses", dead_letter_exchange="bench.fan")
-        _fill(broker, "bench.masses", letters, LETTER_BYTES)
-        name, reject = f"{letters:,} letters to {LETTER_QUEUES} queues", nack(0, multiple=True, requeue=False)
-        _settle(broker, wanted, name, letters, reject, f"bench.letters.{number}")
+        _fill(broker, "bench.masses", dead_letters, DEAD_LETTER_BYTES)
+        name, reject = (
+            f"{dead_letters:,} dead letters to {DEAD_LETTER_QUEUES} queues",
+            nack(0, multiple=True, requeue=False),
+        )
+        _settle(broker, wanted, name, dead_letters, reject, f"bench.dead-letters.{number}")
 
 
 def _prepare(broker: BrokerProcess) -> Client:
@@ -119,7 +122,7 @@ def _settle(broker: BrokerProcess, wanted: Wanted, name: str, messages: int, met
 
 
 def _await(broker: BrokerProcess, queue: str, ready: int) -> None:
-    """Return when so many messages are ready."""
+    """Return when `ready` messages are ready."""
     client, until = generator.connect(target_of(broker)), time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         if client.ask(queue_declare(queue, passive=True)).message_count == ready:

@@ -1,4 +1,5 @@
-"""How soon publishers go on when what filled the memory has been purged, and how much of it the process gives back."""
+"""Time until publishers go on when the memory alarm's messages have been purged, and memory that the process gives
+back."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from harness.process_figures import own_memory
 MIB = 1 << 20
 LIMIT_BYTES, BODY_BYTES = 1200 * MIB, 1024
 MESSAGES = 8000
-"""Of each queue, just below its window: so many queues are filled that the alarm is raised."""
+"""Messages of each queue, just below its window: queues are filled until the alarm is raised."""
 WINDOW = 250
-"""How many are published before their confirms are awaited: fewer than fill the sockets of a client that waits."""
+"""Publishes before their confirms are awaited: fewer than fill the sockets of a client that waits."""
 
 PATIENCE_SECONDS, LATER_SECONDS = 120.0, 75.0
 

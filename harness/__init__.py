@@ -1,1 +1,1 @@
-"""What tests and measurements share: brokers to work on, clients that say exactly what they are told, attacks."""
+"""Shared parts of tests and measurements: brokers to work on, clients that say exactly what they are told, attacks."""

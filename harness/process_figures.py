@@ -1,4 +1,4 @@
-"""What the system says of a process: memory, CPU time, open files."""
+"""The system's figures of a process: memory, CPU time, open files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def descriptors(pid: int) -> int:
-    """How many files and sockets a process has open."""
+    """Return the number of files and sockets that a process has open."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Where this checkout is."""
+"""The place of this checkout."""
 
 from __future__ import annotations
 

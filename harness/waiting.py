@@ -30,7 +30,7 @@ def pass_by(monotonic_seconds: float) -> None:
 
 
 def begun_within(minutes: float, first: int = 1) -> Iterator[int]:
-    """Numbers from `first` on, one at least, until so many minutes have passed: what a campaign begins in its time."""
+    """Numbers from `first` on, one at least, until `minutes` have passed: the rounds that a campaign begins."""
     until = time.monotonic() + minutes * 60
     yield first
     yield from takewhile(lambda _: time.monotonic() < until, count(first + 1))

@@ -35,21 +35,21 @@ LONGEST = "test_rows.py"
 """The file that takes longest, but for Spark's: it runs all that the bench measures."""
 
 SPARK = "spark: SparkSession"
-"""How the tests of a file ask for Spark, which starts once in each test process."""
+"""Text by which the tests of a file ask for Spark, which starts once in each test process."""
 
 
 @cache
 def needs_spark(file: Path) -> bool:
-    """Whether a file has tests that need Spark."""
+    """True if a file has tests that need Spark."""
     return SPARK in file.read_text(encoding="utf-8")
 
 
 ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
-"""How a file says that each of its tests is slow."""
+"""Line that makes every test of a file slow."""
 
 
 FAST = "not slow"
-"""What `make check` asks for."""
+"""Marker expression of `make check`."""
 MEMORY = Path("/dev/shm")
 """A file system without a disk."""
 MEMORY_BYTES_MIN = 1 << 30

@@ -1,9 +1,9 @@
-"""`make prove`: every long campaign in turn, within about so many minutes, and one page of figures.
+"""`make prove`: every long campaign in turn, within about the given minutes, and one page of figures.
 
     python -m tests.prove [--minutes 60]
 
 A campaign begins nothing when its share of the time is over, and finishes what it has begun; what it takes longer or
-less is divided among those that come after it. The page is build/prove.md, written anew after each campaign; what
+less is divided among those that come after it. The page is build/prove.md, written again after each campaign; what
 they print is kept beside it, in build/prove/. Exit code 1 when anything failed.
 """
 
@@ -23,13 +23,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.campaign_options import exit_on_sigterm
 from harness.project import ROOT
 
 DIRECTORY = ROOT / "build"
 LAST_LINES = 40
-"""How much of what a failed campaign has printed is on the page."""
+"""Lines of a failed campaign's output on the page."""
 LATE_MINUTES = 15
-"""How long after its time a campaign may finish what it has begun."""
+"""Minutes beyond its time in which a campaign may finish."""
 END_SECONDS = 60
 
 
@@ -60,7 +61,7 @@ CAMPAIGNS = (
 
 
 class Outcome(NamedTuple):
-    """What came of a campaign. `problem` is empty when nothing failed; `output` is what it printed."""
+    """The result of a campaign. `problem` is empty when nothing failed; `output` is what it printed."""
 
     campaign: Campaign
     command: str
@@ -87,7 +88,7 @@ class Outcome(NamedTuple):
 
 
 def minutes_for(campaigns: Sequence[Campaign], left: float) -> float:
-    """How long the first of those campaigns that are still to be run gets of the minutes that are left."""
+    """Return the minutes for the first of the campaigns still to be run, of those that are left."""
     return max(0.0, left) * campaigns[0].share / sum(campaign.share for campaign in campaigns)
 
 
@@ -129,7 +130,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def missing(campaign: Campaign) -> Outcome:
-    """What is said of a campaign that cannot be run."""
+    """Return the outcome of a campaign that cannot be run."""
     problem = f"not run: {campaign.library} is not installed; not every Python has a wheel of it"
     return Outcome(campaign, f"make {campaign.name}", 0, "", problem, was_run=False)
 
@@ -182,7 +183,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="for all campaigns together, about")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="where the page is written")
     given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left behind
+    exit_on_sigterm()
     outcomes = prove(CAMPAIGNS, given.minutes, given.directory)
     print(f"{given.directory / 'prove.md'}: {sum(outcome.failed for outcome in outcomes)} of {len(outcomes)} failed")
     return 1 if any(outcome.failed for outcome in outcomes) else 0

@@ -1,1 +1,1 @@
-"""What hostile clients of the HTTP ports cost others: bodies, query strings, answers that nobody reads."""
+"""Cost of hostile HTTP clients for others: bodies, query strings, answers that nobody reads."""

@@ -18,7 +18,7 @@ from harness.process_figures import own_memory
 
 QUEUES = 10_000
 QUERY_BYTES = 7900
-"""What a header of 8 KiB has room for."""
+"""Longest query string in a header of 8 KiB."""
 PATHS = ("/api/queues", "/api/exchanges", "/api/bindings", "/api/definitions", "/api/overview", "/api/nodes")
 
 
@@ -55,7 +55,7 @@ def query_strings(wanted: Wanted) -> None:
 
 
 def queries() -> dict[str, str]:
-    """What is asked, by what is hostile of it."""
+    """Return query strings, by what is hostile of them."""
     inner = ",".join(f"arguments.a{number}" for number in range(1000))
     return {
         "nothing": "",

@@ -31,9 +31,9 @@ from harness.process_figures import own_memory
 CONFIRM_SECONDS = 3.0
 IDLE_SECONDS = 5.0
 LARGEST = (16 << 20) - 64
-"""Of definitions and messages."""
+"""Largest body of definitions and messages."""
 LARGE = (1 << 20) - 1024
-"""Of any other body."""
+"""Largest body of anything else."""
 VALUES = 4500
 SOUND: dict[str, Any] = {
     "ackmode": "ack_requeue_true",
@@ -170,7 +170,7 @@ def _answer(where: tuple[str, int], route: Route, body: bytes) -> int:
 
 
 def bodies(route: Route) -> Iterator[tuple[str, Body]]:
-    """What a route is sent, each made when it is its turn."""
+    """Yield hostile bodies for a route, each made when it is its turn."""
     definitions = "definitions" in route.path or "all-configuration" in route.path
     largest = LARGEST if definitions or route.path.endswith("/publish") else LARGE
     for name, value in _unsound(largest - 128).items():

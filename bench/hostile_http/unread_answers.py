@@ -33,7 +33,7 @@ CASES = (
     ("http", "/api/queues", 60, "127.0.0.1"),
     ("http", "/api/queues", 60, "127.0.0.9"),
 )
-"""Which listener, what is asked for, how many do not read it, and the address of the one who does."""
+"""Listener, path, number of clients that do not read, and the address of the one who does."""
 
 
 def unread_answers(wanted: Wanted) -> None:
@@ -100,7 +100,7 @@ class Honest:
 
 @contextmanager
 def not_reading(where: tuple[str, int], path: str, clients: int) -> Iterator[None]:
-    """So many clients that ask and read nothing."""
+    """Clients that ask and read nothing."""
     over = threading.Event()
 
     def ask() -> None:

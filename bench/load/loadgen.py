@@ -23,13 +23,13 @@ from harness.clients.wire_client import Address, Client
 from harness.process_figures import cpu_seconds
 
 ANSWER_SECONDS = 600.0
-"""How long an answer may take: a queue of millions is purged within one."""
+"""Longest time of an answer: a queue of millions is purged within one."""
 _ACK = struct.Struct(">HHQB")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is sent, through what, to whom. Sizes are bytes, `window` counts unconfirmed publishes per producer."""
+    """Messages, their way, and their receivers. Sizes are bytes, `window` counts unconfirmed publishes per producer."""
 
     name: str
     body_bytes: int = 1024

@@ -1,7 +1,7 @@
 """Many connections in a process of their own: `python -m bench.load.many_connections HOST:PORT idle|churn NUMBER`.
 
-`idle` opens so many, prints a line, and keeps their heartbeats; `churn` opens and drops so many a second. Both end with
-standard input, `idle` printing how many are still open, `churn` how many there were.
+`idle` opens a number, prints a line, and keeps their heartbeats; `churn` opens and drops them each second. Both end
+with standard input, `idle` printing how many are still open, `churn` how many there were.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Target:
-    """Where a broker listens, and the process whose time and memory count."""
+    """Address of a broker, and the process whose time and memory count."""
 
     address: tuple[str, int]
     pid: int
@@ -29,7 +29,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is measured: `target`, or a broker of one's own where it is None; `part` shrinks sizes, 1.0 is the whole."""
+    """Subject of a measurement: `target`, or a broker of one's own where it is None; `part` shrinks sizes, 1.0 is the
+    whole."""
 
     target: Target | None
     part: float = 1.0
@@ -114,7 +115,7 @@ class MemoryWatch:
         return max(self.samples)
 
     def throughout(self, points: int = 10) -> list[float]:
-        """MiB at so many moments, evenly spread, the last one at the end."""
+        """MiB at `points` moments, evenly spread, the last one at the end."""
         last = len(self.samples) - 1
         return [mib(self.samples[last * point // points]) for point in range(1, points + 1)]
 

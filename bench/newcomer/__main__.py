@@ -1,4 +1,4 @@
-"""How long a newcomer waits: README's own commands, from a clone to a broker, a first message and a Celery result.
+"""Waits of a newcomer: README's own commands, from a clone to a broker, a first message and a Celery result.
 
     python -m bench.newcomer [--minutes 1]
 
@@ -31,7 +31,7 @@ PORT = 5672
 def main() -> None:
     """Run the rounds; exits with 1 when a command of README's failed, or when it cannot be tried here."""
     parser = argparse.ArgumentParser(prog="python -m bench.newcomer", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=0, help="as many rounds as are begun within so many")
+    parser.add_argument("--minutes", type=float, default=0, help="rounds begun within this time, instead of --rounds")
     minutes = parser.parse_args().minutes
     with socket.socket() as taken:
         if not taken.connect_ex(("127.0.0.1", PORT)):

@@ -33,12 +33,12 @@ LIBRARIES = (
 FILES_OF_ETC = ("resolv.conf", "hosts", "nsswitch.conf", "ld.so.cache", "localtime")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 PASSED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""What else of the environment says how a package index is reached."""
+"""Other variables of the environment that say how a package index is reached."""
 
 USER = 1000
 HOME = Path("/home", "newcomer")
 TOOLS = Path("/srv")
-"""Where the program that plays the newcomer is, and what it clones."""
+"""Directory of the program that plays the newcomer, and of its clone."""
 
 
 class NoNamespacesError(Exception):
@@ -131,14 +131,14 @@ def _ask_for_namespaces() -> None:
 
 
 def _python() -> list[Path]:
-    """Where the interpreter is, and its pip."""
+    """Return the places of the interpreter and its pip."""
     if sys.base_prefix != "/usr":
         return [Path(sys.base_prefix)]
     return [Path(sysconfig.get_path("stdlib")), Path("/usr/lib/python3"), Path("/usr/share/python-wheels")]
 
 
 def pip_settings() -> dict[str, str]:
-    """What this machine's pip is set to, by files and by variables, as variables."""
+    """Return this machine's settings of pip, by files and by variables, as variables."""
     pip = [f"{sys.base_prefix}/bin/python3", "-m", "pip", "config", "list"]
     lines = subprocess.run(pip, capture_output=True, text=True, check=True).stdout.splitlines()
     found = {}
@@ -149,7 +149,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def _paths_in(values: Iterable[str]) -> Iterator[Path]:
-    """What of this machine pip's settings name: directories in which it looks for packages, files of constraints and
+    """Yield paths that pip's settings name: directories in which it looks for packages, files of constraints and
     certificates. Pages of an index lead to files beside them."""
     for word in " ".join(values).split():
         path = Path(word.removeprefix("file://"))

@@ -1,4 +1,4 @@
-"""What a newcomer does, in the root directory that is made for it: README's commands, and how long they took.
+"""The newcomer's work, in the root directory that is made for it: README's commands, and how long they took.
 
 `python3 -m bench.newcomer.first_contact SOURCE` clones SOURCE into an empty home, and prints seconds as a line of JSON.
 Needs nothing but Python. A command that fails, or prints anything but what README shows, ends it with that command's
@@ -26,7 +26,7 @@ READY = "leveret ready:"
 
 
 def run(command: str, directory: Path) -> str:
-    """What a command of the shell prints, to its end. Raises SystemExit with it when the command fails."""
+    """Return the output of a shell command, to its end. Raises SystemExit with it when the command fails."""
     done = subprocess.run(
         command, shell=True, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )

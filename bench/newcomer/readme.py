@@ -12,7 +12,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 
 
 class Readme(NamedTuple):
-    """What README says to type, what it shows then, and its two programs."""
+    """README's commands, the output that it shows, and its two programs."""
 
     run: str
     ready: str

@@ -1,4 +1,4 @@
-"""How long the event log takes to export and to audit, and how that grows: `python -m bench.pipeline.audit_times`.
+"""Time of an event log's export and audit, and how it grows: `python -m bench.pipeline.audit_times`.
 
 The log is made up (harness/event_logs/made_up_log.py), and the number of mistakes in it is known; or it is one that a
 broker has written, with `--log DIRECTORY`. It is exported, and audited by each engine over the segments, and over the
@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.05
 
 
 class Ran(NamedTuple):
-    """What a process said, how long it took, CPU seconds and bytes that it and its children took at the most."""
+    """A process's output, seconds, CPU seconds and most bytes that it and its children took."""
 
     said: str
     seconds: float
@@ -42,7 +42,7 @@ class Ran(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where a log is, its export, and what audits leave."""
+    """Places of a log, its export, and the audits' results."""
 
     log: Path
     export: Path
@@ -50,7 +50,7 @@ class Places(NamedTuple):
 
 
 Outcome = tuple[dict[str, int], int]
-"""How many copies have which verdict; how many have violations."""
+"""Count of copies by verdict; count of copies with violations."""
 
 
 def ran(module: str, *arguments: str) -> Ran:
@@ -122,7 +122,7 @@ AUDITS = {
 
 
 def measure(directory: Path, events: int, audits: list[str], log: Path | None) -> None:
-    """Everything about a log of so many events. Raises AssertionError when two audits disagree."""
+    """All figures of a log of `events` events. Raises AssertionError when two audits disagree."""
     places = Places(*(directory / name for name in Places._fields))
     made = None
     if log is None:

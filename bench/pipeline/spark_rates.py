@@ -1,4 +1,4 @@
-"""How fast Spark reads a queue and publishes rows: `python -m bench.pipeline.spark_rates`, with a broker of its own.
+"""Rates of Spark's source and sink: `python -m bench.pipeline.spark_rates`, with a broker of its own.
 
 `--target HOST:PORT` takes another broker. Messages are persistent, of 1 KiB, with two headers. The source's rate is
 that of the batches after the first, which warms Spark up: from one trigger to the next, acknowledgements included. The
@@ -53,7 +53,7 @@ def measured(messages: int, work: Callable[[], None]) -> Rate:
 
 
 def prepare(options: Options, messages: int, queue: str = QUEUE) -> Rate:
-    """A new queue, or stream, with so many messages."""
+    """Declare a queue, or stream, and fill it with `messages` messages."""
     parameters = pika.ConnectionParameters(options["host"], int(options["port"]))
     connection = pika.BlockingConnection(parameters)
     connection.channel().queue_delete(queue)
@@ -72,7 +72,7 @@ def prepare(options: Options, messages: int, queue: str = QUEUE) -> Rate:
 
 
 def reading(options: Options, connections: int, messages: int) -> dict[str, str]:
-    """The options of a source that takes five batches for so many messages."""
+    """The options of a source that takes five batches for `messages` messages."""
     given = {"queue": QUEUE, "connections": connections, "maxMessagesPerBatch": messages // 5}
     return {**options, **{name: str(value) for name, value in given.items()}}
 
@@ -131,7 +131,7 @@ def sink_rate(spark: SparkSession, options: Options, connections: int, messages:
 
 @contextmanager
 def target(named: str | None) -> Iterator[Options]:
-    """Where the broker is."""
+    """Start a broker, or take the one named."""
     if named:
         host, _, port = named.rpartition(":")
         yield {"host": host, "port": port}

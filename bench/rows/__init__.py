@@ -1,1 +1,1 @@
-"""What is measured, one file for each row."""
+"""Rows of measurements, one file for each."""

@@ -1,4 +1,4 @@
-"""What each attack of harness/attacks costs a good client, beside an honest load of the same CPU.
+"""Cost of each attack of harness/attacks for a good client, beside an honest load of the same CPU.
 
 The good client publishes 100 messages of 1 KiB a second, persistent, with confirms, and consumes them:
 bench/load/load.c in a process of its own. A confirm's latency counts from when its message was due. The attacker is a
@@ -42,7 +42,7 @@ RATES = (0, 1000, 4000, 10_000, 20_000, 40_000, 80_000, 160_000)
 
 
 class Benign(NamedTuple):
-    """What the good client waits beside an honest load: cores of the broker, p50 and p99 in ms."""
+    """Waits of the good client beside an honest load: cores of the broker, p50 and p99 in ms."""
 
     cores: float
     p50: float
@@ -92,7 +92,7 @@ def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> di
 
 
 def benign_at(line: list[Benign], cores: float) -> Benign:
-    """What the good client waits beside an honest load of so many cores, between the two measured next to it."""
+    """Return the good client's waits beside an honest load of `cores` cores, between the two measured next to it."""
     below = max((point for point in line if point.cores <= cores), default=line[0])
     above = min((point for point in line if point.cores >= cores), default=line[-1])
     if above.cores <= below.cores:
@@ -124,7 +124,7 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
 
 @contextmanager
 def good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]:
-    """A function that has the good client work for so many seconds; its queue is there as long as the context."""
+    """A function that has the good client work for a number of seconds; its queue is there as long as the context."""
     client = generator.connect(target)
     generator.declare_fresh(client, "bench.good")
 

@@ -30,7 +30,7 @@ SECONDS = 2.0
 
 
 class Way(NamedTuple):
-    """How keys are chosen: how many there are, and load.c's switches for the rest."""
+    """Choice of keys: how many there are, and load.c's switches for the rest."""
 
     name: str
     keys: int

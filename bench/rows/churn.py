@@ -1,4 +1,4 @@
-"""What comes and goes: connections, channels, queues, exchanges, bindings, consumers, names that never come again."""
+"""Churn: connections, channels, queues, exchanges, bindings, consumers, names that never come again."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ GOOD_SECONDS = 10.0
 CHURN_SECONDS = 60.0
 LOOKS = 6
 FILES = 4
-"""How many files of its own the broker may have opened meanwhile."""
+"""Files of its own that the broker may have opened meanwhile."""
 
 
 def connections(wanted: Wanted) -> None:

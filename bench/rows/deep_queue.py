@@ -20,11 +20,11 @@ from bench.load.measured_broker import (
 MESSAGES = 1_000_000
 BODY_BYTES = 1024
 HEADER_BYTES = 15
-"""What a message has beside its body: class, weight, size, flags and delivery mode."""
+"""Bytes of a message beside its body: class, weight, size, flags and delivery mode."""
 
 
 def fill(target: Target, queue: str, messages: int, size: int = BODY_BYTES) -> generator.Figures:
-    """Declare a queue anew and publish so many persistent messages to it, all of them confirmed."""
+    """Declare a queue again and publish `messages` persistent messages to it, all of them confirmed."""
     client = generator.connect(target)
     generator.declare_fresh(client, queue)
     client.close()
@@ -70,7 +70,7 @@ def _publish_and_drain(target: Target, messages: int, data: Path | None) -> None
 
 
 def _file_sizes(data: Path, messages: int) -> dict[str, float]:
-    """The message store's file, and the blocks it really has, beside what so many messages hold."""
+    """The message store's file, and the blocks it really has, beside the bytes of `messages` messages."""
     status, full = (data / "messages" / "data.mdb").stat(), messages * (BODY_BYTES + HEADER_BYTES)
     return {
         "file_mib": mib(status.st_size),

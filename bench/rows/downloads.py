@@ -1,4 +1,4 @@
-"""How fast the event log comes by HTTP, and what confirms of others take meanwhile."""
+"""Rate of the event log by HTTP, and confirms of others meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the event log costs: the same load with `[events]` on and off, in turn, each round beginning with the other.
+"""Cost of the event log: the same load with `[events]` on and off, in turn, each round beginning with the other.
 
 What an event costs is the difference of the CPU time per message, divided by the events of a message. The whole
 process counts, the thread that writes the log included. How many events there were says the log itself.
@@ -26,7 +26,7 @@ from storage.events.event_tail_file import parse_tail, tail_blocks
 ROUNDS = 5
 SECONDS = 4.0
 QUIET_SECONDS = 0.3
-"""The log is complete when it has not grown for so long: it gathers for a tenth of a second."""
+"""Seconds without growth after which the log is complete: it gathers for a tenth of a second."""
 
 Scenario = Callable[[Target, float], Figures]
 
@@ -54,8 +54,8 @@ def _many(count: int, **options: Any) -> Scenario:
 
 
 def _expiring() -> Scenario:
-    letters = {"message_ttl": 100, "dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
-    fresh = {"bench.dead": {}, "bench.expiring": letters}
+    dead_letters = {"message_ttl": 100, "dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
+    fresh = {"bench.dead": {}, "bench.expiring": dead_letters}
     return partial(_load, fresh, key="bench.expiring", queue="bench.dead")
 
 
@@ -114,7 +114,7 @@ def _logged(directory: Path) -> int:
 
 
 def _last_event(directory: Path) -> int:
-    """Of the tail, the segment that is being written, or else the newest one."""
+    """Return the last event of the tail, the segment that is being written, or else of the newest one."""
     found = 0
     for path in directory.iterdir():
         if name := parse_name(path.name):

@@ -1,4 +1,4 @@
-"""What others notice while a queue with a million messages is purged, and while one is deleted."""
+"""Confirms of others while a queue with a million messages is purged, and while one is deleted."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def varied(target: Target, seconds: float = 4.0) -> Figures:
 
 def kept(target: Target, seconds: float = 4.0) -> Figures:
     """The same through a queue with a time to live and a dead-letter exchange, whose messages are consumed in time."""
-    letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
-    return _through(target, "bench.kept", "ttl + dlx, kept", seconds, message_ttl=LONG_MILLISECONDS, **letters)
+    dead_letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
+    return _through(target, "bench.kept", "ttl + dlx, kept", seconds, message_ttl=LONG_MILLISECONDS, **dead_letters)
 
 
 def _through(target: Target, queue: str, label: str, seconds: float, **arguments: Any) -> Figures:
@@ -80,10 +80,10 @@ def rejection(target: Target, seconds: float = 4.0) -> Figures:
     found = generator.run(
         target, label="reject + dlx", key="bench.rejected", queue="bench.rejected", reject=True, seconds=seconds
     )
-    letters = last.figures()
+    dead_letters = last.figures()
     generator.delete(client, "bench.rejected", "bench.dead")
     client.close()
-    return {**found, "messages_per_s": letters["delivered_per_s"]}
+    return {**found, "messages_per_s": dead_letters["delivered_per_s"]}
 
 
 def requests(target: Target, seconds: float = 4.0, clients: int = 16, window: int = 16) -> Figures:

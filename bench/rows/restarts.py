@@ -139,6 +139,6 @@ def _idle(seconds: float) -> None:
 
 
 def _wakeups(pid: int) -> int:
-    """How often the threads of a process have gone to sleep."""
+    """Return how often the threads of a process have gone to sleep."""
     texts = [(thread / "status").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
     return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("voluntary"))

@@ -1,4 +1,4 @@
-"""What each step of a message costs, in us of CPU: the broker's core driven without sockets, trio or threads.
+"""Cost of each step of a message, in us of CPU: the broker's core driven without sockets, trio or threads.
 
 The core gets the very bytes that the load of bench/load/load.c sends (1 KiB, persistent, confirms, one ack for each
 delivery), 250 messages to a piece as a full `recv` brings them, 500 to a batch as a window of 1,000 makes them.
@@ -31,7 +31,7 @@ from unittest.mock import patch
 from bench.load.measured_broker import Wanted, report
 from broker.entities.messages.message import Message
 from broker.entities.queues.ordered_queue import ClassicQueue
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.wire import frames, methods
 from harness.brokers.broker_core import Core
 from harness.clients.amqp_peer import Login, publish_frames
@@ -41,7 +41,7 @@ BODY = b"x" * 1024
 PIECE = 250
 BATCH = 500
 BATCHES = 200
-WINDOW = Window(4096, 8 << 20)
+WINDOW = MemoryWindow(4096, 8 << 20)
 
 Costs = dict[str, list[float]]
 

@@ -156,7 +156,7 @@ def _carry(source: _End, sink: _End) -> None:
 
 
 def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, others: int) -> Figures:
-    """Round trips of one client, alone and while so many others begin their handshakes all at once."""
+    """Round trips of one client, alone and while `others` begin their handshakes all at once."""
     client = loadgen.connect(broker.address)
     alone = [_round_trip(client) for _ in range(500)]
     hello = _hello(context)

@@ -52,7 +52,7 @@ def watched(path: Path) -> dict[str, str]:
 
 
 def longest(target: Target, path: Path) -> dict[str, Any]:
-    """What the broker has seen since it was asked last."""
+    """Return the turns that the broker has seen since it was asked last."""
     os.kill(target.pid, signal.SIGRTMIN)
     eventually(path.exists, "the turns to be written")
     found: dict[str, Any] = json.loads(path.read_text())

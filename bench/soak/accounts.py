@@ -1,4 +1,4 @@
-"""Who got what: each published number must come once to each account that expects it."""
+"""Receipts: each published number must come once to each account that expects it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Latencies:
         self._times.append(seconds)
 
     def take(self) -> tuple[float, float]:
-        """Median and 99th percentile in ms; it begins anew. Zeros when nothing was confirmed."""
+        """Median and 99th percentile in ms; it begins again. Zeros when nothing was confirmed."""
         times, self._times = sorted(self._times), []
         if not times:
             return 0.0, 0.0

@@ -40,12 +40,12 @@ class Sink:
     requeues: bool = False
     ordered: bool = False
     works_seconds: float = 0.0
-    """It consumes for so long, then pauses for so long, and so on; 0: always."""
+    """Seconds of consuming, then seconds of pause, and so on; 0: always."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What one publisher sends, in messages a second, and the sinks that it has to reach, each account once."""
+    """Publishes of one client, in messages a second, and the sinks that they have to reach, each account once."""
 
     name: str
     rate: float
@@ -129,7 +129,7 @@ class Publisher:
 
     @property
     def unconfirmed(self) -> int:
-        """How many publishes nothing was heard of yet."""
+        """Number of publishes without an answer."""
         return len(self._unconfirmed) + self._committing
 
     def tick(self, now: float) -> None:

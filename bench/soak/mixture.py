@@ -24,7 +24,7 @@ BACKLOG_SECONDS = 120.0
 REQUESTS_QUEUE = "soak.requests"
 
 
-def letters(queue: str, **more: object) -> dict[str, object]:
+def dead_letters_to(queue: str, **more: object) -> dict[str, object]:
     """Arguments of a queue whose dead letters go there, and further ones: `message_ttl` is x-message-ttl."""
     named = {"x-" + name.replace("_", "-"): value for name, value in more.items()}
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, **named}
@@ -60,114 +60,111 @@ def plain(number: int) -> Flow:
     return Flow(f"plain {number}", 100, (Sink(queue, queue, ordered=True),), key=to(queue), body_bytes=1024)
 
 
+FLOWS = (
+    *map(plain, range(PLAIN_FLOWS)),
+    Flow(
+        "priorities",
+        200,
+        (Sink("soak.ranked", "priorities", requeues=True),),
+        key=to("soak.ranked"),
+        queues={"soak.ranked": {"x-max-priority": PRIORITIES}},
+        properties=ranked,
+    ),
+    Flow(
+        "quorum",
+        200,
+        (Sink("soak.quorum", "quorum", requeues=True),),
+        key=to("soak.quorum"),
+        queues={"soak.quorum": {"x-queue-type": "quorum"}},
+    ),
+    Flow(
+        "stream",
+        200,
+        tuple(Sink("soak.stream", f"reader {number}", {"x-stream-offset": "first"}, ordered=True) for number in (1, 2)),
+        key=to("soak.stream"),
+        queues={
+            "soak.stream": {
+                "x-queue-type": "stream",
+                "x-max-length-bytes": STREAM_BYTES_MAX,
+                "x-stream-max-segment-size-bytes": SEGMENT_BYTES,
+            }
+        },
+    ),
+    Flow(
+        "delayed",
+        100,
+        (Sink("soak.late", "delayed"),),
+        "soak.delaying",
+        to("k"),
+        "x-delayed-message",
+        {"x-delayed-type": "direct"},
+        {"soak.late": "k"},
+        properties=delayed,
+    ),
+    Flow(
+        "expired",
+        150,
+        (Sink("soak.expired", "expired", ordered=True),),
+        key=to("soak.short"),
+        queues={"soak.short": dead_letters_to("soak.expired", message_ttl=1000)},
+    ),
+    Flow(
+        "rejected",
+        100,
+        (Sink("soak.rejected"), Sink("soak.dead-letters", "rejected", ordered=True)),
+        key=to("soak.rejected"),
+        queues={"soak.rejected": dead_letters_to("soak.dead-letters")},
+    ),
+    Flow(
+        "fan-out",
+        100,
+        tuple(Sink(f"soak.fan.{number}", f"fan-out {number}", ordered=True) for number in range(4)),
+        "soak.fan",
+        str,
+        bindings={f"soak.fan.{number}": "" for number in range(4)},
+    ),
+    Flow(
+        "unique",
+        200,
+        (Sink("soak.topic", "unique", ordered=True),),
+        "soak.topics",
+        lambda number: f"a.{number}.b",
+        "topic",
+        bindings={"soak.topic": "a.#"},
+        properties=unique,
+    ),
+    Flow(
+        "hashed",
+        100,
+        tuple(Sink(f"soak.hash.{number}", "hashed") for number in range(3)),
+        "soak.hash",
+        str,
+        "x-consistent-hash",
+        bindings={f"soak.hash.{number}": "1" for number in range(3)},
+    ),
+    Flow(
+        "transactions",
+        100,
+        (Sink("soak.deals", "transactions", ordered=True),),
+        key=to("soak.deals"),
+        transactional=True,
+    ),
+    Flow(
+        "transient",
+        150,
+        (Sink("soak.transient", "transient", ordered=True),),
+        key=to("soak.transient"),
+        properties=lambda number: BasicProperties(delivery_mode=1),
+        body_bytes=64,
+    ),
+)
+"""Publishers of a steady rate. Their rates, that of the backlog and those of the requests are 3,000 a second in all."""
+
+
 def flows(backlog_seconds: float) -> list[Flow]:
-    """All that publish on their own. The rates and those of the requests are 3,000 a second in all."""
-    return [
-        *map(plain, range(PLAIN_FLOWS)),
-        Flow(
-            "priorities",
-            200,
-            (Sink("soak.ranked", "priorities", requeues=True),),
-            key=to("soak.ranked"),
-            queues={"soak.ranked": {"x-max-priority": PRIORITIES}},
-            properties=ranked,
-        ),
-        Flow(
-            "quorum",
-            200,
-            (Sink("soak.quorum", "quorum", requeues=True),),
-            key=to("soak.quorum"),
-            queues={"soak.quorum": {"x-queue-type": "quorum"}},
-        ),
-        Flow(
-            "stream",
-            200,
-            tuple(
-                Sink("soak.stream", f"reader {number}", {"x-stream-offset": "first"}, ordered=True) for number in (1, 2)
-            ),
-            key=to("soak.stream"),
-            queues={
-                "soak.stream": {
-                    "x-queue-type": "stream",
-                    "x-max-length-bytes": STREAM_BYTES_MAX,
-                    "x-stream-max-segment-size-bytes": SEGMENT_BYTES,
-                }
-            },
-        ),
-        Flow(
-            "delayed",
-            100,
-            (Sink("soak.late", "delayed"),),
-            "soak.delaying",
-            to("k"),
-            "x-delayed-message",
-            {"x-delayed-type": "direct"},
-            {"soak.late": "k"},
-            properties=delayed,
-        ),
-        Flow(
-            "expired",
-            150,
-            (Sink("soak.expired", "expired", ordered=True),),
-            key=to("soak.short"),
-            queues={"soak.short": letters("soak.expired", message_ttl=1000)},
-        ),
-        Flow(
-            "rejected",
-            100,
-            (Sink("soak.rejected"), Sink("soak.letters", "rejected", ordered=True)),
-            key=to("soak.rejected"),
-            queues={"soak.rejected": letters("soak.letters")},
-        ),
-        Flow(
-            "fan-out",
-            100,
-            tuple(Sink(f"soak.fan.{number}", f"fan-out {number}", ordered=True) for number in range(4)),
-            "soak.fan",
-            str,
-            bindings={f"soak.fan.{number}": "" for number in range(4)},
-        ),
-        Flow(
-            "unique",
-            200,
-            (Sink("soak.topic", "unique", ordered=True),),
-            "soak.topics",
-            lambda number: f"a.{number}.b",
-            "topic",
-            bindings={"soak.topic": "a.#"},
-            properties=unique,
-        ),
-        Flow(
-            "hashed",
-            100,
-            tuple(Sink(f"soak.hash.{number}", "hashed") for number in range(3)),
-            "soak.hash",
-            str,
-            "x-consistent-hash",
-            bindings={f"soak.hash.{number}": "1" for number in range(3)},
-        ),
-        Flow(
-            "transactions",
-            100,
-            (Sink("soak.deals", "transactions", ordered=True),),
-            key=to("soak.deals"),
-            transactional=True,
-        ),
-        Flow(
-            "backlog",
-            300,
-            (Sink("soak.backlog", "backlog", works_seconds=backlog_seconds),),
-            key=to("soak.backlog"),
-        ),
-        Flow(
-            "transient",
-            150,
-            (Sink("soak.transient", "transient", ordered=True),),
-            key=to("soak.transient"),
-            properties=lambda number: BasicProperties(delivery_mode=1),
-            body_bytes=64,
-        ),
-    ]
+    """Everything that publishes on its own; the backlog grows and drains for `backlog_seconds` each."""
+    sinks = (Sink("soak.backlog", "backlog", works_seconds=backlog_seconds),)
+    return [*FLOWS, Flow("backlog", 300, sinks, key=to("soak.backlog"))]
 
 
 REQUEST_RATE = 50
@@ -219,7 +216,7 @@ class Mixture:
 
     @property
     def connections(self) -> int:
-        """How many it holds."""
+        """Number of connections that it holds."""
         return len(self._connections)
 
     @property

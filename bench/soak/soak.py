@@ -96,7 +96,7 @@ def _bytes_on_disk(directory: Path, pattern: str) -> int:
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     samples: list[Sample]
     accounts: list[Account]
@@ -128,7 +128,7 @@ class Outcome:
 
 
 def endure(seconds: float, each: Callable[[Sample], None]) -> Outcome:
-    """Run the load for so long against a broker of this checkout; `each` is shown every sample."""
+    """Run the load for `seconds` against a broker of this checkout; `each` is shown every sample."""
     allow_open_files()
     interval = min(SAMPLE_SECONDS, seconds / SAMPLES_AT_LEAST)
     with own_broker() as broker:

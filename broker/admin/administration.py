@@ -15,12 +15,12 @@ import trio
 
 from broker.admin.apply_changes import events_of, take_effect
 from broker.admin.protocol import not_found
+from broker.entities.exchanges.event_exchange import CLI
+from broker.entities.node.broker import Broker
+from broker.entities.node.users import User
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.node_identity import NodeIdentity
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.event_exchange import CLI
-from broker.entities.vhosts.users import User
 from broker.entities.vhosts.vhost import VHost
 from broker.session.registry import Registry
 from broker.settled_future import settled

@@ -13,9 +13,9 @@ from broker.admin.kinds import limit_kind, parameter_kind, permission_kind, poli
 from broker.admin.kinds.change_event import ChangeEvent
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.limit_kind import LimitChanges
+from broker.entities.exchanges.event_exchange import INTERNAL
+from broker.entities.node.broker import Broker
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.event_exchange import INTERNAL
 from storage.definitions.definition_rows import Change, DefinitionRow, Delete, Put
 
 KINDS: dict[type[DefinitionRow], DefinitionKind] = {

@@ -1,4 +1,4 @@
-"""AMQP field tables in JSON's terms, as RabbitMQ shows them in listings and definitions files.
+"""AMQP field tables in JSON, as RabbitMQ shows them in lists and definitions files.
 
 JSON knows fewer types: integers lose their width, a timestamp becomes a number, bytes that are not UTF-8 become
 escaped surrogates. A table read back therefore equals the first one by value, not always by type.
@@ -16,17 +16,17 @@ _OTHER_KINDS = {bool: "t", float: "d", bytearray: "S", type(None): "V"}
 
 
 def plain(table: Table) -> dict[str, Any]:
-    """A table as JSON can hold it."""
+    """Convert a table to a JSON object."""
     return {name: _plain(value) for name, value in to_python(table).items()}
 
 
 def typed(table: Table) -> list[list[Any]]:
-    """A table with the type of each value, as a list of [name, type, value]; of arrays, of [type, value]."""
+    """Convert a table to a list of [name, type, value]; the elements of an array are [type, value]."""
     return [[name, TYPE_NAMES[field.kind], _typed(field)] for name, field in table.items()]
 
 
 def table(values: Mapping[str, Any] | Sequence[Any]) -> Table:
-    """A table of JSON values; integers become 64 bits wide, as RabbitMQ reads them. An empty list is an empty table.
+    """Convert a JSON object to a table. Integers become 64 bits wide, as in RabbitMQ. An empty list is an empty table.
 
     Raises OverflowError for a number beyond that, ValueError for a list with something in it, for a name of more than
     255 bytes, for half of a surrogate pair, and for what is nested more deeply than an AMQP table may be.

@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-Ask = Callable[..., Any]
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.commands.node_admin import ListCertificates
+
+Ask = Callable[[AdminCommand], Any]
 """Has the broker carry out a command."""
 
 SECONDS = {"days": 86_400, "weeks": 604_800, "months": 2_592_000, "years": 31_536_000}

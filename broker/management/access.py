@@ -10,9 +10,9 @@ import logging
 import math
 from enum import Enum
 
+from broker.entities.node.users import User, Users
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.statistics.totals import HTTP
-from broker.entities.vhosts.users import User, Users
 from broker.management.responses import Problem
 from broker.session.login import authenticate, sasl
 from broker.session.peer import Peer

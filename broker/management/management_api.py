@@ -1,4 +1,4 @@
-"""What all requests to the API share: the broker, its administration, settings, statistics and files."""
+"""The objects that all requests to the API share: broker, administration, settings, statistics and files."""
 
 from __future__ import annotations
 

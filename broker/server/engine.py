@@ -12,7 +12,7 @@ from time import thread_time
 
 import trio
 
-from broker.entities.vhosts.broker import Broker, Pace
+from broker.entities.node.broker import Broker, Pace
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.commits.commit_thread import CommitThread
 from broker.server.commits.committer import Committer, NewWriter, RecurringEvent

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import trio
 
 from broker.config import Config
+from broker.entities.node.broker import Broker
 from broker.entities.queues.events.event_recording import (
     BOOT,
     LOSS,
@@ -26,7 +27,6 @@ from broker.entities.queues.events.event_recording import (
 )
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
-from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from storage.messages.message_store import MessageStore

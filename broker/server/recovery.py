@@ -22,14 +22,14 @@ from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
 from broker.config import Config, DefaultsSettings
 from broker.entities.arguments.personality import PERSONALITIES
+from broker.entities.exchanges.event_exchange import EventSettings
 from broker.entities.exchanges.exchange import Binding, Destination
+from broker.entities.node.broker import Broker, BrokerSettings, Pace
+from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.clock import Clock, SteadyClock
-from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
-from broker.entities.vhosts.event_exchange import EventSettings
-from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
@@ -191,7 +191,7 @@ def recover(
     definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake, recorder)
     broker = Broker(
         BrokerSettings(
-            Window(limits.queue_window_messages, limits.queue_window_bytes),
+            MemoryWindow(limits.queue_window_messages, limits.queue_window_bytes),
             config.store.batch_bytes_max,
             config.store.lazy_bytes_max,
             config.debug.check_invariants,

@@ -6,7 +6,6 @@ when it needs memory. The limit is a fraction of the machine's memory, or of the
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -22,16 +21,10 @@ import trio
 
 from broker.config import Config
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
+from broker.freed_memory import give_freed_memory_back
 from storage.space.store_space import StoreSpace
 
 log = logging.getLogger("leveret.resources")
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Options of mallopt, from glibc's malloc.h."""
-MAPPED_BYTES_MIN = 32 << 20
-"""Blocks of this size or more are mapped, so they go back to the kernel as soon as they are freed."""
-KEPT_BYTES = 64 << 20
-"""Freed memory that is kept at the end of the heap."""
 
 SHRINK_SECONDS = 60.0
 REUSABLE_BYTES_MIN, REUSABLE_BYTES_KEPT = 1 << 20, 64 << 20
@@ -48,19 +41,6 @@ time."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"})
-
-
-def keep_freed_memory() -> None:
-    """Have glibc keep freed memory for further large messages instead of asking the kernel each time.
-
-    The kernel clears each page that it hands out, and each page faults once: for messages of a
-    mebibyte that was a third of their cost. Up to KEPT_BYTES may be idle in return. Without glibc nothing happens.
-    """
-    options = {_M_MMAP_THRESHOLD: MAPPED_BYTES_MIN, _M_TRIM_THRESHOLD: KEPT_BYTES}
-    mallopt = getattr(_c_library(), "mallopt", None)
-    if mallopt is not None:
-        for option, value in options.items():
-            mallopt(option, value)
 
 
 def raise_open_files_limit() -> int:
@@ -109,19 +89,6 @@ def _cgroup_limits() -> Iterator[int]:
                     yield int(text)
             if directory == root:
                 break
-
-
-def give_freed_memory_back(kept_bytes: int = 0) -> None:
-    """Have glibc return freed memory but `kept_bytes` to the system. Slow; without glibc nothing happens."""
-    trim = getattr(_c_library(), "malloc_trim", None)
-    if trim is not None:
-        trim(ctypes.c_size_t(kept_bytes))
-
-
-@cache
-def _c_library() -> ctypes.CDLL:
-    """Return the C library, loaded once: each CDLL object is garbage in a cycle."""
-    return ctypes.CDLL(None)
 
 
 def memory_used() -> int:

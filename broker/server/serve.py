@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import logs
+from broker import freed_memory, logs
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, DefaultsSettings
-from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.commits.commit_policy import SWITCH_SECONDS
 from broker.server.engine import Wakeup
@@ -81,7 +81,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
         shovel_host.check(config.shovels)
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
-        resource_alarms.keep_freed_memory()
+        freed_memory.keep_freed_memory()
         bound = _bind_listeners(config)
     try:
         with _starting():

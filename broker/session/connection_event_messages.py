@@ -1,6 +1,6 @@
 """Events of connections and logins, published to the event exchange if `[event_exchange]` is on.
 
-Headers are those of RabbitMQ 3.10's plugin; `broker/entities/vhosts/event_exchange.py` publishes them.
+Headers are those of RabbitMQ 3.10's plugin; `broker/entities/exchanges/event_exchange.py` publishes them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from broker.entities.vhosts.event_exchange import arguments
+from broker.entities.exchanges.event_exchange import arguments
 from broker.session.login import certificate_names
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import plain_value

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import consumer_timeout
-from broker.entities.messages.message import Entry, Holder, Receiver
+from broker.entities.messages.message import OriginQueue, QueuedMessage, Receiver
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
@@ -37,7 +37,7 @@ def milliseconds(settings: SessionSettings) -> int:
     return int(settings.consumer_timeout * 1000)
 
 
-def timeout_of(consumer: Receiver | None, queue: Holder, default: int) -> int:
+def timeout_of(consumer: Receiver | None, queue: OriginQueue, default: int) -> int:
     """Return the timeout of a delivery in milliseconds; 0: none. The consumer is None after a `basic.get`."""
     if not queue.may_time_out:
         return 0
@@ -90,11 +90,11 @@ class Overdue:
         elif not marks or marks[-1][0] < channel.deliveries.last:
             marks.append((channel.deliveries.last, now))
 
-    def _timeout(self, entry: Entry) -> int:
+    def _timeout(self, entry: QueuedMessage) -> int:
         return timeout_of(entry.consumer, entry.queue, self._default)
 
 
-def _close(channel: Channel, entry: Entry, timeout: int) -> None:
+def _close(channel: Channel, entry: QueuedMessage, timeout: int) -> None:
     peer, queue = channel.connection.peer, entry.queue.name
     fields = {"connection": str(peer), "channel": channel.number, "queue": queue}
     words = "a delivery from queue '%s' was not acknowledged: connection %s, %d ms"

@@ -7,7 +7,7 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.session.channel import channel
 from broker.session.channel.channel import NewConfirms
 from broker.session.channel.held_methods import HeldMethods

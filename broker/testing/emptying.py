@@ -10,8 +10,8 @@ from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile
 from broker.admin.json_tables import plain
 from broker.config import Config
-from broker.entities.vhosts.event_exchange import INTERNAL
-from broker.entities.vhosts.parameters import CLUSTER_ID
+from broker.entities.exchanges.event_exchange import INTERNAL
+from broker.entities.node.parameters import CLUSTER_ID
 from broker.server.recovery import default_definitions
 from broker.session.connection import Connection
 from broker.session.login.phase import Phase

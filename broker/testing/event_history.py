@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.events.event_recording import (
     ACK,
     CONFIRM,
@@ -83,7 +83,7 @@ class History:
         while self._bytes > self._bytes_max:
             self._bytes -= _size(self._messages.pop(next(iter(self._messages))))
 
-    def keep_unknown(self, entries: Iterable[Entry]) -> None:
+    def keep_unknown(self, entries: Iterable[QueuedMessage]) -> None:
         """Messages go out: those from before the history or the boot began were not known until now. A stream's have
         offsets for numbers, and other streams the same."""
         for entry in entries:
@@ -180,7 +180,7 @@ class HistoryRecorder(Recorder):
         self._history.keep(enumerate(messages, first))
         return first
 
-    def delivering(self, entries: Sequence[Entry]) -> None:
+    def delivering(self, entries: Sequence[QueuedMessage]) -> None:
         self._history.keep_unknown(entries)
 
 

@@ -7,7 +7,7 @@ from time import monotonic
 
 import trio
 
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.server.commits.committer import Committer
 
 STEP_SECONDS = 0.005
@@ -28,7 +28,7 @@ class Settling:
     @property
     def due(self) -> bool:
         """There is something to do: a timer is due, a turn left something over, or work is under way."""
-        return self._timer_due or self._broker.turn.pending or bool(self._broker.background_work.line)
+        return self._timer_due or self._broker.turn.pending or bool(self._broker.background_work.works)
 
     @property
     def unwritten(self) -> bool:
@@ -46,11 +46,11 @@ class Settling:
         while self.due:
             self._broker.timers.run(self._broker.clock.now())
             self._end_turn()
-            if work.waits and self._broker.batches.no_room:
+            if work.waits and self._broker.batches.disk_full:
                 return
             if work.waits:
                 await self.stored()
-            if work.line and not self._timer_due:
+            if work.works and not self._timer_due:
                 await trio.sleep(PACE_SECONDS)
             elif monotonic() > self._until:
                 await trio.lowlevel.checkpoint()

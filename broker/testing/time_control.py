@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from broker.admin.protocol import AdministrationError, invalid
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.session.login.phase import Phase
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.request_arguments import RequestArguments

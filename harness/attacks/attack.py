@@ -1,4 +1,4 @@
-"""What every attack can be told: begin, go on, end.
+"""Controls of every attack: begin, go on, end.
 
 An attack goes on until it is stopped. When the broker has had enough of a connection, the attacker comes back.
 """
@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.001
 
 
 class Attack:
-    """One kind of bad client. `connections` are its connections; `size` scales what it hoards (1.0: the worst)."""
+    """One kind of bad client. `connections` are its connections; `size` scales what it takes (1.0: the worst)."""
 
     def __init__(self, address: Address, size: float = 1.0) -> None:
         self.address = address
@@ -39,7 +39,7 @@ class Attack:
         self.connections.clear()
 
     def attempt(self) -> None:
-        """One round; who was thrown out comes back, and what he had prepared is prepared anew."""
+        """One round; a client that was closed comes back, and prepares again."""
         try:
             if not self.connections:
                 self.begin()
@@ -49,7 +49,7 @@ class Attack:
         self.rounds += 1
 
     def scaled(self, worst: int) -> int:
-        """How many of something, at this size."""
+        """Return `worst` of something, at this size."""
         return max(2, int(worst * self.size))
 
     def open(self, *, channels: int = 1, heartbeat: int = 0, greet: bool = True, window: int = 0) -> RawConnection:
@@ -90,7 +90,7 @@ def underway(attack: Attack) -> Iterator[Attack]:
 
 
 class Work(Attack):
-    """What costs the broker much is asked for in chunks; the next one comes when the one before is done with.
+    """Requests that cost the broker much, in chunks; the next one comes when the one before is done with.
 
     Otherwise megabytes of it would lie in the sockets' buffers, to be worked off after the attacker has gone.
     """

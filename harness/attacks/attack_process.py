@@ -1,6 +1,6 @@
 """One attack in a process of its own, until its input ends: `python -m harness.attacks.attack_process HOST:PORT NAME`.
 
-Prints a line when it has begun. `--size 0.1` makes hoards a tenth as large.
+Prints a line when it has begun. `--size 0.1` makes an attack a tenth as large.
 """
 
 from __future__ import annotations

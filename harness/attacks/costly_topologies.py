@@ -134,15 +134,17 @@ class DeadLetterCircle(Flood):
 
 
 class DeadLetterChain(Work):
-    """Queues that hold nothing: a message falls through all of them, a longer letter each time."""
+    """Queues that hold nothing: a message falls through all of them, a longer dead letter each time."""
 
     arguments: dict[str, object] = {"x-max-length": 0}
 
     def prepare(self, connection: RawConnection) -> bytes:
         length = self.scaled(2000)
         for place in range(length):
-            letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"hostile.chain.{place + 1}"}
-            connection.tell(method_frame(1, exclusive(f"hostile.chain.{place}", from_python(self.arguments | letters))))
+            dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"hostile.chain.{place + 1}"}
+            connection.tell(
+                method_frame(1, exclusive(f"hostile.chain.{place}", from_python(self.arguments | dead_letters)))
+            )
         connection.await_methods(QueueDeclareOk, length)
         return publish_frames(b"x", key="hostile.chain.0") * 4
 

@@ -69,7 +69,7 @@ class SlowFrame(SlowLoris):
 
 
 class LargeFramesBeforeLogin(SlowLoris):
-    """Who has not said who he is yet, and sends the largest frame that is taken, but for its end."""
+    """A client without a login that sends the largest frame that is taken, but for its end."""
 
     said = HEADER + b"\x01\x00\x00" + struct.pack(">I", 131064) + bytes(131063)
     dragged = bytes(2)
@@ -100,7 +100,7 @@ class WrongPassword(Attack):
 
 
 class HandshakingConnections(Attack):
-    """Who speaks something else: a browser, TLS, noise."""
+    """Clients of another protocol: a browser, TLS, noise."""
 
     def round(self) -> None:
         for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(200), bytes(range(256)) * 4):

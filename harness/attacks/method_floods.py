@@ -174,6 +174,6 @@ _CONTENT = publish_frames(b"x")[len(method_frame(1, BasicPublish("", "", False, 
 
 
 def fill(connection: RawConnection, name: str, messages: int) -> None:
-    """Put so many small messages into a queue, and wait until they are there."""
+    """Put `messages` small messages into a queue, and wait until they are there."""
     connection.tell(publish_frames(b"x", key=name) * messages)
     connection.ask(QueueDeclareOk, QueueDeclare(name, True, False, False, False, False, NOTHING))

@@ -28,7 +28,7 @@ from harness.clients.amqp_peer import FrameReader, Login, method_frames
 Address = tuple[str, int]
 
 PATIENCE_SECONDS = 0.1
-"""How long one round goes on pushing at a socket that takes nothing."""
+"""Seconds of one round of pushing at a socket that takes nothing."""
 ANSWER_SECONDS = 10.0
 
 NOTHING: Table = {}
@@ -76,7 +76,7 @@ class RawConnection:
             self.await_methods(answer, len(part))
 
     def await_methods(self, wanted: type[Method], count: int) -> None:
-        """Read until so many of these have come. Raises ConnectionError when the broker closes anything."""
+        """Read until `count` of these have come. Raises ConnectionError when the broker closes anything."""
         self.sock.settimeout(ANSWER_SECONDS)
         while self._came[wanted.KEY] < count:
             self._take()

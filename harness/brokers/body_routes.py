@@ -11,7 +11,7 @@ from harness.brokers.http_broker import basic
 from harness.clients.wire_client import Address
 
 NAMES = {"vhost": "%2F", "queue": "bodies", "exchange": "amq.topic", "source": "amq.topic", "component": "none"}
-"""What stands for the names in a path. What is deleted is not there, except for the virtual host that it is not in."""
+"""Values of names in a path. A thing to delete is not there, except for the virtual host that it is not in."""
 COMPLAINTS = ("not_json", "failed_to_parse_json")
 SECONDS = 10.0
 

@@ -10,12 +10,12 @@ from typing import Any
 import lmdb
 
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.messages.message import Entry, Message, route_of
-from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.messages.message import Message, QueuedMessage, route_of
+from broker.entities.node.broker import Broker, BrokerSettings, Pace
+from broker.entities.queues.consumer_prefetch import UNLIMITED, Consumer
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
-from broker.entities.queues.ready_messages import Window
-from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties, encode_header
@@ -24,7 +24,7 @@ from storage.batch import PERSISTENT, SealedBatch
 from storage.messages.message_store import MessageStore
 
 START = 1_700_000_000_000
-SMALL = Window(4, 1 << 20)
+SMALL = MemoryWindow(4, 1 << 20)
 BY_HAND = Pace(lambda: None)
 """Nobody sleeps until something is due: tests move the time."""
 
@@ -53,7 +53,7 @@ class Core:
     def __init__(
         self,
         directory: Path,
-        window: Window = SMALL,
+        window: MemoryWindow = SMALL,
         definitions: RecordedDefinitions | None = None,
         chance: Random | None = None,
         recorder: Recorder | None = None,
@@ -210,7 +210,7 @@ class Reader:
         self.space = room
         self.limit = allowance
         self.seen: list[tuple[str, bytes, bool]] = []
-        self.held: list[Entry] = []
+        self.held: list[QueuedMessage] = []
         self.ended: list[str] = []
 
     def consume(
@@ -293,7 +293,7 @@ class Reader:
             assert entry.message is None
         queue.requeue(held)
 
-    def _strike(self, bodies: Sequence[bytes]) -> list[Entry]:
+    def _strike(self, bodies: Sequence[bytes]) -> list[QueuedMessage]:
         struck = [entry for entry in self.held if not bodies or (entry.message and entry.message.body in bodies)]
         assert len(struck) == len(bodies or self.held), f"{bodies!r} are not all held"
         self.held = [entry for entry in self.held if entry not in struck]
@@ -307,14 +307,14 @@ class Reader:
     def allowance(self) -> int:
         return self.limit
 
-    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+    def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
         for entry in entries:
             assert entry.message is not None, "delivered without its content"
             self.seen.append((consumer.tag, entry.message.body, entry.redelivered))
         if not consumer.no_ack:
             self.held.extend(entries)
 
-    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
+    def unacked_of(self, queue: Queue) -> Iterable[QueuedMessage]:
         return [entry for entry in self.held if entry.queue is queue]
 
     def cancelled(self, consumer: Consumer) -> None:

@@ -43,13 +43,13 @@ class BrokerProcess:
         self.tls_address = ("127.0.0.1", 0)
         self._process: subprocess.Popen[str] | Copy | None = None
         self.http: tuple[str, ...] = ("--management-listen", "off", "--prometheus-listen", "off")
-        """What is served by HTTP: nothing, unless a test wants it, and never on the ports of the defaults."""
+        """Options of HTTP: nothing is served unless a test wants it, and never on the ports of the defaults."""
         self.prefix: tuple[str, ...] = ()
-        """What the command is run by, where it needs something of the system."""
+        """Prefix of the command, if it needs something of the system."""
         self.program: tuple[str, ...] = (sys.executable, "-m", "broker")
-        """What is run; the broker of this checkout."""
+        """The program; the broker of this checkout."""
         self.directory = ROOT
-        """Where it is run."""
+        """Working directory."""
         self.log_file = data_dir.parent / f"{data_dir.name}.log"
 
     @property
@@ -100,7 +100,7 @@ class BrokerProcess:
         return usual and self.environment is None and self.process_group is None
 
     def arguments(self) -> list[str]:
-        """What the program is given before the options."""
+        """Arguments before the options."""
         listen = f"{self.address[0]}:{self.address[1]}"
         return ["serve", "--data-dir", str(self.data_dir), "--listen", listen, *self.http]
 
@@ -159,7 +159,7 @@ class BrokerProcess:
         return ask(self.data_dir, command, arguments, COMMAND_SECONDS)
 
     def log(self) -> str:
-        """What the process wrote to standard error so far, over all starts."""
+        """Standard error of the process so far, over all starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def _end(self, number: Signals) -> int:

@@ -16,8 +16,8 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.entities.vhosts.broker import Pace
-from broker.entities.vhosts.users import Permission, User
+from broker.entities.node.broker import Pace
+from broker.entities.node.users import Permission, User
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
 from broker.server.net.tls_context import Security

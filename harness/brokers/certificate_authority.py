@@ -34,7 +34,7 @@ class Authority:
         return certificate, key
 
     def settings(self, **changed: Any) -> TlsSettings:
-        """What the broker would be told, and changes of it."""
+        """Return the broker's settings, with changes."""
         values = {
             "listen": ("127.0.0.1:0",),
             "certificate_file": str(self.certificate_file),
@@ -52,7 +52,7 @@ class Authority:
         return file
 
     def client(self, *certificate: Path) -> ssl.SSLContext:
-        """What a client needs that trusts this authority; with a certificate (and its key) it shows that."""
+        """Return the context of a client that trusts this authority; with a certificate (and its key) it shows that."""
         context = ssl.create_default_context(cafile=str(self.ca_file))
         if certificate:
             context.load_cert_chain(*map(str, certificate))

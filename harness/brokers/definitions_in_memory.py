@@ -61,7 +61,7 @@ class RecordedDefinitions:
 
     @property
     def held(self) -> int:
-        """How many changes wait for `settle`."""
+        """Number of changes that wait for `settle`."""
         return len(self._held)
 
     def restore(self, vhost: VHost, states: Callable[[int], object]) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_file_larger_than(size: int) -> Iterator[None]:
-    """What a full disk looks like to a process that writes."""
+    """Fail writes of this process as a full disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))

@@ -27,5 +27,5 @@ class HeldDisk:
 
     @property
     def sizes(self) -> list[int]:
-        """How many messages each batch brought that was begun."""
+        """Number of messages in each batch begun."""
         return [sum(len(lane.puts) for lane in batch.lanes) for batch in self.begun]

@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 
 def write_segments(directory: Path, node: str, boot: int, *sizes: int, filling: bytes = b"") -> list[Path]:
-    """A boot's log: a segment for each number, with so many events; where they lie, oldest first.
+    """A boot's log: a segment for each number, with that number of events; where they lie, oldest first.
 
     `filling` makes events larger.
     """
@@ -118,7 +118,7 @@ async def _no_copies(directory: Path) -> None:
 
 
 def web_address(process: BrokerProcess, scheme: str = "http") -> Address:
-    """Where a broker listens for HTTP, or for https or metrics; that comes a moment after it is ready."""
+    """Return a broker's address for HTTP, https or metrics; it comes a moment after the broker is ready."""
 
     def listening() -> list[str]:
         found: list[str] = process.tell("status")[f"{scheme}_listeners"]
@@ -196,7 +196,7 @@ class Caller:
         return Reply(status, headers, self.read(size))
 
     def read(self, size: int) -> bytes:
-        """So many bytes."""
+        """Read `size` bytes."""
         return self._heard.read(size)
 
     def ended(self) -> bool:

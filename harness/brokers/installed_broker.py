@@ -41,7 +41,7 @@ def try_out(programs: Path, command: str, scratch: Path) -> None:
 
 
 def _run(broker: BrokerProcess, *arguments: str) -> str:
-    """What a command prints."""
+    """Return a command's output."""
     return subprocess.run(
         [*broker.program, *arguments],
         cwd=broker.directory,

@@ -30,5 +30,5 @@ def events_of(broker: BrokerProcess) -> list[Event]:
 
 
 def kinds(events: Iterable[Event]) -> list[str]:
-    """What kinds of events they are, in order."""
+    """Return the kinds of events, in order."""
     return [event.kind for event in events]

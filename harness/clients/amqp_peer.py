@@ -93,12 +93,12 @@ class Message(NamedTuple):
 
 
 Item = Method | Message
-"""What is received on a channel: a method, or a method with its content."""
+"""An item received on a channel: a method, or a method with its content."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """What a client answers in the handshake: as guest, accepting what the server proposes, heartbeats off.
+    """A client's answers in the handshake: as guest, accepting what the server proposes, heartbeats off.
 
     `response` replaces what user and password make, `tune` the whole connection.tune-ok; `heartbeat` is in seconds.
     """
@@ -123,7 +123,7 @@ class Login:
         return self.tune or ConnectionTuneOk(channel_max, frame_max, self.heartbeat)
 
     def open(self) -> ConnectionOpen:
-        """What opens the connection."""
+        """Return the method that opens the connection."""
         return ConnectionOpen(self.vhost)
 
     def at_once(self) -> tuple[bytes, bytes, bytes, bytes]:
@@ -167,12 +167,12 @@ class AmqpPeer:
         self._output, self._awaited = next(self._handshake)
 
     def take_output(self) -> bytes:
-        """What the handshake has to send now."""
+        """Return the handshake's next bytes."""
         output, self._output = self._output, b""
         return output
 
     def _steps(self, login: Login, channels: Iterable[int]) -> Generator[tuple[bytes, type[Method]], Any, None]:
-        """What is sent, and what has to come back before the next step."""
+        """Yield bytes to send, and the method that has to come back before the next step."""
         self.server_start = yield PROTOCOL_HEADER, ConnectionStart
         tune = self.server_tune = yield method_frame(0, login.start_ok()), ConnectionTune
         answer = login.tune_ok(tune.channel_max, tune.frame_max)

@@ -17,7 +17,7 @@ from harness.brokers.admin_requests import ask
 
 
 class Operator(Protocol):
-    """Whoever looks after the broker. A method answers with the refusal, or with nothing."""
+    """An administrator of the broker. A method answers with the refusal, or with nothing."""
 
     def set(
         self, name: str, pattern: str, definition: Mapping[str, Any], *, operator: bool = False, **options: Any

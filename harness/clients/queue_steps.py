@@ -16,7 +16,7 @@ DEPOSIT_CHANNEL = 99
 
 
 def numbered(count: int) -> list[bytes]:
-    """So many bodies, each its number."""
+    """Return `count` bodies, each its number."""
     return [b"%d" % number for number in range(count)]
 
 
@@ -31,14 +31,14 @@ def ready(client: Client, queue: str, *, channel: int = 1) -> int:
 
 
 def fetch(client: Client, queue: str, count: int = 1, *, channel: int = 1) -> list[Message]:
-    """Get so many messages, which are there, and leave them unacknowledged."""
+    """Get `count` messages, which are there, and leave them unacknowledged."""
     for _ in range(count):
         client.send(get(queue), channel=channel)
     return [client.expect_message(BasicGetOk, channel=channel) for _ in range(count)]
 
 
 def deliveries(client: Client, count: int, *, channel: int = 1) -> list[Message]:
-    """Await so many deliveries."""
+    """Await `count` deliveries."""
     return [client.expect_message(BasicDeliver, channel=channel) for _ in range(count)]
 
 

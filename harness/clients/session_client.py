@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from broker.entities.vhosts.users import Permission, User
+from broker.entities.node.users import Permission, User
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.passwords import SHA256, hash_password

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.entities.messages.message import Entry
-from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.consumer_prefetch import UNLIMITED, Consumer
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.wire.field_tables import Field, from_python
 from broker.wire.properties import decode_properties
@@ -38,7 +38,7 @@ class Follower(Reader):
         stream.consumers.add(self.consumer)
         return self
 
-    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+    def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
         for entry in entries:
             assert entry.message is not None, "delivered without its content"
             assert not entry.redelivered

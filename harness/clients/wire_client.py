@@ -211,7 +211,7 @@ class Client:
             return self.peer.everything()
 
     def await_heartbeats(self, count: int) -> None:
-        """Return when so many heartbeats have come since the connection began."""
+        """Return when `count` heartbeats have come since the connection began."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while self.peer.heartbeats < count:
             self._read(deadline)

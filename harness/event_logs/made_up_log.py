@@ -44,11 +44,11 @@ VHOST, CONNECTION, CONSUMER = b"/", b"127.0.0.1:50000 -> 127.0.0.1:5672", b"work
 QUEUES = [b"queue-%d" % number for number in range(48)]
 QUORUM, DEAD = b"quorum", b"dead"
 ROUTING = b"\x06orders\x08customer"
-LETTERS = b"\x00\x04dead"
+DEAD_LETTERS = b"\x00\x04dead"
 
 BOOTS = 4
 EVENT_MICROSECONDS = 360
-"""So ten million events are an hour, and of a queue fifty messages come in a second."""
+"""Microseconds from event to event: ten million are an hour, and fifty messages of a queue come in a second."""
 SEGMENT_EVENTS = 60_000_000 // EVENT_MICROSECONDS
 """Sealed after a minute."""
 RUN_MAX = 20
@@ -59,7 +59,7 @@ MISSED = {True: "lost", False: "not confirmed"}
 """The verdict on what is missing, by whether it was confirmed."""
 VIOLATIONS = "violations"
 DOUBTFUL, UNKNOWN_EVENTS = 3, 50
-"""The boot, counted from 0, before which so many events were never written that had reached the disk."""
+"""The boot, counted from 0, before which this number of events were not written."""
 
 
 class Place(NamedTuple):
@@ -98,7 +98,7 @@ class Segments:
         self.boot, self.last, self._sealed = boot, 0, 0
 
     def add(self, kind: int, events: int, *values: object) -> None:
-        """A record that stands for so many events."""
+        """A record that stands for `events` events."""
         self._clock += events * EVENT_MICROSECONDS
         self._records.append((kind, self._clock, *values))
         self.last += events
@@ -125,7 +125,7 @@ class Segments:
 
 
 class Broker:
-    """What the broker of the log lives through."""
+    """The broker whose life the log tells."""
 
     def __init__(self, log: Segments, seed: int) -> None:
         self.log = log
@@ -230,7 +230,7 @@ class Broker:
         self.log.add(DEAD_LETTER, len(taken), VHOST, name, [place.position for place in taken], "rejected", b"")
         for place in taken:
             self._number += 1
-            self.log.add(PUBLISH, 1, VHOST, b"", 0, self._number, LETTERS, int(place.kept), [100])
+            self.log.add(PUBLISH, 1, VHOST, b"", 0, self._number, DEAD_LETTERS, int(place.kept), [100])
             self.log.add(ROUTE, 1, VHOST, DEAD, self._number, self._number, 1, int(place.kept))
             self._ready[DEAD].append(Place(self._number, place.kept, False))
 
@@ -278,7 +278,7 @@ class Broker:
 
 
 def write(directory: Path, events: int, seed: int = 1) -> Made:
-    """Write a log of about so many events into a directory that is there and empty."""
+    """Write a log of about `events` events into a directory that is there and empty."""
     log = Segments(directory)
     broker = Broker(log, seed)
     for boot in range(BOOTS):

@@ -1,4 +1,4 @@
-"""What tests of applications use, used here."""
+"""Fixtures of the tests of application tests: their environment and a project directory."""
 
 from __future__ import annotations
 

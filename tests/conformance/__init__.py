@@ -1,4 +1,4 @@
-"""What RabbitMQ does on the wire, and what clients' libraries expect.
+"""RabbitMQ's behaviour on the wire, and that which clients' libraries expect.
 
 What a test here expects was seen of RabbitMQ 3.10.8 on the wire, unless its docstring names another source: the
 specification, a page of RabbitMQ's documentation, another version.
@@ -9,5 +9,6 @@ from collections.abc import Callable
 from harness.clients.wire_client import Client
 
 Made = Callable[..., str]
-"""What gives a name: `name` one that no other test has, `declare`, `new_queue` and `new_exchange` that of what is there."""
+"""Returns a name: `name` one that no other test has; `declare`, `new_queue` and `new_exchange` that of the thing
+declared."""
 Connect = Callable[..., Client]

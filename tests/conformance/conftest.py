@@ -1,4 +1,4 @@
-"""What most tests on the wire begin with."""
+"""Fixtures of most tests on the wire."""
 
 from __future__ import annotations
 

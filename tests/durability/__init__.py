@@ -1,1 +1,1 @@
-"""What must be there after crashes, kills, restarts and failures of the disk."""
+"""Promises kept across crashes, kills, restarts and failures of the disk."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 Step = tuple[int, Callable[[], object]]
-"""How often a step is taken, beside the others, and what it does."""
+"""Relative frequency of a step, and the step."""
 
 
 def take_steps(chance: Random, steps: Sequence[Step], count: int, check: Callable[[], None]) -> None:
-    """Take so many of these steps, and check after each. A failure says at which step it was."""
+    """Take `count` of these steps, and check after each. A failure says at which step it was."""
     weights, acts = zip(*steps, strict=True)
     for number, act in enumerate(chance.choices(acts, weights, k=count)):
         try:

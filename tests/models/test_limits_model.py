@@ -1,8 +1,8 @@
 """A queue with any combination of arguments against a list: priorities, times to live, limits, dead letters, requeues.
 
 The list says what must be ready, in order, with what each message needs to be judged by; time is moved by hand.
-Whatever happens, the queue delivers what the list has first, and buries what the list loses, in the same order and for
-the same reason. The window is four messages, so that much of it is on disk alone; an orderly restart may come at any
+The queue delivers the first of the list, and dead-letters those that the list loses, in the same order and for the same
+reason. The window is four messages, so that much of it is on disk alone; an orderly restart may come at any
 moment.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.entities.queues.consumers import Consumer
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.vhosts.vhost import RESTORE_SPREAD_MILLISECONDS
 from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core, Reader, message
@@ -26,15 +26,15 @@ from harness.brokers.definitions_in_memory import RecordedDefinitions
 from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 
-WINDOW = Window(4, 400)
-QUEUE, GRAVE = "q", "dl"
+WINDOW = MemoryWindow(4, 400)
+QUEUE, DEAD_LETTERS = "q", "dl"
 
 
 class Item(NamedTuple):
     """A message as the list knows it. Items sort in the order of the queue."""
 
     below: int
-    """How far its priority is below nothing: lower comes first."""
+    """Distance of its priority from the highest: lower comes first."""
     serial: int
     size: int
     expires_at: int
@@ -42,7 +42,7 @@ class Item(NamedTuple):
 
 
 class Rules:
-    """What the arguments mean, in the words of RabbitMQ's documentation, over one sorted list."""
+    """Meaning of the arguments in RabbitMQ's documentation, over one sorted list."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.highest: int = arguments.get("max_priority", 0)
@@ -51,17 +51,17 @@ class Rules:
         self.messages: int | None = arguments.get("max_length")
         self.bytes: int | None = arguments.get("max_length_bytes")
         self.overflow: str = arguments.get("overflow", "drop-head")
-        self.buries = "dead_letter_exchange" in arguments
+        self.dead_letters = "dead_letter_exchange" in arguments
         self.ready: list[Item] = []
         self.held: list[Item] = []
         self.returned: set[int] = set()
-        self.buried: list[tuple[int, str]] = []
+        self.dead_lettered: list[tuple[int, str]] = []
         self.delivered: list[Item] = []
         self.consuming = False
         self.credit = 0
 
     def full(self, messages: int = 0, size: int = 0) -> bool:
-        """There would be too many, or too much, with so much more."""
+        """There would be too many messages, or too many bytes, with one of this size."""
         if self.messages is not None and len(self.ready) + messages > self.messages:
             return True
         return self.bytes is not None and sum(item.size for item in self.ready) + size > self.bytes
@@ -70,8 +70,8 @@ class Rules:
         return self.overflow != "drop-head" and self.full(1, size)
 
     def drop_exhausted(self, item: Item, reason: str) -> None:
-        if self.buries:
-            self.buried.append((item.serial, reason))
+        if self.dead_letters:
+            self.dead_lettered.append((item.serial, reason))
 
     def shorten(self) -> None:
         """The head goes while there is too much."""
@@ -118,12 +118,12 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "max_length_bytes": (None, None, None, 0, 40, 300),
     "overflow": (None, "drop-head", "reject-publish", "reject-publish-dlx"),
     "single_active_consumer": (None, True),
-    "buries": (True, False),
+    "dead_letters": (True, False),
 }
 
 
 class LimitedQueue:
-    """A queue with these arguments and its graveyard, beside the rules that say what it must do."""
+    """A queue with these arguments and its dead-letter queue, beside the rules that say what it must do."""
 
     def __init__(self, arguments: dict[str, Any], definitions: RecordedDefinitions | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leveret-limits-"))
@@ -131,12 +131,12 @@ class LimitedQueue:
         self.serial = 0
         self.bodies: dict[int, bytes] = {}
         self.rules = Rules(arguments)
-        self.core.queue(GRAVE)
+        self.core.queue(DEAD_LETTERS)
         self.core.queue(QUEUE, **arguments)
         self._attach()
 
     def _attach(self) -> None:
-        self.queue, self.grave = self.core.queue_named(QUEUE), self.core.queue_named(GRAVE)
+        self.queue, self.dead_letter_queue = self.core.queue_named(QUEUE), self.core.queue_named(DEAD_LETTERS)
         self.reader = Reader()
         self.consumer: Consumer | None = None
         self.rules.consuming, self.rules.credit = False, 0
@@ -281,19 +281,19 @@ class LimitedQueue:
             self.rules.credit += consumer is self.consumer
 
     def _end_turn(self) -> None:
-        """Deliveries happen and graves are dug; both must be those of the list, in its order."""
+        """Deliveries happen and dead letters are published; both must be those of the list, in its order."""
         self.core.end_turn()
         self.rules.hand_out(self.core.clock.now())
         assert self.reader.bodies == [self.bodies[item.serial] for item in self.rules.delivered]
         self.reader.seen.clear()
         self.rules.delivered.clear()
-        assert self._graves() == self.rules.buried
-        self.rules.buried.clear()
+        assert self._take_dead_letters() == self.rules.dead_lettered
+        self.rules.dead_lettered.clear()
 
-    def _graves(self) -> list[tuple[int, str]]:
-        """Empty the graveyard."""
+    def _take_dead_letters(self) -> list[tuple[int, str]]:
+        """Empty the dead-letter queue."""
         found, reader = [], Reader()
-        while (entry := self.grave.get(reader, no_ack=True)) is not None:
+        while (entry := self.dead_letter_queue.get(reader, no_ack=True)) is not None:
             assert entry.message is not None
             properties = decode_properties(entry.message.header)
             assert properties.expiration is None
@@ -306,7 +306,7 @@ class LimitedQueue:
 
 
 def steps_on(queue: LimitedQueue, chance: random.Random) -> list[Step]:
-    """What happens to a queue. Messages come oftener than they go, so that limits are felt, and restarts are rare."""
+    """Return steps on a queue. Messages come oftener than they go, so that limits are felt, and restarts are rare."""
 
     def some() -> list[int]:
         return [chance.randrange(20) for _ in range(chance.randint(1, 5))]
@@ -331,10 +331,12 @@ def steps_on(queue: LimitedQueue, chance: random.Random) -> list[Step]:
 
 
 def combination(chance: random.Random) -> dict[str, Any]:
-    """Arguments by chance, with a graveyard or without."""
+    """Arguments by chance, with a dead-letter queue or without."""
     given = {name: chance.choice(values) for name, values in VALUES.items()}
-    graveyard = {"dead_letter_exchange": "", "dead_letter_routing_key": GRAVE} if given.pop("buries") else {}
-    return {name: value for name, value in given.items() if value is not None} | graveyard
+    dead_lettering = (
+        {"dead_letter_exchange": "", "dead_letter_routing_key": DEAD_LETTERS} if given.pop("dead_letters") else {}
+    )
+    return {name: value for name, value in given.items() if value is not None} | dead_lettering
 
 
 def walk(seed: int, steps: int) -> None:

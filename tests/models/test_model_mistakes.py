@@ -16,7 +16,7 @@ from storage.storage_errors import StoreError
 from tests.models import test_limits_model, test_queue_model, test_store_model
 from tests.planted.mistake import Model
 from tests.planted.planted_catalogue import CATALOGUE, found_by
-from tests.unit.queues import test_clearing as masses
+from tests.unit.queues import test_queue_background_work as masses
 from tests.unit.storage import test_free_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.pure_core("mistakes are planted")]
@@ -34,7 +34,7 @@ MASSES: dict[str, Callable[[Core, SessionLayer], None]] = {
         )
     ),
 }
-"""Where very much ends at once."""
+"""Walks over queues in which large numbers of messages end at once."""
 
 WALKS: dict[str, tuple[range, Callable[[int], None]]] = {
     "queue": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=False)),

@@ -1,6 +1,6 @@
 """A queue whose policies change at any moment against a list: the walks of `test_limits_model`, and one step more.
 
-What then holds is worked out here anew, from the declaration and both policies. Messages that are there keep the time
+The limits that hold are worked out here from the declaration and both policies. Messages that are there keep the time
 they were given; too many go at once, unless the queue refuses new ones and did so before. A restart finds the policies
 before it finds the queue.
 """
@@ -19,7 +19,7 @@ from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import to_python
 from harness.brokers.definitions_in_memory import RecordedDefinitions
 from tests.models.random_walk import take_steps
-from tests.models.test_limits_model import GRAVE, QUEUE, LimitedQueue, combination, steps_on
+from tests.models.test_limits_model import DEAD_LETTERS, QUEUE, LimitedQueue, combination, steps_on
 
 LIMITS: dict[str, tuple[Any, ...]] = {
     "message-ttl": (0, 50, 300),
@@ -33,7 +33,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
 
 
 def definition_of(chance: random.Random, values: dict[str, tuple[Any, ...]]) -> dict[str, Any] | None:
-    """What a policy says, by chance; None: there is no policy."""
+    """Return the definition of a policy, by chance; None: there is no policy."""
     if chance.random() < 0.3:
         return None
     return {key: chance.choice(options) for key, options in values.items() if chance.random() < 0.5}
@@ -69,7 +69,7 @@ class PolicedQueue(LimitedQueue):
                 self.core.vhost.policy_application.remove("p", operator=of_operator)
             else:
                 if "dead-letter-exchange" in wanted:
-                    wanted = {**wanted, "dead-letter-routing-key": GRAVE}
+                    wanted = {**wanted, "dead-letter-routing-key": DEAD_LETTERS}
                 policy = Policy("p", compiled(f"^{QUEUE}$"), "all", wanted, 0)
                 self.core.vhost.policy_application.put(policy, operator=of_operator)
             self.definitions.policies[of_operator] = policy

@@ -1,4 +1,4 @@
-"""A durable queue and its graveyard against lists: whatever is published, delivered, settled and crashed in between.
+"""A durable queue and its dead-letter queue against lists, over publishes, deliveries, settlements and crashes.
 
 The lists hold what must be ready, in order, and what must be out with the consumer; beside them stands what has
 reached the disk. A crash leaves exactly that, in order, unacknowledged messages included; a message that was delivered
@@ -20,29 +20,30 @@ from pathlib import Path
 
 import pytest
 
-from broker.entities.queues.consumers import Consumer
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.ready_messages import MemoryWindow
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 
-WINDOW = Window(4, 400)
-MAIN, GRAVE = "q", "dl"
+WINDOW = MemoryWindow(4, 400)
+MAIN, DEAD_LETTERS = "q", "dl"
 LEVELS = 4
 
 
 class Lists:
-    """What the two queues must hold, by serial number. Serials ascend with the publishes; `levels` are priorities."""
+    """Contents that the two queues must have, by serial number. Serials ascend with the publishes; `levels` are
+    priorities."""
 
     def __init__(self, levels: dict[int, int]) -> None:
         self.levels = levels
-        self.ready: dict[str, list[int]] = {MAIN: [], GRAVE: []}
+        self.ready: dict[str, list[int]] = {MAIN: [], DEAD_LETTERS: []}
         self.held: list[int] = []
         self.delivered: set[int] = set()
 
     def place(self, serial: int) -> tuple[int, int]:
-        """Where a message stands in the order of the main queue."""
+        """Return a message's place in the order of the main queue."""
         return -self.levels[serial], serial
 
     def add(self, serial: int) -> None:
@@ -50,8 +51,8 @@ class Lists:
         insort(self.ready[MAIN], serial, key=self.place)
 
     def drop_exhausted(self, serial: int) -> None:
-        """A message is the latest of its priority in the graveyard."""
-        ready = self.ready[GRAVE]
+        """A message is the latest of its priority in the dead-letter queue."""
+        ready = self.ready[DEAD_LETTERS]
         insort(ready, serial, key=lambda other: -self.levels[other])
 
     def copy(self) -> Lists:
@@ -62,9 +63,9 @@ class Lists:
         return copied
 
     def survivors(self, transient: set[int]) -> Lists:
-        """What of it is left when the process dies with all of it on disk."""
+        """Return the rest after the process dies with all of it on disk."""
         left = Lists(self.levels)
-        for name in (MAIN, GRAVE):
+        for name in (MAIN, DEAD_LETTERS):
             held = self.held if name == MAIN else []
             left.ready[name] = [serial for serial in (*self.ready[name], *held) if serial not in transient]
         left.ready[MAIN].sort(key=self.place)
@@ -87,12 +88,12 @@ class Pair:
         self.flying: list[tuple[SealedBatch, Lists]] = []
         self.serial = 0
         self.priorities = {"max_priority": LEVELS - 1} if priorities else {}
-        self.core.queue(GRAVE, **self.priorities)
-        self.core.queue(MAIN, dead_letter_exchange="", dead_letter_routing_key=GRAVE, **self.priorities)
+        self.core.queue(DEAD_LETTERS, **self.priorities)
+        self.core.queue(MAIN, dead_letter_exchange="", dead_letter_routing_key=DEAD_LETTERS, **self.priorities)
         self._attach()
 
     def _attach(self) -> None:
-        self.main, self.grave = self.core.queue_named(MAIN), self.core.queue_named(GRAVE)
+        self.main, self.dead_letter_queue = self.core.queue_named(MAIN), self.core.queue_named(DEAD_LETTERS)
         self.reader = Reader()
         self.consumer: Consumer | None = None
 
@@ -154,9 +155,9 @@ class Pair:
         self._end_turn()
 
     def drop_exhausted(self) -> None:
-        """Take the first message out of the graveyard for good."""
-        body = self.reader.get(self.grave, no_ack=True)
-        ready = self.lists.ready[GRAVE]
+        """Take the first message out of the dead-letter queue for good."""
+        body = self.reader.get(self.dead_letter_queue, no_ack=True)
+        ready = self.lists.ready[DEAD_LETTERS]
         assert body == (self.bodies[ready.pop(0)] if ready else None)
 
     def purge(self) -> None:
@@ -213,7 +214,7 @@ class Pair:
 
     def check(self) -> None:
         """Counts agree."""
-        for queue in (self.main, self.grave):
+        for queue in (self.main, self.dead_letter_queue):
             ready = self.lists.ready[queue.name]
             assert len(queue.ready_messages) == len(ready), queue.name
             assert queue.ready_messages.bytes == sum(len(self.bodies[serial]) for serial in ready), queue.name
@@ -224,7 +225,7 @@ class Pair:
         self.commit()
         lanes = self.core.store.lanes()
         left = self.lists.survivors(self.transient)
-        for queue in (self.main, self.grave):
+        for queue in (self.main, self.dead_letter_queue):
             states = lanes.get(queue.store.queue_id, {}).values()
             counted = (sum(state.messages for state in states), sum(state.bytes for state in states))
             serials = left.ready[queue.name]
@@ -236,7 +237,7 @@ class Pair:
         self.restart()
         while self.lists.ready[MAIN]:
             self.get()
-        while self.lists.ready[GRAVE]:
+        while self.lists.ready[DEAD_LETTERS]:
             self.drop_exhausted()
         self.settle("ack", [0] * len(self.lists.held))
         self.check_disk()

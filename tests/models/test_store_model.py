@@ -153,7 +153,7 @@ class Pair:
             self.waiting = self.writer.seal()
 
     def have_room(self) -> None:
-        """What waits fits, all of it."""
+        """Commit until all waiting messages fit."""
         if self.waiting is not None:
             self.flush()
             self.store.commit(self.waiting)
@@ -247,7 +247,7 @@ def _copied(contents: Contents) -> Contents:
 
 
 def weighted_steps(pair: Pair, choose: random.Random) -> list[Step]:
-    """What a broker mostly does, and what it rarely does. Acks come in runs, which uniform choices hardly produce."""
+    """Return frequent and rare steps of a broker. Acks come in runs, which uniform choices hardly produce."""
 
     def place() -> tuple[int, int]:
         return choose.choice(QUEUES), choose.choice(LANES)

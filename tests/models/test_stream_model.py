@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.wire.field_tables import Field
 from harness.brokers.broker_core import Core, message
 from harness.clients.stream_steps import Follower, stream
 from storage.offline.verify_messages import verify
 
 OVERHEAD = 64
-"""What a message counts beside its body, by the documentation."""
+"""Bytes that a message counts beside its body, by the documentation."""
 
 
 class Published(NamedTuple):
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 class Log:
-    """What a stream must be. `parts` are its segments, the last one being written."""
+    """The messages that a stream must have. `parts` are its segments, the last one being written."""
 
     def __init__(self) -> None:
         self.messages: list[Published] = []
@@ -79,7 +79,7 @@ class Log:
 
 
 class Limits(NamedTuple):
-    """How much is kept: seconds of age, size of all, size of a segment."""
+    """Limits of a stream: seconds of age, size of all, size of a segment."""
 
     age: int
     size: int
@@ -105,7 +105,7 @@ class StreamMachine(RuleBasedStateMachine):
     )
     def begin(self, age: int, size: int, segment: int, window: int) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leveret-streams-"))
-        self.core = Core(self.directory / "messages", Window(window, 1 << 20))
+        self.core = Core(self.directory / "messages", MemoryWindow(window, 1 << 20))
         self.limits = Limits(age * 1000, size, segment)
         stream(self.core, max_age=f"{age}s", max_length_bytes=size, stream_max_segment_size_bytes=segment)
         self.log, self.on_disk = Log(), Log()

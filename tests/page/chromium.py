@@ -33,7 +33,7 @@ NUMBERED = (
 """Give the ends of the pipes the numbers that the protocol has for them."""
 ABOVE = 10
 STANDS_MILLISECONDS = 40
-"""What is clicked on has stayed where it is for so long."""
+"""Milliseconds for which an element has stayed where it is before it is clicked."""
 SEEN = "it.checkVisibility({visibilityProperty: true})"
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
 # Tests may run as root, where Chromium has no sandbox.

@@ -152,12 +152,12 @@ def test_a_queue_by_clicks(page: Site) -> None:
     tab.write("by clicks/1", "dialog [name=name]")
     tab.choose("quorum", "dialog [name=type]")
     tab.click("Add")
-    tab.await_text("The queue is there.")
+    tab.await_text("Queue declared.")
     page.open("queues/%2F/by%20clicks%2F1/messages")
     for _ in range(2):
         tab.write('{"order": 1}', "[name=payload]")
         tab.click("Publish")
-        tab.await_text("Published and on disk.")
+        tab.await_text("Published and confirmed.")
     tab.click("Get messages")
     tab.await_text('"order": 1')
     tab.click("Move messages…")
@@ -169,12 +169,12 @@ def test_a_queue_by_clicks(page: Site) -> None:
     tab.click("Cancel")
     tab.click("Purge…")
     tab.click("Purge the queue")
-    tab.await_text("The queue is empty.")
+    tab.await_text("Queue purged.")
     tab.click("Bindings")
     tab.write("amq.topic", "[name=other]")
     tab.write("a.#", "[name=key]")
     tab.click("Bind")
-    tab.await_text("The binding is there.")
+    tab.await_text("Binding added.")
     tab.click("Delete…")
     tab.click("Delete the queue")
     tab.await_true("location.hash === '#/queues'")
@@ -230,7 +230,7 @@ def test_users_see_what_they_may_use(site: Site) -> None:
     menu = tab.evaluate("[...document.querySelectorAll('nav.menu a')].map((it) => it.innerText)")
     assert "/".join(menu) == "Overview/Connections/Channels/Queues and streams/Exchanges/Virtual hosts/Policies"
     site.open("queues/%2F/q002/messages")
-    tab.await_text("Look at messages")
+    tab.await_text("Browse messages")
     assert tab.evaluate("[...document.querySelectorAll('main button')].map((it) => it.innerText).join()") == (
         "Purge…,Get messages"
     )
@@ -272,7 +272,7 @@ def test_tracing_shows_what_is_published(page: Site) -> None:
     client = Client.connect(page.broker.address)
     client.publish(b"seen", key="q003")
     page.tab.await_true("document.querySelector('td.name')?.innerText === 'published'")
-    page.tab.click("Look")
+    page.tab.click("Show")
     page.tab.await_text("seen")
     client.close()
 

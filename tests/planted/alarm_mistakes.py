@@ -60,7 +60,7 @@ def removals_wait_for_room(patch: Patch) -> None:
 
 
 @mistake("I12", Simulation(34))
-def dead_message_gone_before_its_letter(patch: Patch) -> None:
+def dead_message_gone_before_its_dead_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
     removals, additions = commit_thread.removals, commit_thread.additions
 

@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any
 
 from broker.entities.messages.message import Message
-from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.streams.stream_queue import Stream
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.session.channel.channel import Channel
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.input import dispatch
@@ -44,16 +44,16 @@ def confirm_before_commit(patch: Patch) -> None:
 @mistake("I1", Simulation(3))
 def confirm_before_sync(patch: Patch) -> None:
     """Tell publishers when a batch is closed, not when it is on disk."""
-    seal = BatchQueue.seal
+    seal = PendingBatches.seal
 
-    def seal_and_confirm(batches: BatchQueue) -> None:
+    def seal_and_confirm(batches: PendingBatches) -> None:
         waiters, number = list(batches.current.waiters), batches.current.number
         seal(batches)
         for waiter in waiters:
             if isinstance(waiter, ConfirmLedger):
                 waiter.stored(number)
 
-    patch(BatchQueue, "seal", seal_and_confirm)
+    patch(PendingBatches, "seal", seal_and_confirm)
 
 
 @mistake("I1", AUDIT)
@@ -99,7 +99,7 @@ def confirm_after_failed_commit(patch: Patch) -> None:
 
 @mistake("I6", FAULTS)
 def going_on_after_failed_sync(patch: Patch) -> None:
-    """After a failed sync open the store's file anew, which makes the kernel forget it, and commit again."""
+    """After a failed sync open the store's file again, which makes the kernel forget it, and commit again."""
     commit = MessageStore.commit
 
     def commit_with_another_file(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:

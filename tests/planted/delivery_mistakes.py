@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.entities.messages.message import Entry
-from broker.entities.queues.consumers import Consumer, Consumers
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue_store import QueueStore
@@ -23,7 +24,7 @@ def delivered_mark_forgotten(patch: Patch) -> None:
 def delivered_mark_for_all_priorities(patch: Patch) -> None:
     """Mark every priority up to a delivery's position: what is below it need not have been delivered."""
 
-    def delivered(store: PriorityStore, entries: Iterable[Entry]) -> None:
+    def delivered(store: PriorityStore, entries: Iterable[QueuedMessage]) -> None:
         for lane in store._lanes.values():
             lane.delivered(entries)
 
@@ -35,7 +36,7 @@ def redelivered_forgotten(patch: Patch) -> None:
     """Do not say of a message that was given back that it was delivered before."""
     requeue = OrderedQueue.requeue
 
-    def requeue_unmarked(queue: OrderedQueue, entries: Sequence[Entry]) -> None:
+    def requeue_unmarked(queue: OrderedQueue, entries: Sequence[QueuedMessage]) -> None:
         before = [entry.redelivered for entry in entries]
         requeue(queue, entries)
         for entry, flag in zip(entries, before, strict=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.arguments import name_patterns
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling import clock
 from broker.entities.scheduling.clock import SteadyClock
@@ -38,22 +38,22 @@ def patterns_without_a_limit(patch: Patch) -> None:
 @mistake(LENGTH, Model("limits"))
 def returned_not_counted(patch: Patch) -> None:
     """Drop nothing when what comes back exceeds the length limit."""
-    patch(Limits, "make_room_for_returned", lambda limits: None)
+    patch(QueueLimits, "drop_excess_of_returned", lambda limits: None)
 
 
 @mistake(TIME_TO_LIVE, Model("limits"))
 def expired_a_moment_early(patch: Patch) -> None:
     """Drop what expires in this millisecond before a consumer gets it."""
-    expire = Limits.expire
-    patch(Limits, "expire", lambda limits, strictly=False: expire(limits))
+    expire = QueueLimits.expire
+    patch(QueueLimits, "expire", lambda limits, strictly=False: expire(limits))
 
 
 @mistake(TIME_TO_LIVE, Model("limits"))
 def expiry_ignored_in_batches(patch: Patch) -> None:
     """Deliver a batch of messages without regard to their time to live."""
 
-    def take(queue: OrderedQueue, limit: int) -> list[Entry]:
-        taken: list[Entry] = []
+    def take(queue: OrderedQueue, limit: int) -> list[QueuedMessage]:
+        taken: list[QueuedMessage] = []
         while len(taken) < limit and (entry := queue.pop()) is not None:
             taken.append(entry)
         return taken
@@ -64,17 +64,17 @@ def expiry_ignored_in_batches(patch: Patch) -> None:
 @mistake(TIME_TO_LIVE, Model("limits"))
 def expiry_of_new_heads_ignored(patch: Patch) -> None:
     """Set no timer for the message that has come to the head."""
-    patch(Limits, "watch", lambda limits: None)
+    patch(QueueLimits, "watch", lambda limits: None)
 
 
 @mistake(TIME_TO_LIVE, Model("limits"))
 def returned_counts_as_new(patch: Patch) -> None:
     """Deliver what comes back with no time left as what has just come."""
 
-    def is_due(limits: Limits, entry: Entry) -> bool:
+    def is_due(limits: QueueLimits, entry: QueuedMessage) -> bool:
         return 0 < entry.expires_at <= (limits.moment() - 1 if limits._strictly else limits._now())
 
-    patch(Limits, "_is_due", is_due)
+    patch(QueueLimits, "_is_due", is_due)
 
 
 @mistake(LENGTH, Model("limits"))
@@ -94,27 +94,27 @@ def newest_dropped(patch: Patch) -> None:
 @mistake(LENGTH, Model("limits"))
 def full_queue_not_shortened_at_start(patch: Patch) -> None:
     """Drop nothing of a queue that is found too long at a start."""
-    patch(Limits, "resume", lambda limits: limits._queue.touch())
+    patch(QueueLimits, "resume", lambda limits: limits._queue.touch())
 
 
 @mistake(LENGTH, Model("limits"))
 def limit_one_too_high(patch: Patch) -> None:
     """Hold one message more than the length limit."""
-    over = Limits.over
-    patch(Limits, "over", lambda limits, messages=0, size_bytes=0: over(limits, messages - 1, size_bytes))
+    over = QueueLimits.over
+    patch(QueueLimits, "over", lambda limits, messages=0, size_bytes=0: over(limits, messages - 1, size_bytes))
 
 
 @mistake(TIME_TO_LIVE, Model("limits"))
 def expiration_of_publisher_ignored(patch: Patch) -> None:
     """Go by the queue's time to live alone."""
-    expires_at = Limits.expires_at
+    expires_at = QueueLimits.expires_at
 
-    def expires_with_queue(limits: Limits, message: Message, *now: int) -> int:
+    def expires_with_queue(limits: QueueLimits, message: Message, *now: int) -> int:
         if limits.on_time:
             message.expiration = None
         return expires_at(limits, message, *now)
 
-    patch(Limits, "expires_at", expires_with_queue)
+    patch(QueueLimits, "expires_at", expires_with_queue)
 
 
 @mistake("max-length-bytes", Model("limits"))
@@ -133,25 +133,25 @@ def bytes_not_counted_back(patch: Patch) -> None:
 @mistake(TIME_TO_LIVE, Simulation(2))
 def expiry_too_early(patch: Patch) -> None:
     """Cut a time to live by a tenth."""
-    expires_at = Limits.expires_at
+    expires_at = QueueLimits.expires_at
 
-    def early(limits: Limits, message: Message, *now: int) -> int:
+    def early(limits: QueueLimits, message: Message, *now: int) -> int:
         found = expires_at(limits, message, *now)
         return found and found - (found - limits._now()) // 10
 
-    patch(Limits, "expires_at", early)
+    patch(QueueLimits, "expires_at", early)
 
 
 @mistake(TIME_TO_LIVE, Simulation(11))
 def expiry_too_late(patch: Patch) -> None:
     """Make a time to live a second longer than asked for."""
-    expires_at = Limits.expires_at
+    expires_at = QueueLimits.expires_at
 
-    def late(limits: Limits, message: Message, *now: int) -> int:
+    def late(limits: QueueLimits, message: Message, *now: int) -> int:
         found = expires_at(limits, message, *now)
         return found and found + 1000
 
-    patch(Limits, "expires_at", late)
+    patch(QueueLimits, "expires_at", late)
 
 
 @mistake("x-expires", Simulation(2))

@@ -1,4 +1,4 @@
-"""What a planted mistake is, and what finds it."""
+"""A planted mistake, and the runners that find it."""
 
 from __future__ import annotations
 

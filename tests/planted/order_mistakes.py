@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.node.broker import Broker
 from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import ReadyMessages
-from broker.entities.vhosts.broker import Broker
 from storage.messages.message_store import MessageStore
 from tests.planted.mistake import BrokerCrashes, Model, Patch, mistake
 
@@ -40,7 +40,7 @@ def returned_without_priority(patch: Patch) -> None:
     """Put what comes back among the messages without priority."""
     give_back = PriorityReadyMessages.give_back
 
-    def give_back_lowest(ready_messages: PriorityReadyMessages, entries: Sequence[Entry]) -> None:
+    def give_back_lowest(ready_messages: PriorityReadyMessages, entries: Sequence[QueuedMessage]) -> None:
         for entry in entries:
             entry.level = 0
         give_back(ready_messages, entries)
@@ -53,7 +53,7 @@ def priority_lost_on_disk(patch: Patch) -> None:
     """Take what is read back as without priority."""
     read = PriorityStore.read
 
-    def read_lowest(store: PriorityStore, queue: Queue, number: int, *place: Any) -> list[Entry]:
+    def read_lowest(store: PriorityStore, queue: Queue, number: int, *place: Any) -> list[QueuedMessage]:
         entries = read(store, queue, number, *place)
         for entry in entries:
             entry.level = 0
@@ -66,7 +66,7 @@ def priority_lost_on_disk(patch: Patch) -> None:
 def lowest_priority_first(patch: Patch) -> None:
     """Look at the messages of the lowest priority first, for limits and times to live."""
 
-    def peek(ready_messages: PriorityReadyMessages) -> Entry | None:
+    def peek(ready_messages: PriorityReadyMessages) -> QueuedMessage | None:
         heads = (level.peek() for _, level in sorted(ready_messages._levels.items()))
         return next((head for head in heads if head is not None), None)
 
@@ -78,7 +78,7 @@ def released_before_stored(patch: Patch) -> None:
     """Let messages go from memory that are not on disk yet."""
     append = ReadyMessages.append
 
-    def append_stored(ready_messages: ReadyMessages, entry: Entry) -> None:
+    def append_stored(ready_messages: ReadyMessages, entry: QueuedMessage) -> None:
         append(ready_messages, entry)
         ready_messages.stored(entry.position)
 

@@ -7,7 +7,8 @@ from typing import Any
 from broker.entities.arguments import policy_matching
 from broker.entities.exchanges.exchange_types import Headers
 from broker.entities.exchanges.topic_trie import TopicTrie
-from broker.entities.queues.consumers import Consumer, Consumers
+from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.policy_application import PolicyApplication
 from tests.planted.mistake import Patch, Simulation, mistake

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partialmethod
 from itertools import count
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue import Queue
@@ -79,7 +79,7 @@ def acknowledgement_lost(patch: Patch) -> None:
     """Write nothing of some acknowledgements, neither in the messages' lane nor in its counters."""
     settle, calls = Queue.settle, count()
 
-    def settle_some(queue: Queue, entries: Sequence[Entry]) -> None:
+    def settle_some(queue: Queue, entries: Sequence[QueuedMessage]) -> None:
         if next(calls) % 2:
             settle(queue, entries)
         else:
@@ -93,7 +93,7 @@ def settlement_not_counted(patch: Patch) -> None:
     """Count a settled message as one that is still on disk."""
     settle = QueueStore.settle
 
-    def settle_uncounted(store: QueueStore, entries: Sequence[Entry], *, moved: bool = False) -> None:
+    def settle_uncounted(store: QueueStore, entries: Sequence[QueuedMessage], *, moved: bool = False) -> None:
         settle(store, entries, moved=moved)
         store.state.messages += sum(entry.persistent for entry in entries)
 
@@ -118,7 +118,7 @@ def purge_of_unacknowledged_messages(patch: Patch) -> None:
 def purge_of_the_lowest_priority_only(patch: Patch) -> None:
     """Purge only the messages without priority."""
 
-    def purge_lowest(store: PriorityStore, floor: int, survivors: Iterable[Entry]) -> None:
+    def purge_lowest(store: PriorityStore, floor: int, survivors: Iterable[QueuedMessage]) -> None:
         store.lane(0).purge(floor, [entry for entry in survivors if not entry.level])
 
     patch(PriorityStore, "purge", purge_lowest)
@@ -129,7 +129,7 @@ def requeued_twice(patch: Patch) -> None:
     """Have what an ended channel held ready twice."""
 
     def requeue_twice(
-        queue: OrderedQueue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False
+        queue: OrderedQueue, requeue: Requeue, entries: Sequence[QueuedMessage], *, abandoned: bool = False
     ) -> None:
         requeue(queue, entries, abandoned=abandoned)
         if abandoned and not queue.deleted:
@@ -143,7 +143,7 @@ def not_requeued(patch: Patch) -> None:
     """Keep one of the messages that an ended channel held."""
 
     def requeue_rest(
-        queue: OrderedQueue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False
+        queue: OrderedQueue, requeue: Requeue, entries: Sequence[QueuedMessage], *, abandoned: bool = False
     ) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 

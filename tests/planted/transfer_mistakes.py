@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from broker.entities.messages.death_header import DeadLetter
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues import clearing
+from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues import queue_background_work
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 from broker.entities.vhosts import dead_lettering
 from tests.planted.mistake import BrokerCrashes, Model, Patch, Simulation, mistake
@@ -26,12 +26,12 @@ BOUNDED = "turns are bounded"
 
 @mistake("I12", Simulation(8))
 def dead_letter_after_settlement(patch: Patch) -> None:
-    """Settle a dead message at once, and publish its letter a little later."""
+    """Settle a dead message at once, and publish its dead letter a little later."""
 
-    def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> int:
+    def discard_first(queue: OrderedQueue, entries: Sequence[QueuedMessage], reason: str) -> int:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        letters = context.dead_letters.write(queue, dead, reason)
-        context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, letters))
+        dead_letters = context.dead_letters.write(queue, dead, reason)
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, dead_letters))
         queue.finish(entries)
         return len(entries)
 
@@ -39,11 +39,11 @@ def dead_letter_after_settlement(patch: Patch) -> None:
 
 
 @mistake("I12", Simulation(3))
-def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
+def settlement_in_the_batch_after_its_dead_letter(patch: Patch) -> None:
     """Close the batch between the dead letters and the end of their messages, as if it were full."""
     finish = OrderedQueue.finish
 
-    def finish_in_the_next(queue: OrderedQueue, entries: Iterable[Entry], *, moved: bool = False) -> None:
+    def finish_in_the_next(queue: OrderedQueue, entries: Iterable[QueuedMessage], *, moved: bool = False) -> None:
         if moved:
             queue._context.batches.seal()
         finish(queue, entries, moved=moved)
@@ -54,13 +54,13 @@ def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
 @mistake(BOUNDED, Model("large messages"))
 def bodies_not_counted_in_a_turn(patch: Patch) -> None:
     """Let go of, or deal with, as many large messages in one turn as small ones."""
-    discard = Limits._discard
+    discard = QueueLimits._discard
 
-    def discard_counting(limits: Limits, entries: Sequence[Entry], reason: str) -> int:
+    def discard_counting(limits: QueueLimits, entries: Sequence[QueuedMessage], reason: str) -> int:
         return discard(limits, entries, reason) - sum(entry.size for entry in entries)
 
-    patch(Limits, "_discard", discard_counting)
-    patch(clearing, "_cost", lambda entry, *, writes: MESSAGE_BYTES)
+    patch(QueueLimits, "_discard", discard_counting)
+    patch(queue_background_work, "_cost", lambda entry, *, writes: MESSAGE_BYTES)
 
 
 @mistake(BOUNDED, Model("many copies"))
@@ -72,7 +72,7 @@ def copies_not_counted_in_a_turn(patch: Patch) -> None:
 @mistake("I12", BrokerCrashes("", (8, 8)))
 def dead_letter_lost_while_it_waits(patch: Patch) -> None:
     """Write nothing of a dead letter that nobody takes; its message is settled all the same."""
-    patch(AtLeastOnce, "_wait", lambda letters, message, reason: None)
+    patch(AtLeastOnce, "_wait", lambda dead_letters, message, reason: None)
 
 
 @mistake("I12", Model("queue"))
@@ -93,8 +93,8 @@ def dead_letter_without_priority(patch: Patch) -> None:
     """Take the priority from a dead letter."""
     of = DeadLetter.of
 
-    def of_no_priority(letter: DeadLetter, dead: Message) -> Message:
-        message = of(letter, dead)
+    def of_no_priority(dead_letter: DeadLetter, dead: Message) -> Message:
+        message = of(dead_letter, dead)
         message.priority = 0
         return message
 
@@ -106,8 +106,8 @@ def dead_letter_expires_again(patch: Patch) -> None:
     """Let a dead letter keep the time to live of its message."""
     of = DeadLetter.of
 
-    def of_as_long(letter: DeadLetter, dead: Message) -> Message:
-        message = of(letter, dead)
+    def of_as_long(dead_letter: DeadLetter, dead: Message) -> Message:
+        message = of(dead_letter, dead)
         message.expiration = dead.expiration
         return message
 
@@ -119,7 +119,7 @@ def dead_letter_expires_again(patch: Patch) -> None:
 def release_after_settlement(patch: Patch) -> None:
     """Settle a delayed message that is due at once, and publish it some time later."""
 
-    def let_go_first(queue: DelayQueue, entry: Entry) -> None:
+    def let_go_first(queue: DelayQueue, entry: QueuedMessage) -> None:
         assert entry.message is not None
         entry.persistent = queue.durable and entry.message.persistent
         queue.finish((entry,))
@@ -135,7 +135,7 @@ def settlement_after_release(patch: Patch) -> None:
     """Publish a delayed message that is due, and settle it a little later."""
     finish, let_go = DelayQueue.finish, DelayQueue._let_go
 
-    def let_go_last(queue: DelayQueue, entry: Entry) -> None:
+    def let_go_last(queue: DelayQueue, entry: QueuedMessage) -> None:
         stored, entry.stored = entry.stored, False
         let_go(queue, entry)
         entry.stored = stored

@@ -1,4 +1,4 @@
-"""Where the C of tests and measurements finds its compiler."""
+"""Finding the C compiler of tests and measurements."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from storage.storage_errors import StoreLocked
 
 
 class Outcome(NamedTuple):
-    """How a command ended."""
+    """The end of a command."""
 
     code: int
     out: str
@@ -377,7 +377,7 @@ def test_what_needs_a_running_broker_says_so(run: Run, tmp_path: Path, line: str
 def test_the_data_directory_is_named_before_or_behind_the_command(
     run: Run, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, verb: str
 ) -> None:
-    """What comes last counts, and both before the environment."""
+    """The last one named counts, and both before the environment."""
     monkeypatch.setenv("LEVERET_DATA_DIR", "x")
     assert run(*line.format(tmp_path, verb).split()).code == 0
     assert len(peer.requests) == 1

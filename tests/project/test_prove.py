@@ -49,12 +49,12 @@ def test_the_page_tells_what_failed_and_what_was_not_run(tmp_path: Path) -> None
 
 
 def test_without_time_there_is_one_of_each() -> None:
-    """Of cycles, rounds, runs: a campaign that tried nothing would look as if it had found nothing."""
+    """At least one cycle, round or run: a campaign that tried nothing would look as if it had found nothing."""
     assert list(begun_within(0, first=7)) == [7]
 
 
 def last_line(module: str, *options: str) -> str:
-    """What a campaign says that it has tried in no time."""
+    """Return the summary of a campaign without time."""
     command = [sys.executable, "-m", module, "--minutes", "0", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
 

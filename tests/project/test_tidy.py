@@ -26,7 +26,7 @@ PACKAGES = (
     "leveret_events",
 )
 TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
-"""Where there is Python."""
+"""All folders with Python."""
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
 
 FUNCTION_LINES_MAX = 60
@@ -190,7 +190,7 @@ def test_only_the_server_may_await() -> None:
 
 
 def test_no_function_outgrows_the_screen() -> None:
-    long = [function.place for function in functions(*PACKAGES) if function.lines > FUNCTION_LINES_MAX]
+    long = [function.place for function in functions(*TREES) if function.lines > FUNCTION_LINES_MAX]
     assert long == []
 
 
@@ -230,7 +230,7 @@ def test_a_name_means_one_file() -> None:
 
 
 DOCSTRING = re.compile(r'(#.*\n)*r?"""\s*[^\s"]')
-"""How a module with a docstring begins: perhaps with a comment or two."""
+"""Beginning of a module with a docstring: perhaps with a comment or two."""
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -278,7 +278,7 @@ def test_tests_replace_no_object_of_ours_by_a_mock() -> None:
 
 SLEEPS = ("time.sleep", "sleep", "trio.sleep", "asyncio.sleep")
 SLOW_DISKS = {ROOT / "tests/planted/settlement_mistakes.py"}
-"""What sleeps to play a slow disk in a process under test."""
+"""Modules that sleep to play a slow disk in a process under test."""
 
 
 def test_no_test_just_sleeps() -> None:
@@ -297,7 +297,7 @@ ATTRIBUTE_SETTERS = ("setattr", "delattr", "vars", "object.__setattr__", "object
 
 
 def test_no_method_is_replaced_at_run_time() -> None:
-    """What a class says is what runs: mypy refuses to have methods assigned, and nothing gets round it."""
+    """A class's source is what runs: mypy refuses to have methods assigned, and nothing gets round it."""
     ours = [path for path in sources("broker", "storage") if shown(path) not in GENERATED]
     assert [shown(path) for path in ours if _sets_attributes_by_name(path)] == []
 

@@ -1,4 +1,4 @@
-"""What `pip install` brings: every file of the packages and nothing else, and a broker that runs without a checkout."""
+"""Contents of `pip install`: every file of the packages and nothing else, and a broker that runs without a checkout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES = {name: WHEEL["sources"].get(name, name) for name in WHEEL["only-include
 """Packages of the checkout and a file, and where a wheel has them."""
 
 DISCOVERY = Path("leveret_spark", "discovery")
-"""What the wheel of the Spark sources has beside its package, for Spark to find."""
+"""Files beside the package in the wheel of the Spark sources, for Spark to find."""
 
 
 def build(source: Path, directory: Path) -> Path:
@@ -57,7 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COPY = re.compile(r"^COPY (?:--chown=\S+ )?((?:[^-\s]\S* )+)(\S+)$", re.MULTILINE)
-"""What the Dockerfile copies out of the checkout, and where to."""
+"""Sources and destination of a COPY in the Dockerfile."""
 COPIED = [(names.split(), place) for names, place in COPY.findall((ROOT / "Dockerfile").read_text())]
 
 

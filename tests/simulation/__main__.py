@@ -16,11 +16,11 @@ from tests.simulation.seeds import replay, shrink
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="the seed of one run")
     parser.add_argument("--seeds", type=int, default=20, help="how many runs, when no seed is given; 0: for ever")
-    parser.add_argument("--minutes", type=float, help="as many runs as are begun within so many, instead of --seeds")
+    parser.add_argument("--minutes", type=float, help="runs begun within this time, instead of --seeds")
     parser.add_argument("--first", type=int, help="the first of these seeds, random if not given")
     parser.add_argument("--hours", type=float, default=10.0, help="virtual hours of each run")
     parser.add_argument("--without", type=int, action="append", default=[], help="a client that stays away")

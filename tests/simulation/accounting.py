@@ -1,4 +1,4 @@
-"""What must be there after a process has ended, and what everything has to add up to at any time."""
+"""Contents that must be there after a process has ended, and sums that hold at any time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from tests.simulation.copies import EXPIRY_AFTER_START, TOLERANCE, Broken, Copy, Group, Place
 from tests.simulation.promises import Promises
-from tests.simulation.world.topology_of_seed import GRAVE
+from tests.simulation.world.topology_of_seed import DEAD_LETTERS
 
 EVERYTHING = 1 << 62
 
@@ -23,7 +23,7 @@ def survive(promises: Promises, found: dict[int, str], committed: int = EVERYTHI
             _begin_again(promises, place)
         else:
             _forget(promises, place)
-    copies = [copy for place in promises.places.values() for copy in (*place.copies.values(), *place.buried.values())]
+    copies = [copy for place in promises.places.values() for copy in (*place.copies.values(), *place.gone.values())]
     for group in _groups(copies):
         doubted, group.open = group.open, group.open or group.batch > committed
         group.open &= not any(copy.confirmed for copy in group.came)
@@ -33,7 +33,7 @@ def survive(promises: Promises, found: dict[int, str], committed: int = EVERYTHI
         group.batch = 0
     for copy in copies:
         _survive(copy, committed, promises)
-    revived = [copy for copy in copies if not copy.fate and copy.place.recipe.letters_to]
+    revived = [copy for copy in copies if not copy.fate and copy.place.recipe.dead_letters_to]
     promises.mortal = list(dict.fromkeys([*promises.mortal, *revived]))
     for copy in promises.mortal:
         copy.shaky |= copy.may_have_gone(promises.last)
@@ -84,8 +84,8 @@ def _survive(copy: Copy, committed: int, promises: Promises) -> None:
     if not copy.kept:
         if not copy.fate:
             copy.end("ended with the process", 0)
-        if copy.is_letter:
-            copy.place.buried.pop(copy.key, None)  # its message may be back, and die again
+        if copy.is_dead_letter:
+            copy.place.gone.pop(copy.key, None)  # its message may be back, and die again
         return
     revived = bool(copy.fate)
     if copy.fate:
@@ -105,7 +105,7 @@ def _survive(copy: Copy, committed: int, promises: Promises) -> None:
         copy.shaky = True
     copy.out = None
     copy.shaky |= copy.may_have_gone(promises.last)
-    if not copy.times_out and (revived or copy.shaky) and any(copy.place.graves):
+    if not copy.times_out and (revived or copy.shaky) and any(copy.place.dead_letter_queues):
         copy.flag = None  # its end waited for room with its dead letter, and the mark of those behind it did not
     copy.since = promises.event
     copy.waits |= copy.released > committed
@@ -125,9 +125,9 @@ def audit(promises: Promises, queues: dict[int, Queue]) -> None:
         if place is None or place.blurred or place.recipe.kind == "stream":
             continue
         low, high = place.bounds(now, promises.undisturbed_since)
-        if place.recipe.name == GRAVE:
+        if place.recipe.name == DEAD_LETTERS:
             high += sum(copy.may_have_gone(now) for copy in promises.mortal)
-        clears = isinstance(queue, OrderedQueue) and queue.clearing.working  # it goes on, once the disk has room
+        clears = isinstance(queue, OrderedQueue) and queue.background_work.working  # it goes on, once the disk has room
         out = len([copy for copy in place.copies.values() if copy.out is not None])
         waiting = max(0, queue.unacked - out) if clears else 0  # came back, and is not in its place yet
         if not low <= queue.ready + waiting or (queue.ready > high and not clears):
@@ -163,10 +163,10 @@ def _look_for_the_idle(promises: Promises, place: Place) -> None:
 
 
 def _look_at_the_expiry(promises: Promises, place: Place) -> None:
-    lease = place.recipe.expires
-    due = max(place.used + lease, promises.resumed_at)
-    if lease and not place.takers and due < promises.now - 10 * TOLERANCE:
-        raise Broken(f"queue {place.recipe.name} outlives its lease")
+    expiry = place.recipe.expires
+    due = max(place.used + expiry, promises.resumed_at)
+    if expiry and not place.takers and due < promises.now - 10 * TOLERANCE:
+        raise Broken(f"queue {place.recipe.name} outlives its expiry")
 
 
 def nothing_is_missing(promises: Promises) -> None:
@@ -177,7 +177,7 @@ def nothing_is_missing(promises: Promises) -> None:
             and copy.publication.persistent
             and not copy.fate
             and copy.place.there
-            and copy.place.graves == {GRAVE}
+            and copy.place.dead_letter_queues == {DEAD_LETTERS}
         ):
             raise Broken(f"{promises.tell(copy)} is gone, and no dead letter of it is there")
     for place in promises.places.values():

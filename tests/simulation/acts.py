@@ -1,4 +1,4 @@
-"""What a client may do when it is its turn. Each act takes what it needs from chance, and does nothing if it cannot."""
+"""Acts of a client when it is its turn. Each act takes what it needs from chance, and does nothing if it cannot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_TABLE: Table = {}
 MODES = ("confirm", "confirm", "confirm", "tx", "tx", "plain")
 LARGE_MAX = 200_000
 STRIKES = 0.06
-"""How often the process dies over what a client has just asked for."""
+"""Probability that the process dies over a client's request."""
 STRIKES_AT_COMMITS = 0.25
 """The same, where it is a transaction's commit."""
 

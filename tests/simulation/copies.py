@@ -1,4 +1,4 @@
-"""What the clients know of each message, and what may therefore become of it.
+"""The clients' knowledge of each message, and what may therefore become of it.
 
 A *publication* is one publish, a *copy* its place in one queue, a *place* one queue from its declaration to its
 deletion. Nothing is guessed: where the promises leave two outcomes open, a copy is in doubt (`sure` is False, or
@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from tests.simulation.world.topology_of_seed import GRAVE, LATE_QUEUE, Recipe
+from tests.simulation.world.topology_of_seed import DEAD_LETTERS, LATE_QUEUE, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ Key = tuple[int, str]
 _arrivals = count()
 
 PATTERN = bytes(range(251))
-"""What bodies are made of, each from a place of its own."""
+"""Pattern of bodies, each from a place of its own."""
 
 TOLERANCE = 3
 """Milliseconds by which two readings of the clock may differ by rounding."""
@@ -43,7 +43,7 @@ class Holder(Protocol):
 
     @property
     def late(self) -> bool:
-        """What it was sent has not all been seen yet: its client does not read, or is gone."""
+        """True if not all that it was sent has been seen yet: its client does not read, or is gone."""
 
 
 class Taker(Holder, Protocol):
@@ -51,7 +51,7 @@ class Taker(Holder, Protocol):
 
     @property
     def channel(self) -> Holder:
-        """What its messages are out with."""
+        """Holder of its deliveries."""
 
     priority: int
 
@@ -111,7 +111,7 @@ class Publication:
 
 
 class Group:
-    """What reaches the disk as one: copies that came and copies that left. `batch` is the one it is in."""
+    """Copies that reach the disk as one: those that came and those that left. `batch` is the one it is in."""
 
     __slots__ = ("batch", "came", "left", "open", "over", "owed", "vague")
 
@@ -122,11 +122,13 @@ class Group:
         self.open = False
         """A crash has left in doubt whether it happened."""
         self.owed: list[Copy] = []
-        """What of it left had been on disk for certain: it must be there, or what came. The rest need not."""
+        """Copies that left and had been on disk for certain: they must be there, or those that came. The rest need
+        not."""
         self.vague = False
         """It is in `batch` at the latest: what came had to wait for the disk, and was seen later."""
         self.over = False
-        """What came had been settled before the crash, and a full disk may have that already: neither side is owed."""
+        """Copies that came had been settled before the crash, and a full disk may have that already: neither side is
+        owed."""
 
     def happened(self, *, happened: bool) -> None:
         """One of its copies has been seen, here or there: that decides about the others."""
@@ -138,7 +140,7 @@ class Group:
                 copy.sure = True
             elif not happened and not copy.sure:
                 copy.end("never written", 0)
-                del copy.place.buried[copy.key]
+                del copy.place.gone[copy.key]
         for copy in self.left:
             if happened and not copy.fate:
                 copy.end("left with what came in the same write", 0)
@@ -221,7 +223,7 @@ class Copy:
         return self.place.recipe.durable and (self.publication.persistent or self.place.recipe.kind == "quorum")
 
     @property
-    def is_letter(self) -> bool:
+    def is_dead_letter(self) -> bool:
         """It is a dead letter."""
         return bool(self.key[1])
 
@@ -248,16 +250,16 @@ class Copy:
         """It is gone."""
         self.fate, self.left, self.out = fate, batch, None
         self.place.copies.pop(self.key, None)
-        self.place.buried[self.key] = self
+        self.place.gone[self.key] = self
 
     def revive(self) -> None:
         """A crash may have undone its end."""
-        del self.place.buried[self.key]
+        del self.place.gone[self.key]
         self.fate, self.left, self.sure = "", 0, False
         self.place.copies[self.key] = self
 
     def come_back(self, event: int) -> None:
-        """Whoever had it gives it back, or has lost it."""
+        """It comes back from a client that gives it back, or has lost it."""
         self.out = None
         self.flag = True
         self.since = event
@@ -276,10 +278,10 @@ class Place:
         """As it was declared, and as it is held to account: policies may say more."""
         self.forces: tuple[object, ...] = (None, None)
         self.was_limited = bool(recipe.limit)
-        self.graves = {recipe.letters_to}
-        """Where its dead letters have ever gone; nowhere, if the empty name is among them."""
+        self.dead_letter_queues = {recipe.dead_letters_to}
+        """Queues of its dead letters at any time; nowhere, if the empty name is among them."""
         self.copies: dict[Key, Copy] = {}
-        self.buried: dict[Key, Copy] = {}
+        self.gone: dict[Key, Copy] = {}
         self.takers: list[Taker] = []
         self.former: list[Taker] = []
         """Consumers that were cancelled, and may have messages out."""
@@ -302,7 +304,7 @@ class Place:
         return any(holder.late for holder in (*self.takers, *self.asked))
 
     def bounds(self, now: int, started: int) -> tuple[int, int]:
-        """How many messages it must, and how many it may hold ready. Those long expired are gone."""
+        """Return the least and the largest possible number of ready messages. Those long expired are gone."""
         low = high = 0
         for copy in self.copies.values():
             if copy.possibly_ready(now):
@@ -316,7 +318,7 @@ class Place:
         if (
             self.recipe.levels
             or self.recipe.kind == "quorum"
-            or self.recipe.name == GRAVE
+            or self.recipe.name == DEAD_LETTERS
             or now < started + EXPIRY_AFTER_START
         ):
             return found
@@ -365,7 +367,7 @@ def passed_over(place: Place, taken: Iterable[Copy], now: int, event: int) -> tu
 def _before(place: Place, other: Copy, one: Copy) -> bool:
     if other.publication.rank > one.publication.rank:
         return True
-    if other.is_letter or one.is_letter or other.publication.rank != one.publication.rank:
+    if other.is_dead_letter or one.is_dead_letter or other.publication.rank != one.publication.rank:
         return False
     if place.recipe.kind == "quorum" and (other.times_out or one.times_out > 1):
         return False
@@ -373,6 +375,6 @@ def _before(place: Place, other: Copy, one: Copy) -> bool:
 
 
 def _place_in_line(copy: Copy, gone_by: int) -> tuple[int, int]:
-    """Where it may stand at worst for those that are to expire: one whose time is not over may be before them all."""
+    """Return the worst place of one that is to expire: a message whose time is not over may be before them all."""
     over = 0 < copy.expires_by < gone_by
     return (1 if over else -1) if copy.unplaced else 0, copy.arrival

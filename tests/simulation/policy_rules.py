@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.simulation.world.topology_of_seed import GRAVE, Recipe
+from tests.simulation.world.topology_of_seed import DEAD_LETTERS, Recipe
 
 
 class Policy(NamedTuple):
@@ -25,13 +25,13 @@ class Policy(NamedTuple):
 
 def build_policies(chance: Random) -> dict[str, Policy]:
     """The policies that somebody may set in this world."""
-    to_grave = {"dead-letter-exchange": "", "dead-letter-routing-key": GRAVE}
+    to_dead_letters = {"dead-letter-exchange": "", "dead-letter-routing-key": DEAD_LETTERS}
     policies = [
         Policy("lives", "^(plain|second|narrow)$", {"message-ttl": chance.choice((700, 60_000))}),
         Policy("few", "plain|rejects|urgent", {"max-length": chance.choice((4, 15))}, 1),
         Policy("strict", "^(p|c|u)", {"max-length": 3, "message-ttl": 20_000}, 5),
-        Policy("leases", "^(second|brief|leased)$", {"expires": chance.choice((30_000, 600_000))}, 2),
-        Policy("burials", "^(plain|fading|transient)$", to_grave, 3),
+        Policy("expiry", "^(second|brief|unused)$", {"expires": chance.choice((30_000, 600_000))}, 2),
+        Policy("dying", "^(plain|fading|transient)$", to_dead_letters, 3),
         Policy("cap", "^(plain|second|short|alone)$", {"max-length": 8, "message-ttl": 300_000}, 0, operator=True),
         Policy("lower cap", "^(plain|short)$", {"max-length": 2}, 9, operator=True),
     ]
@@ -53,16 +53,16 @@ def _strongest(policies: list[Policy]) -> Policy | None:
 
 
 def holds(declared: Recipe, forces: Iterable[Policy | None]) -> Recipe:
-    """What a queue is held to account by."""
+    """Return the rules to which a queue is held."""
     said = [policy.definition for policy in forces if policy is not None]
 
     def smallest(key: str, argument: int) -> int:
         return min([value for value in (argument, *(each.get(key, 0) for each in said)) if value], default=0)
 
-    graves = [each["dead-letter-routing-key"] for each in said if "dead-letter-routing-key" in each]
+    dead_letter_queues = [each["dead-letter-routing-key"] for each in said if "dead-letter-routing-key" in each]
     return declared._replace(
         ttl=smallest("message-ttl", declared.ttl),
         limit=smallest("max-length", declared.limit),
         expires=smallest("expires", declared.expires),
-        letters_to=declared.letters_to or next(iter(graves), ""),
+        dead_letters_to=declared.dead_letters_to or next(iter(dead_letter_queues), ""),
     )

@@ -30,7 +30,7 @@ RELEASE_AFTER_FULL = 1000 + RELEASE
 
 
 class Promises:
-    """What the broker owes its clients."""
+    """Promises of the broker to its clients."""
 
     def __init__(self, times: Times, recipes: dict[str, Recipe], policies: dict[str, Policy]) -> None:
         self.times = times
@@ -38,7 +38,7 @@ class Promises:
         self._policies = policies
         self._there: frozenset[str] = frozenset()
         self.told: dict[str, bool] = dict.fromkeys(policies, False)
-        """Whether a policy is set, if that is certain: somebody was told so."""
+        """True or False for a policy that is certainly set or not: somebody was told so."""
         self.places: dict[int, Place] = {}
         self.named: dict[str, Place] = {}
         self.dead_ids: set[int] = set()
@@ -46,7 +46,7 @@ class Promises:
         self.publications: dict[int, Publication] = {}
         self.event = 0
         self.alarm = 0
-        """Which alarm is raised, by its number; 0: none."""
+        """Number of the alarm that is raised; 0: none."""
         self.batch: Callable[[], int] = int
         self.targets: Callable[[str, str], list[Place]] = lambda exchange, key: []
         """The queues that a publish reaches now."""
@@ -84,7 +84,7 @@ class Promises:
 
     @property
     def undisturbed_since(self) -> int:
-        """When it began to run, or could go on, on its own clock."""
+        """Start of its run, or of its last undisturbed stretch, on its own clock."""
         return max(self._start_wall, self._full_at)
 
     def go_on(self) -> None:
@@ -116,12 +116,13 @@ class Promises:
         return self._waiting
 
     def _wait_for_the_disk(self, copy: Copy) -> None:
-        """What puts a copy into its queue writes, and waits while the disk is full or far behind, or others wait."""
+        """A copy that comes into its queue is written, and waits while the disk is full or far behind, or others
+        wait."""
         full = self.behind() or (self._full_at and self.now <= self._full_at + TOLERANCE)
         if full or any(other.line is copy.line and self.now <= other.ready_by for other in self._still_waiting()):
             self._waiting.append(copy)
             copy.waits, copy.ready_by = True, self.now + RELEASE
-            if copy.is_letter:  # of what comes back, nothing but the return is still to be written
+            if copy.is_dead_letter:  # of what comes back, nothing but the return is still to be written
                 self._came_with(copy, NEVER)
 
     # Queues
@@ -161,8 +162,8 @@ class Promises:
             return
         place.forces, place.recipe, place.used = forces, holds(place.declared, forces), self.now
         place.was_limited |= bool(place.recipe.limit)
-        place.graves.add(place.recipe.letters_to)
-        if place.recipe.letters_to:
+        place.dead_letter_queues.add(place.recipe.dead_letters_to)
+        if place.recipe.dead_letters_to:
             self.mortal = list(dict.fromkeys([*self.mortal, *place.copies.values()]))
         for copy in place.copies.values():
             if copy.publication.held:  # by which rule it will be handled nobody knows
@@ -171,9 +172,9 @@ class Promises:
 
     def _gone(self, place: Place) -> None:
         recipe, taken = place.recipe, any(not taker.ended for taker in place.takers)
-        leased = recipe.expires and self.now + TOLERANCE >= place.used + recipe.expires and not taken
+        unused = recipe.expires and self.now + TOLERANCE >= place.used + recipe.expires and not taken
         abandoned = recipe.auto_delete and place.had_takers and not taken
-        if not (place.ending or leased or abandoned):
+        if not (place.ending or unused or abandoned):
             raise Broken(f"queue {recipe.name} is gone and nobody has asked for it")
         place.there, place.ending = False, True
         if self.named.get(recipe.name) is place:
@@ -210,7 +211,7 @@ class Promises:
         copy = Copy(publication, place, self.batch(), self.event)
         publication.copies.append(copy)
         self._set_times(copy)
-        if place.recipe.letters_to:
+        if place.recipe.dead_letters_to:
             self.mortal.append(copy)
         return copy
 
@@ -248,7 +249,7 @@ class Promises:
         for place in targets:
             if place.recipe.kind == "stream":
                 self.stream.sent[publication.number] = publication
-            elif (publication.number, "") not in place.copies and (publication.number, "") not in place.buried:
+            elif (publication.number, "") not in place.copies and (publication.number, "") not in place.gone:
                 copy = self._place(publication, place)
                 copy.sure, copy.astray, copy.unplaced = False, True, True
                 place.make_room()
@@ -322,19 +323,19 @@ class Promises:
         itself since. Rejected it has not been again, nobody has said so. One that had to wait for the disk has come by
         now.
         """
-        again = copy.is_letter and copy.group is not None and copy.group.open and reason != "rejected"
+        again = copy.is_dead_letter and copy.group is not None and copy.group.open and reason != "rejected"
         if copy.group is not None:
             copy.group.happened(happened=True)
         if again or copy.came == NEVER:
             self._came_with(copy, self.batch())
 
-    def _came_with(self, letter: Copy, batch: int) -> None:
+    def _came_with(self, dead_letter: Copy, batch: int) -> None:
         """A dead letter is in this batch, at the latest, or in one that is not known, and the end of its message is."""
-        letter.came = batch
-        if letter.group is not None:
-            letter.group.batch, letter.group.vague = batch, True
-        if letter.origin is not None:
-            letter.origin.left = batch
+        dead_letter.came = batch
+        if dead_letter.group is not None:
+            dead_letter.group.batch, dead_letter.group.vague = batch, True
+        if dead_letter.origin is not None:
+            dead_letter.origin.left = batch
 
     def _publication(self, body: bytes) -> Publication:
         number = body.partition(b":")[0]
@@ -349,11 +350,11 @@ class Promises:
     def _copy(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
         key: Key = (publication.number, origin)
         copy = place.copies.get(key)
-        buried = place.buried.get(key)
-        if copy is None and buried is not None:
-            raise Broken(f"{self.tell(buried)} is delivered again; it was gone: {buried.fate}")
+        gone = place.gone.get(key)
+        if copy is None and gone is not None:
+            raise Broken(f"{self.tell(gone)} is delivered again; it was gone: {gone.fate}")
         if copy is None and origin:
-            copy = self._letter(place, publication, origin, reason)
+            copy = self._dead_letter(place, publication, origin, reason)
         elif copy is None and publication.held:
             copy = self._place(publication, place)
         if copy is None:
@@ -363,17 +364,17 @@ class Promises:
         return copy
 
     def was_taken_back(self, place: Place, body: bytes, origin: str, channel: Holder) -> bool:
-        """What a channel that sees things late has just seen is gone, or with another one: it has been closed since."""
+        """True if a message seen late by a channel is gone, or with another one: the channel has been closed since."""
         key: Key = (self._publication(body).number, origin)
         copy = place.copies.get(key)
-        return key in place.buried if copy is None else copy.out not in (None, channel)
+        return key in place.gone if copy is None else copy.out not in (None, channel)
 
-    def _letter(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
+    def _dead_letter(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
         """A dead letter of a message that has died by itself."""
         dead = next((copy for copy in publication.copies if copy.place.recipe.name == origin), None)
         if dead is None and publication.held and origin in self.named:
             dead = self._place(publication, self.named[origin])  # it was handled by now, and has died at once
-        if dead is None or place.recipe.name not in dead.place.graves:
+        if dead is None or place.recipe.name not in dead.place.dead_letter_queues:
             raise Broken(f"message {publication.number} is a dead letter of queue {origin}, where it never was")
         why = {
             "expired": dead.may_have_gone(self.now),
@@ -387,16 +388,16 @@ class Promises:
             raise Broken(f"{self.tell(dead)} is a dead letter as well; it was gone: {dead.fate}")
         if dead.out is not None and not dead.out.late:
             raise Broken(f"{self.tell(dead)} is a dead letter while it is out")
-        letter = Copy(publication, place, self.batch(), self.event, dead)
+        dead_letter = Copy(publication, place, self.batch(), self.event, dead)
         dead.end("dead letter: " + reason, self.batch())
-        self._tie(letter, dead)
-        return letter
+        self._tie(dead_letter, dead)
+        return dead_letter
 
-    def _tie(self, letter: Copy, dead: Copy) -> None:
-        if letter.kept and dead.kept:
+    def _tie(self, dead_letter: Copy, dead: Copy) -> None:
+        if dead_letter.kept and dead.kept:
             group = Group(self.batch())
-            group.came, group.left = [letter], [dead]
-            letter.group = group
+            group.came, group.left = [dead_letter], [dead]
+            dead_letter.group = group
             dead.groups_left.append(group)
 
     def _check_time(self, copy: Copy, *, late: bool) -> None:
@@ -440,11 +441,11 @@ class Promises:
         self.counts["rejected"] += len(copies)
         for copy in copies:
             copy.end("rejected", self._left(copy))
-            grave = self.named.get(copy.place.recipe.letters_to)
-            if grave is not None and copy.place.there:
-                letter = Copy(copy.publication, grave, self.batch(), self.event, copy)
-                self._tie(letter, copy)
-                self._wait_for_the_disk(letter)
+            dead_letter_queue = self.named.get(copy.place.recipe.dead_letters_to)
+            if dead_letter_queue is not None and copy.place.there:
+                dead_letter = Copy(copy.publication, dead_letter_queue, self.batch(), self.event, copy)
+                self._tie(dead_letter, copy)
+                self._wait_for_the_disk(dead_letter)
 
     def dropped(self, publications: Iterable[Publication]) -> None:
         """A channel has ended, and with it the publishes that had to wait and have not been handled.
@@ -482,7 +483,7 @@ class Promises:
             for group in (copy.group, *copy.groups_left):
                 if group is not None:
                     group.open = False
-        return [copy for copy in gone if not (any(copy.place.graves) and copy.may_have_gone(self.now))]
+        return [copy for copy in gone if not (any(copy.place.dead_letter_queues) and copy.may_have_gone(self.now))]
 
     # The end of what one event has brought about
 
@@ -507,7 +508,7 @@ class Promises:
 
     def tell(self, copy: Copy) -> str:
         """A copy in words."""
-        said = "letter" if copy.is_letter else "message"
+        said = "dead letter" if copy.is_dead_letter else "message"
         doubt = "" if copy.sure else ", in doubt"
         return f"{said} {copy.publication.number} of queue {copy.place.recipe.name}{doubt}"
 

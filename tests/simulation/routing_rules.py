@@ -1,4 +1,4 @@
-"""Where a message goes, by the words of the documents: https://www.rabbitmq.com/tutorials/amqp-concepts."""
+"""Routes of a message, by the words of the documents: https://www.rabbitmq.com/tutorials/amqp-concepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MATCHES: dict[str, dict[str, object]] = {
 }
 """Arguments of bindings to the headers exchange, by the bindings' keys."""
 HEADERS_OF: dict[str, dict[str, int]] = {"none": {}, "a": {"a": 1}, "ab": {"a": 1, "b": 2}, "b": {"b": 3}}
-"""What messages to the headers exchange carry, by their keys."""
+"""Headers of messages to the headers exchange, by their keys."""
 BINDING_KEYS = {FANOUT: ("",), TOPIC: TOPIC_PATTERNS, HEADERS: tuple(MATCHES)}
 
 

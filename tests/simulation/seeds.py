@@ -11,7 +11,7 @@ from tests.simulation.world.world import CLIENTS, Failed, World
 
 
 class Outcome(NamedTuple):
-    """What came of a run. `failure` is empty if every promise was kept."""
+    """The result of a run. `failure` is empty if every promise was kept."""
 
     seed: int
     hash: str

@@ -95,9 +95,9 @@ class Channel:
         """Settled by a client whose word the broker has not taken in yet."""
         self.at_fault = False
         self.may_be_refused = False
-        """What it has committed was for a queue that may refuse it."""
+        """Its commit was for a queue that may refuse it."""
         self.purging_since = 0
-        """When a purge was handled that has not been answered; 0 if there is none."""
+        """Moment at which an unanswered purge was handled; 0 if there is none."""
         self.rolled_back_at = 0
         self.prefetch = 0
         self.prefetch_all = 0
@@ -195,7 +195,7 @@ class Client:
 
     @property
     def heard_bytes(self) -> int:
-        """How much has come in this event."""
+        """Bytes received in this event."""
         event, size = self._heard
         return size if event == self.world.promises.event else 0
 
@@ -324,7 +324,7 @@ class Client:
         channel.rolled_back_at = self.world.times.now
 
     def all_out(self, channel: Channel) -> list[Copy]:
-        """What the channel holds, in the broker's eyes."""
+        """Return the channel's unacknowledged copies, in the broker's eyes."""
         return [*channel.out.values(), *channel.acked.values(), *channel.limbo]
 
     def vanish(self) -> None:

@@ -1,4 +1,4 @@
-"""What a stream owes its publishers and readers: an offset is its message's for good, and there are no holes."""
+"""A stream's promises to publishers and readers: an offset is its message's for good, and there are no holes."""
 
 from __future__ import annotations
 

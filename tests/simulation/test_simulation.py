@@ -66,7 +66,7 @@ def test_a_run_keeps_every_promise(seed: int) -> None:
 
 
 def hash_of(seed: int, hash_seed: str) -> str:
-    """What a process of its own tells of a run."""
+    """Return the hash of a run in a process of its own."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hours", "0.5"]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)

@@ -92,5 +92,5 @@ def file_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProc
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the certificates of a file's tests."""
+    """The authority that signs the certificates of a file's tests."""
     return Authority(tmp_path_factory.mktemp("authority"))

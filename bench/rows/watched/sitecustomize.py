@@ -2,7 +2,7 @@
 
 A turn is a step of a task in trio's loop. Its length is the CPU time of the loop's thread, which other processes do not
 stretch, and what it went to is that of the functions in PARTS, each without those within it. On SIGRTMIN the longest
-turns are written to the file that TURNS_FILE names, and counting begins anew.
+turns are written to the file that TURNS_FILE names, and counting begins again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ PARTS = (
     "broker.entities.vhosts.vhost:VHost.delete_queue",
     "broker.entities.vhosts.dead_lettering:DeadLettering.publish",
     "broker.entities.scheduling.timers:Timers.run",
-    "broker.entities.vhosts.broker:Broker.stored",
-    "broker.entities.queues.batch_queue:BatchQueue.next",
+    "broker.entities.node.broker:Broker.stored",
+    "broker.entities.scheduling.pending_batches:PendingBatches.next",
     "broker.server.net.transport:Transport.flush",
     "broker.server.net.transport:Transport.beat",
 )
@@ -55,7 +55,7 @@ class Watch(trio.abc.Instrument):
         self.longest: list[tuple[float, str, dict[str, float]]] = []
         self.lengths: Counter[int] = Counter()
         self.tasks: dict[str, tuple[float, int]] = {}
-        """Of each task: milliseconds of its longest turn, and how many turns took one or more."""
+        """Milliseconds of each task's longest turn, and the number of its turns of one or more."""
         self._parts: Counter[str] = Counter()
         self._within: list[float] = []
         self._began = 0.0
@@ -107,7 +107,7 @@ class Watch(trio.abc.Instrument):
         self._parts[f"gc {details['generation']}"] += seconds
 
     def write(self, *_: object) -> None:
-        """Write down what was seen, and begin anew."""
+        """Write down what was seen, and begin again."""
         turns = [{"ms": round(seconds * 1000, 1), "task": task, **most} for seconds, task, most in self.longest]
         path = Path(os.environ["TURNS_FILE"])
         unfinished = path.with_suffix(".unfinished")

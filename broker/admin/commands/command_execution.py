@@ -9,7 +9,7 @@ from broker.admin.administration import Administration
 from broker.admin.commands.admin_command import AdminChange, AdminCommand, ListCommand, LongQuestion, Question
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.views.listing import Row, Selection, rows
-from broker.entities.vhosts.event_exchange import CLI
+from broker.entities.exchanges.event_exchange import CLI
 from broker.wire.amqp_errors import AmqpError
 from storage.storage_errors import StoreError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from broker.admin.commands.admin_command import AdminChange, Text
 from broker.admin.commands.argument_values import distinct, json_value
 from broker.admin.protocol import invalid
-from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from storage.definitions.definition_rows import Put, UserLimitRow, VhostLimitRow, delete
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from broker.admin.commands.argument_values import json_value, named
 from broker.admin.commands.limit_admin import ClearVhostLimits, SetVhostLimits
 from broker.admin.commands.policy_admin import ClearOperatorPolicy, SetOperatorPolicy
 from broker.admin.protocol import ValidationFailed, invalid, not_found
-from broker.entities.vhosts.parameters import (
+from broker.entities.node.parameters import (
     CLUSTER_ID,
     CLUSTER_NAME,
     LIMITS,
@@ -98,7 +98,7 @@ async def _put_shovel(administration: Administration, vhost: str, name: str, val
 def _refusal(administration: Administration, vhost: str) -> str:
     """Return why a shovel of the acting user may not connect to a virtual host; empty if it may."""
     # The command line acts for no user, and has access to everything.
-    from broker.entities.vhosts.event_exchange import CLI
+    from broker.entities.exchanges.event_exchange import CLI
 
     may = administration.by == CLI or administration.users.may_enter(administration.by, vhost)
     if may and vhost in administration.broker.vhosts:

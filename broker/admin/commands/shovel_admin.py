@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from broker.admin.commands.admin_command import AdminChange, RowList, Text, VhostList
 from broker.admin.commands.parameter_admin import ClearParameter
 from broker.admin.protocol import not_found
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 
 if TYPE_CHECKING:
     from broker.admin.administration import Administration

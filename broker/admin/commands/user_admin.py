@@ -63,7 +63,7 @@ class PutUser(AdminChange):
 
     async def apply(self, administration: Administration) -> None:
         from broker.admin.kinds.limit_kind import checked
-        from broker.entities.vhosts.user_limits import OF_USERS
+        from broker.entities.node.user_limits import OF_USERS
 
         name = named(self.name)
         password_hash, algorithm = self._hash()

@@ -14,9 +14,9 @@ from broker.admin.kinds.values import NAME_BYTES_MAX
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments.queue_types import type_of
-from broker.entities.exchanges.exchange_types import Router
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.user_limits import MAX_QUEUES
+from broker.entities.exchanges.exchange import Router
+from broker.entities.node.broker import Broker
+from broker.entities.node.user_limits import MAX_QUEUES
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.wire.amqp_errors import AmqpError
 from broker.wire.field_tables import Table

@@ -20,8 +20,8 @@ from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile,
 from broker.admin.kinds.topology_entries import bind, declare_exchanges, declare_queues
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps, let_go
+from broker.entities.node.broker import Broker
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
 from storage.definitions.definition_rows import TABLES, Definitions, Delete, Put, SetMetadata
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.admin.administration import Administration
-from broker.entities.vhosts.event_exchange import NAME, EventExchange
+from broker.entities.exchanges.event_exchange import NAME, EventExchange
 from storage.definitions.definition_rows import Put, VhostRow
 
 

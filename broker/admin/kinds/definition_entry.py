@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.admin.protocol import invalid
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from storage.definitions.definition_rows import Delete, Put
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from broker.admin.kinds.change_event import ChangeEvent
+from broker.entities.node.broker import Broker
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
 from storage.definitions.definition_rows import DefinitionRow
 
 

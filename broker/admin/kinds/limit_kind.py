@@ -9,9 +9,9 @@ from broker.admin.json_terms import binary_pairs, binary_term
 from broker.admin.kinds.change_event import ChangeEvent, parameter_cleared, parameter_set
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.protocol import ValidationFailed, invalid
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.parameters import LIMITS, VHOST_LIMITS
-from broker.entities.vhosts.user_limits import OF_VHOSTS
+from broker.entities.node.broker import Broker
+from broker.entities.node.parameters import LIMITS, VHOST_LIMITS
+from broker.entities.node.user_limits import OF_VHOSTS
 from storage.definitions.definition_rows import Change, Delete, Put, UserLimitRow, VhostLimitRow, delete
 
 

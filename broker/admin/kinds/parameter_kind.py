@@ -16,9 +16,9 @@ from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.policy_kind import PolicyEntry, value_of
 from broker.admin.protocol import invalid
 from broker.credentials import without_credentials
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.parameters import LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
-from broker.entities.vhosts.user_limits import OF_VHOSTS
+from broker.entities.node.broker import Broker
+from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
+from broker.entities.node.user_limits import OF_VHOSTS
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_rows import Definitions, Delete, GlobalParameterRow, ParameterRow, Put
 

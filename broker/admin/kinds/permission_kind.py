@@ -8,8 +8,8 @@ from broker.admin.kinds.change_event import ChangeEvent
 from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.values import check_pattern
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.users import Permission, TopicPermission
+from broker.entities.node.broker import Broker
+from broker.entities.node.users import Permission, TopicPermission
 from storage.definitions.definition_rows import PermissionRow, Put, TopicPermissionRow
 
 

@@ -14,9 +14,9 @@ from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.entities.arguments.name_patterns import NamePattern
 from broker.entities.arguments.policies import Policy
+from broker.entities.node.broker import Broker
+from broker.entities.node.parameters import OPERATOR_POLICY
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.parameters import OPERATOR_POLICY
 from storage.definitions.definition_rows import Definitions, PolicyRow, Put
 
 

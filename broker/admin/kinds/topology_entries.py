@@ -18,12 +18,11 @@ from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Nam
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
-from broker.entities.exchanges.exchange import Binding, Destination, Exchange
+from broker.entities.exchanges.exchange import Binding, Destination, Exchange, Router
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
-from broker.entities.exchanges.exchange_types import Router
+from broker.entities.node.broker import Broker
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
 from broker.session.connection import Connection
 from broker.wire.field_tables import decode_table

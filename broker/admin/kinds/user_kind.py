@@ -11,9 +11,9 @@ from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.values import separated
 from broker.admin.protocol import invalid
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.user_limits import OF_USERS
-from broker.entities.vhosts.users import User
+from broker.entities.node.broker import Broker
+from broker.entities.node.user_limits import OF_USERS
+from broker.entities.node.users import User
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, verify
 from storage.definitions.definition_rows import Put, UserLimitRow, UserRow
 

@@ -13,8 +13,8 @@ from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.limit_kind import vhost_limits_cleared
 from broker.admin.kinds.values import separated
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
-from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.exchanges.event_exchange import INTERNAL
+from broker.entities.node.broker import Broker
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, TRACE_EXCHANGE, VHost, VHostDescription
 from storage.definitions.definition_rows import Put, VhostRow
 

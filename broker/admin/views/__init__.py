@@ -1,1 +1,1 @@
-"""What is shown of each kind of thing, once for the HTTP API, the command line and the page."""
+"""Columns of each kind of thing, defined once for the HTTP API, the command line and the page."""

@@ -1,4 +1,4 @@
-"""What is shown of users, virtual hosts and permissions."""
+"""Columns of users, virtual hosts and permissions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from broker.admin.administration import Administration
 from broker.admin.views.columns import Column, Columns
 from broker.admin.views.listing import View
-from broker.entities.vhosts.user_limits import UserLimits
-from broker.entities.vhosts.users import User
+from broker.entities.node.user_limits import UserLimits
+from broker.entities.node.users import User
 from broker.entities.vhosts.vhost import VHost
 
 # Users

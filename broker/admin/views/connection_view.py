@@ -1,4 +1,4 @@
-"""What is shown of connections and channels. TLS is shown in Erlang's words, which RabbitMQ's tools know."""
+"""Columns of connections and channels. Names of TLS are Erlang's, as RabbitMQ's tools expect them."""
 
 from __future__ import annotations
 

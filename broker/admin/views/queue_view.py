@@ -1,4 +1,4 @@
-"""What is shown of queues. Columns of RabbitMQ that are not here are empty in lists of `rabbitmqctl`."""
+"""Columns of queues. Those of RabbitMQ that are not here are empty in lists of `rabbitmqctl`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.admin.views.columns import ABSENT, Column, Columns, Joint
 from broker.admin.views.listing import View, in_vhosts
 from broker.entities.arguments.policies import Policy
 from broker.entities.arguments.queue_types import QUORUM, STREAM
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.depth import Depth, depth, head_timestamp
 from broker.entities.queues.queue import Queue
 from broker.entities.statistics.node_identity import NodeIdentity

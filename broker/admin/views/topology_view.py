@@ -1,4 +1,4 @@
-"""What is shown of exchanges, bindings and consumers."""
+"""Columns of exchanges, bindings and consumers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.admin.views.connection_view import channel_name
 from broker.admin.views.listing import View, in_vhosts
 from broker.admin.views.queue_view import policy_name
 from broker.entities.exchanges.exchange import Binding, Exchange
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.vhosts.vhost import VHost
 from broker.session.channel.channel import Channel
 from broker.wire.field_tables import decode_table, encode_table

@@ -1,19 +1,20 @@
-"""Exchanges and the bindings between them and what they lead to.
+"""Exchanges, bindings, and `Router`, the interface of exchange types.
 
-An exchange has a name, flags and a life; what it matches is for its `Router` to say, which is chosen by the
-exchange's type once and for all: see `exchange_type_table`.
+An exchange has a name and flags; its `Router`, which its type decides (`exchange_type_table`), matches messages with
+bindings.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from broker.entities.arguments.policies import NONE_IN_FORCE, alternate
 from broker.entities.statistics.counters import ExchangeCounters
-from broker.wire.field_tables import Table, encode_table
+from broker.wire.field_tables import Fields, Table, encode_table
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange_types import Router
+    from broker.entities.messages.message import Message
     from broker.entities.queues.delay_queue import DelayQueue
     from broker.entities.queues.queue import Queue
 
@@ -21,10 +22,10 @@ Destination: TypeAlias = "Queue | Exchange"
 
 
 class Exchange:
-    """A named place to publish to.
+    """An exchange.
 
-    `bindings` are those it is the source of. `version` changes whenever what it matches may have changed. `delays` is
-    where messages wait that ask an exchange of type x-delayed-message for it.
+    `bindings`: those of which it is the source. `version` grows with each change of its routes. `delays`: the queue of
+    delayed messages, of type x-delayed-message only.
     """
 
     __slots__ = (
@@ -69,38 +70,71 @@ class Exchange:
         self.counters = ExchangeCounters()
 
     def drop_delayed(self) -> None:
-        """Drop the store's records of what the exchange delayed. For an exchange that is deleted on disk, too."""
+        """Have the records of delayed messages reclaimed. The exchange must be deleted on disk."""
         if self.delays is not None:
             self.delays.store.drop()
 
     def binding(self, destination: Destination, key: str, arguments: Table) -> Binding:
-        """What a binding from here to there is known by; the order of its arguments is not part of it."""
+        """Return the binding from here to a destination; the order of its arguments does not matter."""
         return Binding(self, destination, key, encode_table(dict(sorted(arguments.items()))))
 
     def bind(self, binding: Binding, arguments: Table) -> None:
-        """Add a binding that its type has nothing against."""
+        """Add a binding that `Router.check_binding` has accepted."""
         self.router.bind(binding, arguments)
         self.bindings[binding] = None
         self.version += 1
 
     def unbind(self, binding: Binding) -> None:
-        """Remove a binding that is there."""
+        """Remove an existing binding."""
         self.router.unbind(binding)
         del self.bindings[binding]
         self.version += 1
 
     def check(self) -> None:
-        """Raise AssertionError unless its bindings begin here and are those that its type matches."""
+        """Raise AssertionError unless its bindings have it as source and are those that its router matches."""
         for binding in self.bindings:
             assert binding.source is self, f"the binding to {binding.destination.name} begins elsewhere"
         self.router.check(self.bindings)
 
 
 class Binding(NamedTuple):
-    """A route from an exchange to a queue or to another exchange: unique by all four."""
+    """A binding of a queue, or of an exchange, to an exchange; identified by all four fields."""
 
     source: Exchange
     destination: Destination
     key: str
     arguments: bytes
     """The binding's arguments as an encoded field table."""
+
+
+class Router(Protocol):
+    """Matches messages with bindings for one type of exchange. A type overrides what differs from these defaults."""
+
+    by_key_alone: bool = True
+    """The routing key alone decides, so routes can be cached by it."""
+
+    history: Sequence[Message] = ()
+    """Earlier messages for a new binding, the oldest first."""
+
+    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
+        """Raise ChannelException 406 if the type refuses a binding.
+
+        `destination`: the RabbitMQ module name of the queue's type, or `exchange`.
+        """
+        return
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        """Add a checked binding."""
+
+    def unbind(self, binding: Binding) -> None:
+        """Remove a binding."""
+
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
+        """Return the destinations of a message; a destination may be repeated.
+
+        `keys`: its routing key and the keys of its CC and BCC headers. `message` is None if only the route is asked
+        for.
+        """
+
+    def check(self, bindings: Collection[Binding]) -> None:
+        """Raise AssertionError unless these are exactly the bindings it has: see `Invariants`."""

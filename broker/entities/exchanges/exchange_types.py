@@ -1,58 +1,25 @@
-"""How exchanges match: the verbs of every type, and the four types that AMQP names, and what others have in common.
+"""The exchange types of AMQP: direct, fanout, topic, headers; and the base of those that choose one binding.
 
-A type sees binding keys, binding arguments and destinations only; names, flags and life cycle are the exchange's,
-the order in which they are asked is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
+A type sees binding keys, binding arguments and destinations only. Types that RabbitMQ has in plugins are in files of
+their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from broker.entities.exchanges.exchange import Binding, Destination, Router
 from broker.entities.exchanges.topic_trie import TopicTrie
 from broker.wire.amqp_errors import precondition_failed
 from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Fields, Table
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange import Binding, Destination
     from broker.entities.messages.message import Message
 
 
-class Router(Protocol):
-    """How one type of exchange matches. What is not said by a type is as here."""
-
-    by_key_alone: bool = True
-    """The routing key alone decides, so that a result is good for the next message with the same key too."""
-
-    history: Sequence[Message] = ()
-    """Earlier messages for a new binding, the oldest first."""
-
-    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
-        """Raise ChannelException 406 when the type can make no sense of a binding.
-
-        `destination` is the type of the queue at its other end, or `exchange`.
-        """
-        return
-
-    def bind(self, binding: Binding, arguments: Table) -> None:
-        """Take in a binding that has been checked."""
-
-    def unbind(self, binding: Binding) -> None:
-        """Forget a binding."""
-
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
-        """Where a message goes; a destination may come several times.
-
-        `keys` are its routing key and those it is copied to. Without a message the question is where such a one
-        would go.
-        """
-
-    def check(self, bindings: Collection[Binding]) -> None:
-        """Raise AssertionError unless these, and no others, are the bindings it was given: see `Invariants`."""
-
-
 class Direct(Router):
-    """Binding key equals routing key."""
+    """Type direct: the binding key equals the routing key."""
 
     def __init__(self) -> None:
         self._bindings: dict[str, dict[Binding, None]] = {}
@@ -70,15 +37,15 @@ class Direct(Router):
         return [binding.destination for key in keys for binding in self._bindings.get(key, ())]
 
     def check(self, bindings: Collection[Binding]) -> None:
-        held = [binding for of_key in self._bindings.values() for binding in of_key]
-        assert_same(held, bindings)
+        matched = [binding for of_key in self._bindings.values() for binding in of_key]
+        assert_same(matched, bindings)
         for key, of_key in self._bindings.items():
-            assert of_key, f"nothing is left under the key '{key}'"
+            assert of_key, f"no binding is left under the key '{key}'"
             assert all(binding.key == key for binding in of_key), f"another binding is under the key '{key}'"
 
 
 class Fanout(Router):
-    """Everything, to everybody."""
+    """Type fanout: every message, to every binding."""
 
     def __init__(self) -> None:
         self._bindings: dict[Binding, None] = {}
@@ -97,39 +64,41 @@ class Fanout(Router):
 
 
 class OneBinding(Router):
-    """What types share that send each message to one of their bindings: the bindings in a line."""
+    """Base of types that route each message to one of their bindings: the destinations in an order."""
 
     def __init__(self) -> None:
         self._bindings: dict[Binding, None] = {}
-        self._line: list[Destination] = []
+        self._destinations: list[Destination] = []
 
     def bind(self, binding: Binding, arguments: Table) -> None:
         self._bindings[binding] = None
-        self._line = []
+        self._destinations = []
 
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
-        self._line = []
+        self._destinations = []
 
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
-        """The bindings, given in the order in which they came, in the order of their line."""
+        """Return the bindings, given in order of binding, in the order of `destinations`."""
         return bindings
 
     @property
-    def line(self) -> Sequence[Destination]:
-        """Where the bindings lead; made when asked for, not with each of a thousand that come or go."""
-        if not self._line:
-            self._line = [binding.destination for binding in self.order(self._bindings)]
-        return self._line
+    def destinations(self) -> Sequence[Destination]:
+        """The bindings' destinations; computed when needed, not for each of a thousand bindings that are added."""
+        if not self._destinations:
+            self._destinations = [binding.destination for binding in self.order(self._bindings)]
+        return self._destinations
 
     def check(self, bindings: Collection[Binding]) -> None:
         assert_same(self._bindings, bindings)
-        line = [binding.destination for binding in self.order(self._bindings)]
-        assert not self._line or self._line == line, "the line is not that of the bindings"
+        destinations = [binding.destination for binding in self.order(self._bindings)]
+        assert not self._destinations or self._destinations == destinations, (
+            "the destinations are not those of the bindings"
+        )
 
 
 class Topic(Router):
-    """Words of the routing key against patterns."""
+    """Type topic: the words of the routing key against binding patterns."""
 
     def __init__(self) -> None:
         self._trie: TopicTrie[Binding] = TopicTrie()
@@ -145,16 +114,16 @@ class Topic(Router):
 
     def check(self, bindings: Collection[Binding]) -> None:
         self._trie.check()
-        held = list(self._trie.items())
-        assert_same([binding for _, binding in held], bindings)
-        for key, binding in held:
+        matched = list(self._trie.items())
+        assert_same([binding for _, binding in matched], bindings)
+        for key, binding in matched:
             assert binding.key == key, f"the binding of the key '{binding.key}' is under '{key}'"
 
 
 class Headers(Router):
-    """The message's headers against the binding's arguments.
+    """Type headers: the message's headers against the binding's arguments.
 
-    `x-match` says how: all of them or any of them, and whether arguments named x-... take part.
+    `x-match` is all or any, with the suffix -with-x if arguments named x-... are compared too.
     """
 
     by_key_alone = False
@@ -188,10 +157,10 @@ class Headers(Router):
         assert_same(self._criteria, bindings)
 
 
-def assert_same(held: Collection[Binding], bindings: Collection[Binding]) -> None:
-    """Raise AssertionError unless a router holds these bindings, each once."""
-    assert len(held) == len(bindings), f"{len(held)} bindings are matched, the exchange has {len(bindings)}"
-    assert set(held) == set(bindings), "other bindings are matched than the exchange has"
+def assert_same(matched: Collection[Binding], bindings: Collection[Binding]) -> None:
+    """Raise AssertionError unless a router has exactly these bindings, each once."""
+    assert len(matched) == len(bindings), f"{len(matched)} bindings are matched, the exchange has {len(bindings)}"
+    assert set(matched) == set(bindings), "other bindings are matched than the exchange has"
 
 
 _MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")
@@ -221,7 +190,7 @@ def _fits(headers: Fields, wanted: Table, *, every: bool) -> bool:
 
 
 def _agrees(wanted: Field, found: Field | None) -> bool:
-    """A void asks only that the header is there. Numbers compare by value and strings by bytes, others by type too."""
+    """Compare numbers by value, strings by bytes, others by type and value. A void matches any present header."""
     if found is None:
         return False
     if wanted.kind == "V":

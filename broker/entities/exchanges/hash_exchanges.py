@@ -1,6 +1,6 @@
-"""Exchanges that spread messages over what is bound to them, equal values always to the same place.
+"""Types x-consistent-hash and x-modulus-hash: messages spread over bindings by a hash of key, header or property.
 
-RabbitMQ's plugins consistent_hash_exchange and sharding are the model, bit by bit: see `erlang_hash`.
+RabbitMQ's plugins consistent_hash_exchange and sharding are the model, bit for bit: see `erlang_hash`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from broker.entities.arguments.erlang_terms import UNDEFINED, Term, printed, typed
 from broker.entities.exchanges.erlang_hash import jump, phash2
-from broker.entities.exchanges.exchange_types import OneBinding, Router
+from broker.entities.exchanges.exchange import Binding, Destination, Router
+from broker.entities.exchanges.exchange_types import OneBinding
 from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ConnectionException, precondition_failed
 from broker.wire.constants import ReplyCode
@@ -21,19 +22,17 @@ from broker.wire.field_tables import Field, Fields, Table
 from broker.wire.properties import decode_properties
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange import Binding, Destination
     from broker.entities.messages.message import Message
 
 Subject = Callable[[Sequence[str], Fields, "Message | None"], Term]
-"""What of a message is hashed, given its routing keys, its headers and itself."""
+"""Returns the term of a message that is hashed, given its routing keys, its headers and itself."""
 
 
 class ConsistentHash(Router):
-    """One destination for each value; the binding key is how many of the ring's buckets a destination has.
+    """Type x-consistent-hash: one destination per value; the binding key is a destination's number of buckets.
 
-    The ring is in the order of binding. A destination is on it once, by its first binding, and leaves it with
-    any binding of its own that goes: so RabbitMQ does it. Weights are added up, not spelled out, so that a large
-    one costs nothing.
+    The ring is in order of binding. As in RabbitMQ, a destination is on it once, by its first binding, and leaves it
+    when any of its bindings is removed. Weights are summed, so a large one costs nothing.
     """
 
     def __init__(self, arguments: Table) -> None:
@@ -45,7 +44,7 @@ class ConsistentHash(Router):
         self.by_key_alone = header is None and property_ is None
         self._subject = _subject(header, property_)
         self._weights: dict[Destination, int] = {}
-        self._line: list[Destination] = []
+        self._destinations: list[Destination] = []
         self._ends: list[int] = []
 
     def check_binding(self, key: str, arguments: Table, destination: str) -> None:
@@ -57,35 +56,37 @@ class ConsistentHash(Router):
 
     def bind(self, binding: Binding, arguments: Table) -> None:
         self._weights.setdefault(binding.destination, int(binding.key))
-        self._line = []
+        self._destinations = []
 
     def unbind(self, binding: Binding) -> None:
         self._weights.pop(binding.destination, None)
-        self._line = []
+        self._destinations = []
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         if len(self._weights) < 2:
             return tuple(self._weights)
-        if not self._line:  # made when asked for, not with each of a thousand bindings that come or go
-            self._line, self._ends = list(self._weights), list(accumulate(self._weights.values()))
+        if not self._destinations:  # computed when needed, not for each of a thousand bindings that are added
+            self._destinations, self._ends = list(self._weights), list(accumulate(self._weights.values()))
         bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
-        return (self._line[bisect_right(self._ends, bucket)],)
+        return (self._destinations[bisect_right(self._ends, bucket)],)
 
     def check(self, bindings: Collection[Binding]) -> None:
         destinations = {binding.destination for binding in bindings}
         assert self._weights.keys() <= destinations, "a destination is on the ring without a binding"
-        assert not self._line or self._line == list(self._weights), "the line is not that of the ring"
+        assert not self._destinations or self._destinations == list(self._weights), (
+            "the destinations are not those of the ring"
+        )
 
 
 class ModulusHash(OneBinding):
-    """One binding for each list of routing keys: the remainder of its hash by the number of bindings."""
+    """Type x-modulus-hash: the binding number `hash(routing keys) % number of bindings`."""
 
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
         return sorted(bindings, key=_place)
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
-        line = self.line
-        return (line[phash2([_bytes(key) for key in keys]) % len(line)],) if line else ()
+        destinations = self.destinations
+        return (destinations[phash2([_bytes(key) for key in keys]) % len(destinations)],) if destinations else ()
 
 
 _PROPERTIES = ("correlation_id", "message_id", "timestamp")
@@ -105,7 +106,7 @@ def _property(message: Message, name: str) -> Term:
 
 
 def _place(binding: Binding) -> tuple[bytes, bool, bytes]:
-    """RabbitMQ keeps bindings sorted: by key, then exchanges before queues, then by name."""
+    """Return the sort key of RabbitMQ's bindings: key, exchanges before queues, name."""
     destination = binding.destination
     return _bytes(binding.key), isinstance(destination, Queue), _bytes(destination.name)
 
@@ -115,7 +116,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _text(field: Field | None) -> str | None:
-    """Raises ConnectionException 541 for a name that is no string: RabbitMQ fails over it."""
+    """Return a name as text. Raises ConnectionException 541 if it is not a string, on which RabbitMQ crashes."""
     if field is None:
         return None
     if field.kind != "S":

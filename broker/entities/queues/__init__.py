@@ -1,1 +1,1 @@
-"""Queues of every type: ready messages, consumers, limits, and their share of the message store."""
+"""Queues of every type: ready messages, consumers, limits, and their part of the message store."""

@@ -1,9 +1,9 @@
-"""Dead letters at least once: a message that died stays in its queue until all targets of its dead letter have it.
+"""At-least-once dead-lettering: a dead message stays in its queue until every target has its dead letter.
 
-That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the dead letter, its publishes
-and the settlement of the original go to disk in one batch, as with any dead letter. Where they do not - no such
-exchange, no route, a queue that is full and refuses - the message moves to a lane of its own in the store, with the
-reason why it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
+This is `x-dead-letter-strategy` at-least-once of quorum queues. If the targets accept the dead letter, its publishes
+and the settlement of the original are written with one batch, as for any dead letter. If they do not (no such exchange,
+no route, a full queue that refuses), the message moves to a lane of its own in the store, with the reason of its death,
+and is retried every second. It is no longer ready, and is not delivered.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, until_done
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from broker.entities.queues.quorum_queue import QuorumQueue
 
 RETRY_MILLISECONDS = 1000
-"""How long after a dead letter was not taken it is tried again."""
+"""Time after which dead letters that were not accepted are retried."""
 
 TRIED_AT_ONCE = 32
-"""So many of the oldest dead letters are tried before others have their turns; RabbitMQ has as many on their way."""
+"""The oldest dead letters that one step retries; RabbitMQ has 32 in flight."""
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
 REASON_SHIFT = 8
-"""The record of a waiting dead letter has its reason in its flags from this bit on: the place in REASONS, from 1."""
+"""The record of a waiting dead letter has its reason in its flags, from this bit on: its index in REASONS plus 1."""
 
 
 class AtLeastOnce:
-    """The dead letters of one queue that have not been taken yet."""
+    """The dead letters of one queue that no target has accepted yet."""
 
     def __init__(self, queue: QuorumQueue, store: QueueStore, context: QueueContext) -> None:
-        self._held_by: QuorumQueue | None = queue
+        self._living_queue: QuorumQueue | None = queue
         self._store = store
         self._ready_messages = ReadyMessages(context.window, partial(store.read, queue))
         self._context = context
@@ -47,17 +47,17 @@ class AtLeastOnce:
 
     @property
     def _queue(self) -> QuorumQueue:
-        assert self._held_by is not None, "a queue that is gone has no dead letters"
-        return self._held_by
+        assert self._living_queue is not None, "a deleted queue has no dead letters"
+        return self._living_queue
 
     @property
     def bytes(self) -> int:
-        """The bodies of the dead letters that wait."""
+        """Bytes of the bodies of the dead letters that wait."""
         return self._ready_messages.bytes
 
     @property
     def wanted(self) -> bool:
-        """The queue's dead letters are to arrive at least once. As in RabbitMQ, only with reject-publish."""
+        """The queue dead-letters at least once. As in RabbitMQ, this needs overflow reject-publish."""
         arguments = self._queue.arguments
         return (
             arguments.dead_letter_strategy == "at-least-once"
@@ -66,23 +66,23 @@ class AtLeastOnce:
         )
 
     def add(self, message: Message, reason: str) -> None:
-        """A message of the queue has died. It is sent on at once, unless others wait or a queue does not take it."""
+        """Dead-letter a message of the queue now, or keep it if others wait or a target does not accept it."""
         if len(self._ready_messages) or not self._send(message, reason):
             self._wait(message, reason)
 
     def end(self) -> None:
-        """The queue ends, and the dead letters with it."""
+        """Forget the dead letters and the queue, which is deleted."""
         self._ready_messages.end()
-        self._held_by = None
+        self._living_queue = None
 
     def restore(self) -> None:
-        """Start with the dead letters that are on disk."""
+        """Take up the dead letters that are on disk at a start."""
         self._store.restore()
         self._ready_messages.restore(self._store.state.messages, self._store.state.bytes)
         self._retry_later()
 
     def stored(self, up_to: int) -> None:
-        """Dead letters up to a position are on disk."""
+        """Note that dead letters up to a position are on disk."""
         self._ready_messages.stored(up_to)
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ class AtLeastOnce:
         waiting = message.copy()
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
         position = self._queue.next_position(getattr(message, "number", None))
-        dead_letter = Entry(self._queue, position, waiting, len(message.body), 0)
+        dead_letter = QueuedMessage(self._queue, position, waiting, len(message.body), 0)
         self._store.put(dead_letter, durable=True)
         self._ready_messages.append(dead_letter)
         self._retry_later()
@@ -118,8 +118,9 @@ class AtLeastOnce:
         self._retry_later()
 
     def _try_some(self) -> int:
-        """Try the oldest dead letters; how much was sent. When some went, there is room to try others at once."""
+        """Retry the oldest dead letters; return the bytes sent. If that is not 0, others are retried at once."""
         waiting, sent, turn = [], 0, self._context.turn
+        # A dead letter for many queues costs its copies, whatever its size.
         copies = turn.dead_letter_copies
         for _ in range(TRIED_AT_ONCE):
             if sent >= CHUNK_BYTES or (dead_letter := self._ready_messages.pop()) is None:
@@ -132,13 +133,13 @@ class AtLeastOnce:
         self._ready_messages.give_back(waiting)
         return sent
 
-    def _let_go(self, dead_letter: Entry) -> None:
+    def _let_go(self, dead_letter: QueuedMessage) -> None:
         if self._queue.events is not None:
             self._queue.events.released(dead_letter)
         self._store.settle((dead_letter,), moved=True)
 
-    def _sent(self, dead_letter: Entry) -> bool:
+    def _sent(self, dead_letter: QueuedMessage) -> bool:
         message = dead_letter.message
-        assert message is not None, "a dead letter that waits keeps its content"
+        assert message is not None, "a waiting dead letter keeps its content"
         reason = REASONS[(message.flags >> REASON_SHIFT) - 1]
         return self._send(message, reason)

@@ -1,131 +1,27 @@
-"""Consumers of a queue, and whose turn it is."""
+"""The consumers of a queue: round-robin by priority, single active consumer, consumer capacity."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.entities.messages.message import Entry
-    from broker.entities.queues.queue import Queue
+    from broker.entities.queues.consumer_prefetch import Consumer
     from broker.entities.scheduling.turn import Turn
-    from broker.wire.field_tables import Table
 
-UNLIMITED: Final = 1 << 32
 STALE_MILLISECONDS: Final = 10_000
-"""After what time a measurement of the capacity says nothing any more of now: two rounds of samples."""
-
-
-class Outlet(Protocol):
-    """The channel behind a consumer."""
-
-    def room(self) -> int:
-        """How many more messages the channel can take now: 0 while its connection's output is full."""
-
-    prefetch_all: int
-    """How many unacknowledged messages all its consumers together may hold; 0: any number. With such a limit the
-    channel chooses the next consumer when messages are settled."""
-
-    def allowance(self) -> int:
-        """How many more unacknowledged messages all its consumers together may hold."""
-
-    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Send messages to the client. The consumer's credit has been reckoned with."""
-
-    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
-        """What the channel has taken from a queue and not settled."""
-
-    def cancelled(self, consumer: Consumer) -> None:
-        """The queue is gone, and the consumer with it."""
-
-
-class Consumer:
-    """One subscription: a tag on a channel, and how many unacknowledged messages it may hold.
-
-    `prefetch` 0 means no limit. `waiting` says that it stands in its queue's rotation; one without credit
-    leaves it until `resume`.
-    """
-
-    __slots__ = (
-        "arguments",
-        "ended",
-        "exclusive",
-        "no_ack",
-        "outlet",
-        "prefetch",
-        "priority",
-        "queue",
-        "tag",
-        "unacked",
-        "waiting",
-    )
-
-    def __init__(
-        self,
-        queue: Queue,
-        outlet: Outlet,
-        tag: str,
-        *,
-        no_ack: bool,
-        exclusive: bool,
-        prefetch: int,
-        priority: int,
-        arguments: Table,
-    ) -> None:
-        self.queue = queue
-        self.outlet = outlet
-        self.tag = tag
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.prefetch = prefetch
-        self.priority = priority
-        self.arguments = arguments
-        self.unacked = 0
-        self.waiting = False
-        self.ended = False
-
-    def credit(self) -> int:
-        """How many messages it may be given now."""
-        room = self.outlet.room()
-        if self.no_ack:
-            return room if self.outlet.allowance() > 0 else 0
-        own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
-        return min(room, own, self.outlet.allowance())
-
-    def give(self, entries: Sequence[Entry]) -> None:
-        """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
-        if self.no_ack:
-            self.outlet.deliver(self, entries)
-            self.queue.finish(entries)
-            return
-        self.unacked += len(entries)
-        size = 0
-        for entry in entries:
-            entry.consumer = self
-            size += entry.size
-        self.queue.hold(self.outlet, entries, size)
-        self.outlet.deliver(self, entries)
-
-    def settled(self, count: int = 1) -> None:
-        """Messages it held are acknowledged or given back."""
-        self.unacked -= count
-        if not (self.waiting or (self.outlet.prefetch_all and not self.ended)):
-            self.resume()
-
-    def resume(self) -> None:
-        """There may be credit again: stand in line, unless the subscription has ended."""
-        self.queue.consumers.enlist(self)
+"""Age at which a measurement of the capacity is too old: two sampling intervals."""
 
 
 class Consumers:
-    """The consumers of one queue, served in turn, higher priorities first.
+    """The consumers of one queue, served round-robin, higher priorities first.
 
-    Only those that may have credit stand in the rotation, so that finding the next one does not mean asking
-    everybody. With a single active consumer only the first of `members` is ever enlisted. Its order is the purpose of
-    such a queue: while one that was cancelled has messages out, its successor on another channel waits, because they
-    may come back.
+    Only consumers that may have credit are in the rotation, so that finding the next one does not ask all of them.
+    With a single active consumer only the active one is in the rotation. Order is the purpose of such a queue: while a
+    cancelled active consumer has unacknowledged messages, its successor on another channel waits, because they may be
+    returned.
     """
 
     def __init__(self, now: Callable[[], int], *, single_active: bool) -> None:
@@ -138,18 +34,18 @@ class Consumers:
         self.members: dict[Consumer, None] = {}
         self._active: Consumer | None = None
         self._exclusive: Consumer | None = None
-        self._lines: dict[int, OrderedDict[Consumer, None]] = {}
+        self._rotations: dict[int, OrderedDict[Consumer, None]] = {}
         self._priorities: list[int] = []
         self._orphans: list[Consumer] = []
         self._leaving: dict[Consumer, None] = {}
-        """Those that were the single active one, and have messages out."""
+        """Former single active consumers that still have unacknowledged messages."""
 
     def __len__(self) -> int:
         return len(self.members)
 
     @property
     def stalled_milliseconds(self) -> int:
-        """For how long messages have waited because no consumer might be given more, all such times together."""
+        """Total time for which ready messages waited because no consumer had credit."""
         return self._stalled + (self._now() - self._stalled_since if self._stalled_since else 0)
 
     @property
@@ -158,7 +54,7 @@ class Consumers:
         return self._exclusive is not None
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a new consumer, last in its line."""
+        """Add a new consumer, last in the rotation of its priority."""
         self.members[consumer] = None
         if consumer.exclusive:
             self._exclusive = consumer
@@ -167,7 +63,7 @@ class Consumers:
         self.enlist(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Let one go. A single active consumer's place passes to the next."""
+        """Remove a consumer. If it was the single active one, make another one active."""
         del self.members[consumer]
         if self._exclusive is consumer:
             self._exclusive = None
@@ -182,19 +78,19 @@ class Consumers:
                 self._succeed(consumer)
 
     def end(self) -> None:
-        """The queue is gone, and has no consumers any more: see `notify`."""
+        """Remove all consumers of a deleted queue: see `notify`."""
         self._orphans = list(self.members)
         for consumer in self._orphans:
             self.remove(consumer)
 
     def notify(self, turn: Turn) -> None:
-        """The deletion is certain: consumers get basic.cancel, after the answer to the client that asked for it."""
+        """Send basic.cancel to the consumers of a deleted queue, after the answer to the client that deleted it."""
         orphans, self._orphans = self._orphans, []
         for consumer in orphans:
             turn.last(partial(consumer.outlet.cancelled, consumer))
 
     def _succeed(self, former: Consumer) -> None:
-        """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
+        """Make the waiting consumer of the highest priority, and of those the oldest, the active one."""
         if former.unacked:
             self._leaving[former] = None
         if self.members:
@@ -202,17 +98,17 @@ class Consumers:
             self.enlist(self._active)
 
     def _leave(self, former: Consumer) -> None:
-        """Nothing that one had is out any more."""
+        """Let the active consumer go on: a former one has no unacknowledged messages left."""
         self._leaving.pop(former, None)
         if self._active is not None:
             self.enlist(self._active)
 
     def _waits(self, consumer: Consumer) -> bool:
-        """Another channel has messages that were given to its predecessors."""
+        """Return whether a former active consumer on another channel still has unacknowledged messages."""
         return any(former.outlet is not consumer.outlet for former in self._leaving)
 
     def active(self, consumer: Consumer) -> bool:
-        """It may be given messages; the others of a single-active-consumer queue stand by."""
+        """Return whether a consumer may be given messages: any, or with a single active consumer only that one."""
         return not self._single_active or self._active is consumer
 
     def enlist(self, consumer: Consumer) -> None:
@@ -226,33 +122,33 @@ class Consumers:
         consumer.waiting = True
         if self._stalled_since:
             self._end_stall()
-        line = self._lines.get(consumer.priority)
-        if line is None:
-            line = self._lines[consumer.priority] = OrderedDict()
-            self._priorities = sorted(self._lines, reverse=True)
-        line[consumer] = None
+        rotation = self._rotations.get(consumer.priority)
+        if rotation is None:
+            rotation = self._rotations[consumer.priority] = OrderedDict()
+            self._priorities = sorted(self._rotations, reverse=True)
+        rotation[consumer] = None
         consumer.queue.touch()
 
     def next(self) -> tuple[Consumer, int, bool] | None:
-        """The consumer whose turn it is, its credit, and whether it is the only one of its priority."""
+        """Return the next consumer, its credit, and whether it is the only one of its priority; None without one."""
         for priority in self._priorities:
-            line = self._lines[priority]
-            while line:
-                consumer = next(iter(line))
+            rotation = self._rotations[priority]
+            while rotation:
+                consumer = next(iter(rotation))
                 credit = consumer.credit()
                 if credit > 0:
-                    line.move_to_end(consumer)
-                    return consumer, credit, len(line) == 1
-                del line[consumer]
+                    rotation.move_to_end(consumer)
+                    return consumer, credit, len(rotation) == 1
+                del rotation[consumer]
                 consumer.waiting = False
         return None
 
     def stall(self) -> None:
-        """There are messages, and no consumer may be given one."""
+        """Note that messages are ready and no consumer has credit."""
         self._stalled_since = self._stalled_since or self._now()
 
     def measure(self) -> None:
-        """Work out the capacity in the time since the last measurement."""
+        """Compute the capacity for the time since the last measurement."""
         now, stalled = self._now(), self.stalled_milliseconds
         passed = now - self._measured_at
         if passed > 0:
@@ -261,9 +157,9 @@ class Consumers:
 
     @property
     def capacity(self) -> float:
-        """In which part of the time that was measured last messages need not have waited for a consumer: 0 to 1.
+        """Consumer capacity: the fraction of the last measured interval in which a consumer had credit, 0 to 1.
 
-        Where nothing else measures it, the time since it was asked for last, of STALE_MILLISECONDS at least.
+        If nothing else measures it, the interval is the time since the last read, at least STALE_MILLISECONDS.
         """
         if self._now() - self._measured_at > STALE_MILLISECONDS:
             self.measure()
@@ -273,17 +169,17 @@ class Consumers:
         self._stalled, self._stalled_since = self.stalled_milliseconds, 0
 
     def check(self) -> None:
-        """Raise AssertionError unless those in the rotation, and no others, are members that wait for their turn."""
-        rotation = [consumer for line in self._lines.values() for consumer in line]
+        """Raise AssertionError unless the rotation holds exactly the members that are marked as waiting."""
+        rotation = [consumer for members in self._rotations.values() for consumer in members]
         for consumer in rotation:
             assert consumer in self.members, f"consumer {consumer.tag} has gone and is in the rotation"
             assert self.active(consumer), f"consumer {consumer.tag} stands by and is in the rotation"
             assert not self._waits(consumer), f"consumer {consumer.tag} is in the rotation before its predecessor left"
         waiting = [consumer for consumer in self.members if consumer.waiting]
         assert set(rotation) == set(waiting), f"{len(rotation)} consumers are in the rotation, {len(waiting)} wait"
-        for priority, line in self._lines.items():
-            assert all(consumer.priority == priority for consumer in line), f"line {priority} has others in it"
-        assert self._priorities == sorted(self._lines, reverse=True), f"lines are served as {self._priorities}"
+        for priority, members in self._rotations.items():
+            assert all(consumer.priority == priority for consumer in members), f"rotation {priority} has others in it"
+        assert self._priorities == sorted(self._rotations, reverse=True), f"priorities are served as {self._priorities}"
         for special in (self._active, self._exclusive):
             assert special is None or special in self.members, f"consumer {special.tag} has gone and is remembered"
         for consumer in self._leaving:
@@ -295,11 +191,11 @@ class Consumers:
 
     def _retire(self, consumer: Consumer) -> None:
         if consumer.waiting:
-            del self._lines[consumer.priority][consumer]
+            del self._rotations[consumer.priority][consumer]
             consumer.waiting = False
-        if not self._lines.get(consumer.priority, True):
-            del self._lines[consumer.priority]
-            self._priorities = sorted(self._lines, reverse=True)
+        if not self._rotations.get(consumer.priority, True):
+            del self._rotations[consumer.priority]
+            self._priorities = sorted(self._rotations, reverse=True)
 
 
 def _priority(consumer: Consumer) -> int:

@@ -1,16 +1,14 @@
-"""Where the messages of an x-delayed-message exchange wait for their time.
+"""The queue in which an x-delayed-message exchange keeps delayed messages until they are due.
 
-Each such exchange has a queue of its own, which no client sees: with an id from the same sequence as other queues, and
-a lane in the message store. Routing leads a message that asks for a delay there instead of to what the exchange
-matches. So it is written, confirmed and counted as in any queue. What is different is the way out: it has no consumers,
-messages leave in the order of their times, and to leave is to be published again, by the exchange's bindings of
-that moment. Leaving the one queue and entering others happen in one turn, therefore in one batch: a crash finds
-the message in one place or in the other, never in both, never in neither.
+Each such exchange has a queue of its own, which no client sees, with an id from the same sequence as other queues, and
+a lane in the message store. Routing puts a message with a delay there instead of into the bound queues, so it is
+written, confirmed and counted as in any queue. There are no consumers: messages leave in the order of their due times,
+and are then published again by the bindings of that moment. The settlement and the new puts are in one turn, hence in
+one batch: after a crash the message is either here or in the bound queues, never in both or neither.
 
-In memory is a heap with one number per message: when it is due, its position, and the size of its body. That is some
-60 bytes each. The messages themselves stay in memory up to a queue's window, and beyond it on disk only. After a
-restart the heap is read back from the segments' indexes, which takes no body, in pieces between which everything
-else goes on; until the last piece is in, nothing is released, so that the order holds.
+A heap in memory has one number per message: due time, position and body size, about 60 bytes each. The messages are in
+memory up to a queue's window, beyond it on disk only. After a restart the heap is read back from the segments' indexes,
+without bodies, in steps with other work in between; nothing is released until it is complete, so that the order holds.
 """
 
 from __future__ import annotations
@@ -22,76 +20,76 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.messages.delay_header import delay_of, delayed
-from broker.entities.messages.message import Entry, Message, headers_of
+from broker.entities.messages.message import Message, QueuedMessage, headers_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from storage.batch import COUNTER_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.entities.queues.batch_queue import BatchQueue
+    from broker.entities.scheduling.pending_batches import PendingBatches
 
 log = logging.getLogger("leveret.queue")
 
 INDEX_MESSAGES = 4096
-"""How many messages' times are read back at a time after a restart: a few milliseconds."""
+"""Due times read back in one step after a restart: a few milliseconds."""
 
 RELEASE_MESSAGES = 128
-"""How many messages leave in one turn, at most."""
+"""Messages released in one turn, at most."""
 
 RELEASE_COPIES = 1024
-"""After so many copies the other messages that are due leave in a later turn."""
+"""Copies put into queues in one turn, after which the other due messages are released in a later turn."""
 
 BATCHES_BEHIND_MAX = 4
-"""With more full batches waiting for the disk than this, what is due has to wait too."""
+"""With more sealed batches than this, due messages wait too."""
 
-BEHIND_MILLISECONDS, NO_ROOM_MILLISECONDS = 10, 1000
-"""How long what is due waits before it looks at the disk again: one that is behind, and one that is full."""
+BEHIND_MILLISECONDS, FULL_MILLISECONDS = 10, 1000
+"""Time after which due messages that wait are tried again: while the disk is behind, and while it is full."""
 
 AGAIN_MILLISECONDS, AGAIN_DOUBLINGS_MAX = 1000, 6
-"""After what time a message that could not be published is tried again at first, and how often that time doubles."""
+"""Time after which a message that could not be published is first retried, and how often that time doubles."""
 
 _SIZE_BITS = 32
 _POSITION_BITS = 64
 
 
 class NothingReady:
-    """The ready messages of a queue without consumers: there are none, because what waits in it has not come due."""
+    """The ready messages of a delay queue: always none, because messages are published again once they are due."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.in_memory = Window(0, 0)
-        self.head: Entry | None = None
+        self.in_memory = MemoryWindow(0, 0)
+        self.head: QueuedMessage | None = None
 
     def __len__(self) -> int:
         return 0
 
     def end(self) -> int:
-        """Nothing is forgotten."""
+        """Return 0: there is nothing to drop."""
         return 0
 
     def check(self) -> None:
-        """There is nothing to contradict."""
+        """Check nothing."""
 
 
 class Trouble(NamedTuple):
-    """How often a message could not be published, and the queues that have it nevertheless."""
+    """The failed attempts to publish a message, and the queues that it has reached nevertheless."""
 
     attempts: int
     reached: set[Queue]
 
 
 class DelayQueue(Queue):
-    """Messages in the order of the times at which they are due; those due at the same time in publish order."""
+    """Delayed messages by due time; those due at the same time in publish order."""
 
     def __init__(
         self,
         spec: QueueSpec,
         roles: Roles,
         context: QueueContext,
-        batches: BatchQueue,
+        batches: PendingBatches,
         release: Callable[[Message, set[Queue]], None],
     ) -> None:
         super().__init__(spec, roles, context)
@@ -100,8 +98,8 @@ class DelayQueue(Queue):
         self._release: Callable[[Message, set[Queue]], None] | None = release
         self._index: list[int] = []  # a heap, once everything has been read back
         self._unread_after: int | None = None
-        self._held: dict[int, Entry] = {}  # by position: those in memory
-        self._held_bytes = 0
+        self._in_memory: dict[int, QueuedMessage] = {}  # by position: those in memory
+        self._in_memory_bytes = 0
         self._leaving: deque[int] = deque()  # positions that leave memory once they are on disk
         self._watched = 0
         self._troubles: dict[int, Trouble] = {}  # by position
@@ -109,34 +107,34 @@ class DelayQueue(Queue):
 
     @property
     def messages(self) -> int:
-        """How many messages wait."""
+        """Number of delayed messages."""
         found = len(self._index)
         return found if self._unread_after is None else max(found, self._lane.state.messages)
 
     # In
 
     def publish(self, message: Message) -> bool:
-        """Take a message that asks for a delay. True if a confirm of it has to wait for the disk."""
+        """Enqueue a message with a delay; return True if its confirm has to wait for the disk."""
         position = self._position + 1
         durable = self.durable and message.persistent
         if self.events is not None:
             position = self.events.arrived((message,), position, kept=durable)
         self._position = position
         due = self._context.now() + delay_of(headers_of(message))
-        entry = Entry(self, position, delayed(message), len(message.body), due)
+        entry = QueuedMessage(self, position, delayed(message), len(message.body), due)
         window = self._context.window
-        crowded = len(self._held) >= window.messages or self._held_bytes >= window.bytes
+        crowded = len(self._in_memory) >= window.messages or self._in_memory_bytes >= window.bytes
         if durable or crowded:
             self._lane.put(entry, durable=durable)
         if crowded:
             self._leaving.append(position)
-        self._held[position] = entry
-        self._held_bytes += entry.size
+        self._in_memory[position] = entry
+        self._in_memory_bytes += entry.size
         self._add(due, position, entry.size)
         return durable
 
     def stored(self, lane: int, up_to: int) -> None:
-        """Everything given to the store up to a position is on disk: what has no room in memory leaves it."""
+        """Drop from memory messages beyond the window, up to a position that is on disk."""
         self.stored_up_to = up_to
         while self._leaving and self._leaving[0] <= up_to:
             self._forget(self._leaving.popleft())
@@ -149,23 +147,21 @@ class DelayQueue(Queue):
         else:
             self._index.append(item)
 
-    def _forget(self, position: int) -> Entry | None:
-        entry = self._held.pop(position, None)
+    def _forget(self, position: int) -> QueuedMessage | None:
+        entry = self._in_memory.pop(position, None)
         if entry is not None:
-            self._held_bytes -= entry.size
+            self._in_memory_bytes -= entry.size
         return entry
 
     # Out
 
     def deliver(self) -> None:
-        """Publish what is due, some of it at a time."""
+        """Publish due messages, one step of them."""
         self._touched = False
         if self._unread_after is not None or self.deleted:
             return
-        if self._batches.no_room or len(self._batches.sealed) > BATCHES_BEHIND_MAX:
-            self._look_by(
-                self._context.now() + (NO_ROOM_MILLISECONDS if self._batches.no_room else BEHIND_MILLISECONDS)
-            )
+        if self._batches.disk_full or len(self._batches.sealed) > BATCHES_BEHIND_MAX:
+            self._look_by(self._context.now() + (FULL_MILLISECONDS if self._batches.disk_full else BEHIND_MILLISECONDS))
             return
         entries = list(self._due())
         try:
@@ -184,8 +180,8 @@ class DelayQueue(Queue):
                 copies += len(self._reached)
         self._watch()
 
-    def _attempt(self, entry: Entry) -> None:
-        """Publish a message; one message's trouble is not the others'."""
+    def _attempt(self, entry: QueuedMessage) -> None:
+        """Publish a message; an error does not keep others from being published."""
         trouble = self._troubles.pop(entry.position, Trouble(0, set()))
         self._reached = trouble.reached
         try:
@@ -194,56 +190,58 @@ class DelayQueue(Queue):
             log.exception("a message %s could not be published", self.name)
             self._try_again(entry, trouble)
 
-    def _try_again(self, entry: Entry, trouble: Trouble) -> None:
-        """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
+    def _try_again(self, entry: QueuedMessage, trouble: Trouble) -> None:
+        """Retry a message later, after a longer time for each attempt. Queues that it has reached do not get it
+        again."""
         self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
         wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
         self._wait_until(entry, self._context.now() + wait)
 
-    def _wait_until(self, entry: Entry, due: int) -> None:
-        """Have a message that was taken out of the index come due, again or once more."""
-        self._held[entry.position] = entry
-        self._held_bytes += entry.size
+    def _wait_until(self, entry: QueuedMessage, due: int) -> None:
+        """Put a message that was taken out of the index back, with a due time."""
+        self._in_memory[entry.position] = entry
+        self._in_memory_bytes += entry.size
         self._add(due, entry.position, entry.size)
 
-    def _due(self) -> Iterator[Entry]:
-        """Take the next messages that are due out of the index: as many as may be in memory at once."""
-        now, room = self._context.now(), LOAD_BYTES
+    def _due(self) -> Iterator[QueuedMessage]:
+        """Take due messages out of the index, at most RELEASE_MESSAGES and LOAD_BYTES."""
+        now, bytes_left = self._context.now(), LOAD_BYTES
         for _ in range(RELEASE_MESSAGES):
-            if not self._index or room <= 0 or self._index[0] >> _POSITION_BITS + _SIZE_BITS > now:
+            if not self._index or bytes_left <= 0 or self._index[0] >> _POSITION_BITS + _SIZE_BITS > now:
                 return
             item = heapq.heappop(self._index)
             position, size = item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1, item & (1 << _SIZE_BITS) - 1
-            room -= size
+            bytes_left -= size
             entry = self._forget(position) or self._on_disk(position, size)
             entry.expires_at = item >> _POSITION_BITS + _SIZE_BITS
             yield entry
 
-    def _on_disk(self, position: int, size: int) -> Entry:
-        entry = Entry(self, position, None, size, 0)
+    def _on_disk(self, position: int, size: int) -> QueuedMessage:
+        entry = QueuedMessage(self, position, None, size, 0)
         entry.stored = True
         return entry
 
-    def _let_go(self, entry: Entry) -> None:
-        """Publish a message and forget it. What could not be read has been set aside by the store, and uncounted."""
+    def _let_go(self, entry: QueuedMessage) -> None:
+        """Publish a message and settle it. A message that could not be read was set aside by the store, and
+        uncounted."""
         if self.events is not None:
             self.events.released(entry)
         message = entry.message
         if message is None:
             return
-        assert self._release is not None, "from a queue that is gone nothing is taken"
+        assert self._release is not None, "a deleted queue releases nothing"
         entry.persistent = self.durable and message.persistent
         self._release(message, self._reached)
         if entry.stored:
             self._lane.settle((entry,), moved=True)
 
     def _watch(self) -> None:
-        """Come back when the first message is due; for what is due already, in a turn of its own."""
+        """Set a timer for the first due time; messages that are due already get a later turn."""
         if self._index:
             self._look_by(max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.soon()))
 
     def _look_by(self, at: int) -> None:
-        """Come back at a time, or earlier; a later time at which it was to come back is forgotten."""
+        """Set a timer for this time, unless an earlier one is set; it replaces a later one."""
         if not 0 < self._watched <= at:
             self._watched = at
             self._context.timers.at(at, lambda: self._look(at), self)
@@ -256,19 +254,19 @@ class DelayQueue(Queue):
     # The whole
 
     def delete(self) -> int:
-        """End: what waits is gone. The number of messages that waited."""
+        """Drop all messages; return their number."""
         super().delete()
         waiting = self.messages
         self._unread_after = None
         self._index.clear()
-        self._held.clear()
+        self._in_memory.clear()
         self._troubles.clear()
         self._leaving.clear()
         self._release = None
         return waiting
 
     def check(self) -> None:
-        """Raise AssertionError unless the index is a heap of all that waits, and what is in memory is counted."""
+        """Raise AssertionError unless the index is a heap of all messages, and those in memory are counted."""
         super().check()
         if self.deleted or self._unread_after is not None:
             return
@@ -276,15 +274,15 @@ class DelayQueue(Queue):
         assert all(index[(at - 1) // 2] <= index[at] for at in range(1, len(index))), "the index is no heap"
         positions = {item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1 for item in index}
         assert len(positions) == len(index), "a message waits twice"
-        assert self._held.keys() <= positions, "a message is in memory and does not wait"
+        assert self._in_memory.keys() <= positions, "a message is in memory and does not wait"
         assert self._troubles.keys() <= positions, "a message that is to be tried again does not wait"
-        size = sum(entry.size for entry in self._held.values())
-        assert self._held_bytes == size, f"{size} bytes are in memory, {self._held_bytes} are counted"
+        size = sum(entry.size for entry in self._in_memory.values())
+        assert self._in_memory_bytes == size, f"{size} bytes are in memory, {self._in_memory_bytes} are counted"
         messages = self._lane.state.messages
         assert 0 <= messages <= len(index), f"the store counts {messages} messages, {len(index)} wait"
 
     def restore(self) -> None:
-        """Start with what the store says is there; when each is due is read soon after."""
+        """Take up the messages that are on disk at a start; their due times are read in later turns."""
         self._lane.restore()
         self.stored_up_to = self._position
         if self._lane.state.messages:
@@ -292,7 +290,7 @@ class DelayQueue(Queue):
             self._context.timers.at(self._context.now(), self._read_index)
 
     def _read_index(self) -> None:
-        """Read some more of the times of what was here before the start."""
+        """Read one step of the due times of messages from before the start."""
         if self._unread_after is None:
             return
         found = self._lane.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)

@@ -1,4 +1,4 @@
-"""How much is in a queue, by RabbitMQ's names: all of it is known at any moment, so asking costs next to nothing."""
+"""Depth of a queue: messages and bytes by RabbitMQ's names. All of it is counted anyway, so reading it is cheap."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from broker.wire.properties import decode_properties
 
 
 class Depth(NamedTuple):
-    """Messages of a queue, and the bytes of their bodies."""
+    """Messages of a queue, and bytes of their bodies."""
 
     messages: int
     messages_ready: int
     messages_unacknowledged: int
-    """Those out with channels. What a stream has delivered is still in it: they are not added to its messages."""
+    """Delivered and not acknowledged. In a stream these are still part of `messages_ready` and not added to
+    `messages`."""
     messages_persistent: int
-    """Those that survive a restart: persistent ones in a durable queue, all of a quorum queue or stream."""
+    """Messages that survive a restart: persistent ones in a durable queue, all in a quorum queue or stream."""
     messages_ram: int
-    """Those of which anything is in memory. Of what is out, or came back, the body may have been let go."""
+    """Messages at least partly in memory. The bodies of unacknowledged or returned ones may be on disk only."""
     messages_ready_ram: int
     messages_unacknowledged_ram: int
     messages_paged_out: int
-    """Ready ones of which nothing is in memory."""
+    """Ready messages that are on disk only."""
     message_bytes: int
     message_bytes_ready: int
     message_bytes_unacknowledged: int
@@ -33,7 +34,7 @@ class Depth(NamedTuple):
 
 
 def depth(queue: Queue) -> Depth:
-    """How much is in a queue now."""
+    """Return the depth of a queue now."""
     ready, ready_bytes, out, stored = queue.ready, queue.ready_bytes, queue.out, queue.store.state
     in_memory = queue.ready_messages.in_memory
     apart = not isinstance(queue, Stream)
@@ -56,7 +57,7 @@ def depth(queue: Queue) -> Depth:
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """The timestamp property of the first ready message, in seconds; None without one, or if it is on disk only."""
+    """Return the timestamp property of the first ready message, in seconds; None without one, or if it is paged out."""
     head = queue.ready_messages.head
     if head is None or head.message is None:
         return None

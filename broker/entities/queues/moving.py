@@ -1,25 +1,25 @@
-"""Messages moved from one queue to another because an operator wants it."""
+"""Messages moved from one queue to another on an operator's request."""
 
 from __future__ import annotations
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
 def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) -> int:
-    """Move the first ready messages, so many at most and of roughly so many bytes, one at least; how many that were.
+    """Move the first ready messages, at most `messages` and roughly `size_bytes`, at least one; return their number.
 
-    They keep their order, headers, exchange and routing key. What enters one queue and leaves the other is written with
-    one batch, so that each message is in one of the two after a crash. The first that the target refuses stays, and
-    what is behind it.
+    They keep their order, headers, exchange and routing key. The put into one queue and the settlement in the other are
+    in one batch, so a crash leaves each message in exactly one of the two. Stops at the first message that the target
+    refuses.
     """
     source.deliver_now()
-    moved: list[Entry] = []
+    moved: list[QueuedMessage] = []
     while len(moved) < messages and size_bytes > 0 and (entry := source.pop()) is not None:
         if not _enter(target, entry):
-            source.line.give_back((entry,))
+            source.ready_in_order.give_back((entry,))
             break
         if source.events is not None:
             source.events.released(entry)
@@ -31,11 +31,11 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     return len(moved)
 
 
-def _enter(target: Queue, entry: Entry) -> bool:
-    """Put a message into the target too; False if it is refused there."""
-    assert entry.message is not None, "a queue hands over what it has loaded"
+def _enter(target: Queue, entry: QueuedMessage) -> bool:
+    """Put a message into the target; return False if it refuses."""
+    assert entry.message is not None, "a popped message has its content"
     message = entry.message.copy()
-    message.body_id = 0  # a body that several queues share is stored with the message in this one
+    message.body_id = 0  # a shared body is stored again, with the message in this queue
     if target.limits.on_length and target.limits.refuses(message):
         return False
     target.publish(message)

@@ -1,8 +1,8 @@
-"""Queues whose messages are taken in order: what is ready goes out, comes back, dies, or is acknowledged.
+"""Queues whose messages are taken in order: deliver, requeue, reject, dead-letter, purge. And the classic queue.
 
-What is ready lies in the `ReadyMessages`, what is out with consumers or getters in the ledgers of their channels.
-Persistent messages of a durable queue are also in the queue's store, from the publish until they are settled. How a
-message comes in is for each type of queue to say; in a classic queue without priorities it stands behind the others.
+Ready messages are in `ReadyMessages`, unacknowledged ones in the ledgers of their channels. Persistent messages of a
+durable queue are in the queue's store too, from the publish until they are settled. Each type of queue has its own
+`publish`; a classic queue without priorities appends.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, Protocol, cast
 
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.clearing import Clearing
-from broker.entities.queues.consumers import Outlet
+from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.queue import (
     LOAD_BYTES,
     RUN_BYTES,
-    Letters,
+    DeadLetterGroup,
     Queue,
     QueueContext,
     QueueSpec,
-    Ready,
+    ReadyRole,
     Roles,
 )
+from broker.entities.queues.queue_background_work import QueueBackgroundWork
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.future import Future
 from storage.batch import PERSISTENT
 
 RUN_MESSAGES: Final = 1024
-"""How much one consumer is given, with RUN_BYTES, before it is asked again for its credit."""
+"""Messages, with RUN_BYTES, that one consumer is given before its credit is read again."""
 
 DELIVER_MESSAGES: Final = 1024
-"""How much a queue delivers before it is asked whether others of the turn have to be served first."""
+"""Messages that a queue delivers before other queues of the turn are served."""
 
 LOAD_MESSAGES: Final = 256
-"""How many given-back messages are read from disk at a time, with LOAD_BYTES: one at least."""
+"""Returned messages read from disk at a time, with LOAD_BYTES: at least one."""
 
 
-class OrderedReady(Ready, Protocol):
-    """Ready messages that have an order. What each method means is said in `ReadyMessages`."""
+class OrderedReadyRole(ReadyRole, Protocol):
+    """The role of ready messages that are taken in order. `ReadyMessages` documents the methods."""
 
     @property
     def paging(self) -> bool: ...
@@ -52,51 +52,55 @@ class OrderedReady(Ready, Protocol):
 
     def stored(self, up_to: int, number: int = 0) -> None: ...
 
-    def give_back(self, entries: Sequence[Entry]) -> None: ...
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None: ...
 
-    def peek(self) -> Entry | None: ...
+    def peek(self) -> QueuedMessage | None: ...
 
-    def pop(self) -> Entry | None: ...
+    def pop(self) -> QueuedMessage | None: ...
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]: ...
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]: ...
 
-    def due(self, now: int, room: int) -> list[Entry]: ...
+    def due(self, now: int, size_bytes: int) -> list[QueuedMessage]: ...
 
-    def next_returned(self, limit: int) -> list[Entry]: ...
+    def next_returned(self, limit: int) -> list[QueuedMessage]: ...
 
     def clear(self) -> int: ...
 
-    def resident(self) -> list[Entry]: ...
+    def resident(self) -> list[QueuedMessage]: ...
 
 
 class OrderedQueue(Queue):
-    """A queue from whose front messages are taken. `line` are its ready messages, as those that have an order."""
+    """A queue from whose front messages are taken. `ready_in_order`: its ready messages, typed as ordered ones."""
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
-        self.clearing = Clearing(self, context.background_work, context.batches, context.turn)
+        self.background_work = QueueBackgroundWork(self, context.background_work, context.batches, context.turn)
         super().__init__(spec, roles, context, owner)
-        self.line = cast(OrderedReady, self.ready_messages)
+        self.ready_in_order = cast(OrderedReadyRole, self.ready_messages)
 
     # Out: to consumers and getters
 
     def deliver(self) -> None:
-        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time.
+        """Deliver ready messages round-robin to consumers with credit, at most DELIVER_MESSAGES; then expire messages.
 
-        What has had its time goes, whether consumers are served now or have to wait.
+        Messages expire whether or not anything can be delivered.
         """
         self._touched = False
         limits, left = self.limits, DELIVER_MESSAGES
-        waits = (self.clearing.size or self.clearing.expected) and self.clearing.delays_delivery
-        while left > 0 and not waits and self.consumers.members and len(self.line):
+        waits = (
+            self.background_work.messages or self.background_work.expected
+        ) and self.background_work.delays_delivery
+        while left > 0 and not waits and self.consumers.members and len(self.ready_in_order):
             if limits.timed:
+                # Not those that expired while this turn was going on: see `QueueLimits.moment`.
                 limits.expire(strictly=True)
                 if limits.expiring:
                     break
-            turn = self.consumers.next()
-            if turn is None:
+            next_served = self.consumers.next()
+            if next_served is None:
                 self.consumers.stall()
                 break
-            consumer, credit, alone = turn
+            consumer, credit, alone = next_served
+            # With others of its priority a consumer gets one message at a time: that is RabbitMQ's round-robin.
             entries = self.take(min(credit, left) if alone else 1)
             if entries:
                 consumer.give(entries)
@@ -108,16 +112,17 @@ class OrderedQueue(Queue):
             self.touch()
 
     def busy(self) -> Future[None] | None:
-        """What has to be over before the first message may be taken: more came back, or has expired, than can be dealt
-        with in one turn. None, as a rule, for nothing.
+        """Return a future to wait for before a message is taken; usually None.
+
+        There is one while more messages were returned, or have expired, than one turn can handle.
         """
         self.limits.expire()
-        if self.clearing.expected:
-            return self.clearing.expected[0]
-        return self.clearing.begin() if self.limits.expiring or self.clearing.delays_delivery else None
+        if self.background_work.expected:
+            return self.background_work.expected[0]
+        return self.background_work.begin() if self.limits.expiring or self.background_work.delays_delivery else None
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
-        """Take the first ready message for a channel that asked for one."""
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
+        """Take the first ready message for basic.get; None if there is none."""
         self.use()
         if self.busy() is not None:
             return None
@@ -129,16 +134,19 @@ class OrderedQueue(Queue):
         if no_ack:
             self.finish((entry,))
         else:
-            self.hold(outlet, (entry,), entry.size)
+            self.await_ack(outlet, (entry,), entry.size)
         return entry
 
-    def take(self, limit: int) -> list[Entry]:
-        """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
+    def take(self, limit: int) -> list[QueuedMessage]:
+        """Take up to `limit` messages for one consumer, at most RUN_MESSAGES and RUN_BYTES.
+
+        Ends early where the next message may have expired meanwhile.
+        """
         limit = min(limit, RUN_MESSAGES)
-        taken = self.line.run(limit, RUN_BYTES, self.limits.moment())
+        taken = self.ready_in_order.run(limit, RUN_BYTES, self.limits.moment())
         size_bytes = RUN_BYTES if taken else 0
         while len(taken) < limit and size_bytes < RUN_BYTES:
-            if taken and ((head := self.line.peek()) is None or head.expires_at):
+            if taken and ((head := self.ready_in_order.peek()) is None or head.expires_at):
                 break
             entry = self.pop()
             if entry is None:
@@ -147,77 +155,78 @@ class OrderedQueue(Queue):
             size_bytes += entry.size
         return taken
 
-    def pop(self) -> Entry | None:
-        """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
-        while (entry := self.line.pop()) is not None:
+    def pop(self) -> QueuedMessage | None:
+        """Take the first ready message with its content; None without one. Messages that cannot be read are skipped."""
+        while (entry := self.ready_in_order.pop()) is not None:
             if self.load(entry):
                 return entry
         return None
 
-    def load(self, entry: Entry) -> bool:
-        """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
+    def load(self, entry: QueuedMessage) -> bool:
+        """Read a message's content into memory, with its neighbours'; return False if it cannot be read."""
         if entry.message is None:
-            wanted, room = [entry], LOAD_BYTES - entry.size
-            for other in self.line.next_returned(LOAD_MESSAGES):
-                room -= other.size
-                if other.message is not None or room < 0:
+            wanted, bytes_left = [entry], LOAD_BYTES - entry.size
+            for other in self.ready_in_order.next_returned(LOAD_MESSAGES):
+                bytes_left -= other.size
+                if other.message is not None or bytes_left < 0:
                     break
                 wanted.append(other)
             self.store.load(wanted)
         return entry.message is not None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
-        """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
+        """Count messages, in order, as unacknowledged on a channel; `size`: bytes of their bodies."""
         self.out.add(len(entries), size)
-        self._holders[outlet] = None
+        self._outlets[outlet] = None
         self.store.delivered(entries)
 
     # Back: requeued, rejected
 
-    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
-        """Delivered messages come back to their places, to be delivered again.
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
+        """Requeue delivered messages at their positions.
 
-        Some types of queue treat those differently that were `abandoned`: not given back, but left by a channel's end.
+        `abandoned`: their channel has ended; quorum queues treat these differently from basic.nack and basic.recover.
         """
         if self.deleted:
             self.out.remove(entries)
             return
-        if len(entries) > RUN_MESSAGES:  # so many are put into their places last first, which costs least
+        if len(entries) > RUN_MESSAGES:  # inserted in several steps, which costs least in descending order
             entries = sorted(entries, key=_position, reverse=True)
         take_back = partial(self._take_back, abandoned=abandoned)
-        self.clearing.take_in(entries, take_back, writes=False, first=True, ready=True)
+        self.background_work.take_in(entries, take_back, writes=False, first=True, ready=True)
 
-    def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
+    def _take_back(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
         self.give_back(entries)
         return len(entries)
 
-    def give_back(self, entries: Sequence[Entry]) -> None:
-        """Have messages that came back in their places again."""
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None:
+        """Make returned messages ready again, with the redelivered flag."""
         for entry in entries:
             entry.redelivered = True
             entry.consumer = None
-        self.line.give_back(entries)
-        if self.limits.on_length and not (self.clearing.size or self.clearing.expected):
-            self.limits.make_room_for_returned()
+        self.ready_in_order.give_back(entries)
+        if self.limits.on_length and not (self.background_work.messages or self.background_work.expected):
+            self.limits.drop_excess_of_returned()
         self.touch()
 
     def expect(self, back: Future[None]) -> None:
-        """Messages are about to come back, some in each turn, the last first; nothing is delivered before all have."""
-        self.clearing.expect(back)
+        """Deliver nothing until `back` is settled, when a requeue over several turns, last message first, is
+        complete."""
+        self.background_work.expect(back)
 
-    def reject(self, entries: Sequence[Entry]) -> None:
-        """A consumer does not want messages and does not want them back in the queue."""
+    def reject(self, entries: Sequence[QueuedMessage]) -> None:
+        """Reject delivered messages without requeue: dead-letter them if there is a dead-letter exchange."""
         if self.deleted:
             self.out.remove(entries)
-        elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: a full disk gets room by it
+        elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: this frees space on a full disk
             self._reject(entries)
         else:
-            self.clearing.take_in(entries, self._reject, writes=True, first=False, ready=False)
+            self.background_work.take_in(entries, self._reject, writes=True, first=False, ready=False)
 
-    def _reject(self, entries: Sequence[Entry]) -> int:
+    def _reject(self, entries: Sequence[QueuedMessage]) -> int:
         if self.arguments.dead_letter_exchange is not None:
             self.store.load([entry for entry in entries if entry.message is None])
         self.out.remove(entries)
@@ -227,22 +236,22 @@ class OrderedQueue(Queue):
         return count
 
     @property
-    def held(self) -> Iterable[Entry]:
-        """The unacknowledged messages, with those that came back and are not dealt with yet."""
-        return chain(super().held, self.clearing.entries)
+    def unacknowledged(self) -> Iterable[QueuedMessage]:
+        """The unacknowledged messages, including returned ones that are not handled yet."""
+        return chain(super().unacknowledged, self.background_work.entries)
 
     # Gone: dead letters, or nothing
 
-    def discard(self, entries: Sequence[Entry], reason: str) -> int:
-        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them.
+    def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
+        """Dead-letter messages, or drop them without a dead-letter exchange; return how many of the first it were.
 
-        How many those are, the first of them: all, unless dead letters go to so many queues that one step is too short.
+        All, unless their dead letters go to more queues than one step may copy to.
         """
         exchange = self.arguments.dead_letter_exchange
-        written: list[Letters] = []
+        written: list[DeadLetterGroup] = []
         if exchange is not None and (messages := [entry.message for entry in entries if entry.message is not None]):
             written = self._context.dead_letters.write(self, messages, reason)
-            if (count := sum(len(letters.copies) for letters in written)) < len(messages):
+            if (count := sum(len(group.copies) for group in written)) < len(messages):
                 entries = _first_readable(entries, count)
         if self.events is not None:
             self.events.discarded(entries, reason, exchange, written)
@@ -257,7 +266,7 @@ class OrderedQueue(Queue):
         return "disabled" if self.arguments.dead_letter_exchange is None else "at_most_once"
 
     def turn_away(self, message: Message, reason: str) -> None:
-        """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
+        """Dead-letter a message that the queue refused, if it has a dead-letter exchange."""
         exchange = self.arguments.dead_letter_exchange
         self.counters.died(1, reason, self._strategy)
         written = [] if exchange is None else self._context.dead_letters.write(self, (message,), reason)
@@ -269,50 +278,50 @@ class OrderedQueue(Queue):
     # The whole: purge, restore
 
     def purge(self) -> int:
-        """Drop every ready message, and those that are on their way to be ready again; their number."""
-        returned = self.clearing.purge()
+        """Drop every ready message and every message being requeued; return their number."""
+        returned = self.background_work.purge()
         self.out.remove(returned)
         if self.events is not None:
-            self.events.purged(self._position + 1, self.held)
-        self.store.purge(self._position + 1, self.held)
-        return len(returned) + self.line.clear()
+            self.events.purged(self._position + 1, self.unacknowledged)
+        self.store.purge(self._position + 1, self.unacknowledged)
+        return len(returned) + self.ready_in_order.clear()
 
     def delete(self) -> int:
-        """End: no consumers, no messages. The number of ready messages."""
-        self.out.remove(self.clearing.end())
+        """Drop consumers and messages; return the number of ready messages."""
+        self.out.remove(self.background_work.end())
         return super().delete()
 
     def restore(self) -> None:
-        """Start with what the store says is there."""
+        """Take up the messages that are on disk at a start."""
         self.stored_up_to = self._position
         for number, lane in self.store.restore().items():
-            self.line.restore(lane.state.messages, lane.state.bytes, number)
-        self.limits.timed = len(self.line) > 0
+            self.ready_in_order.restore(lane.state.messages, lane.state.bytes, number)
+        self.limits.timed = len(self.ready_in_order) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
-        """Everything this queue gave to one lane of its store up to a position is on disk."""
+        """Note that all puts into one lane, up to a position, are on disk."""
         self.stored_up_to = max(up_to, self.stored_up_to)
-        if self.line.paging:
-            self.line.stored(up_to, lane)
+        if self.ready_in_order.paging:
+            self.ready_in_order.stored(up_to, lane)
 
     def check(self) -> None:
-        """Raise AssertionError unless what is ready, what is out and what the store counts agree: see `Invariants`."""
+        """Raise AssertionError unless ready messages, unacknowledged ones and the store's counts agree."""
         super().check()
         if self.deleted:
             return
-        self.clearing.check()
-        held, resident = list(self.held), self.line.resident()
-        assert self.unacked == len(held), f"{len(held)} messages are out, {self.unacked} are counted"
-        held_bytes = sum(entry.size for entry in held)
-        assert self.out.bytes == held_bytes, f"{held_bytes} bytes are out, {self.out.bytes} are counted"
-        both = {entry.position for entry in held} & {entry.position for entry in resident}
-        assert not both, f"messages {sorted(both)} are ready and out"
-        for entry in (*resident, *held):
+        self.background_work.check()
+        out, resident = list(self.unacknowledged), self.ready_in_order.resident()
+        assert self.unacked == len(out), f"{len(out)} messages are unacknowledged, {self.unacked} are counted"
+        out_bytes = sum(entry.size for entry in out)
+        assert self.out.bytes == out_bytes, f"{out_bytes} bytes are unacknowledged, {self.out.bytes} are counted"
+        both = {entry.position for entry in out} & {entry.position for entry in resident}
+        assert not both, f"messages {sorted(both)} are ready and unacknowledged"
+        for entry in (*resident, *out):
             assert entry.queue is self, f"message {entry.position} is of another queue"
             assert entry.position <= self._position, f"message {entry.position} is behind the last, {self._position}"
-        for consumer, count in Counter(entry.consumer for entry in held).items():
+        for consumer, count in Counter(entry.consumer for entry in out).items():
             assert consumer is None or consumer.unacked == count, f"consumer {consumer.tag} holds {count} messages"
-        self.store.check([*resident, *held], complete=not self.line.paging)
+        self.store.check([*resident, *out], complete=not self.ready_in_order.paging)
 
 
 class ClassicQueue(OrderedQueue):
@@ -324,7 +333,7 @@ class ClassicQueue(OrderedQueue):
         self._ready = cast(ReadyMessages, self.ready_messages)
 
     def publish(self, message: Message) -> bool:
-        """Take a message at the end. True if a confirm of it has to wait for the disk."""
+        """Append a message; return True if its confirm has to wait for the disk."""
         position = self._position + 1
         durable = self.durable and bool(message.flags & PERSISTENT)
         if self.events is not None:
@@ -332,21 +341,21 @@ class ClassicQueue(OrderedQueue):
         self._position = position
         limits = self.limits
         expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
-        entry = Entry(self, position, message, len(message.body), expires_at)
+        entry = QueuedMessage(self, position, message, len(message.body), expires_at)
         if durable or self._ready.paging:
             self._lane.put(entry, durable=durable)
         self._ready.append(entry)
         if limits.on_length:
-            limits.make_room()
-        if not self._touched:  # as `touch`, which here would be a call for each publish
+            limits.drop_excess()
+        if not self._touched:  # `touch` inlined: this is called for each publish
             self._touched = True
             self._turn.queues.append(self)
         return durable
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take a run of messages at the end: all persistent or none. True if a confirm has to wait for the disk."""
+        """Append messages, all persistent or none; return True if their confirms have to wait for the disk."""
         limits, now = self.limits, 0
-        if limits.on_length:
+        if limits.on_length:  # each message may drop another one
             return super().publish_all(messages)
         ready_messages = self._ready
         first = self._position + 1
@@ -359,7 +368,7 @@ class ClassicQueue(OrderedQueue):
             if on_time or message.expiration is not None:
                 now = now or self._context.now()
                 expires_at = limits.expires_at(message, now)
-            entries.append(Entry(self, position, message, len(message.body), expires_at))
+            entries.append(QueuedMessage(self, position, message, len(message.body), expires_at))
             position += 1
         self._position = position - 1
         if durable or ready_messages.paging:
@@ -373,8 +382,8 @@ class ClassicQueue(OrderedQueue):
 _position: Final = attrgetter("position")
 
 
-def _first_readable(entries: Sequence[Entry], count: int) -> Sequence[Entry]:
-    """The first entries, up to the last of so many that have their content."""
+def _first_readable(entries: Sequence[QueuedMessage], count: int) -> Sequence[QueuedMessage]:
+    """Return the first entries, up to the `count`-th one that has its content."""
     for end, entry in enumerate(entries, 1):
         count -= entry.message is not None
         if not count:

@@ -1,7 +1,6 @@
-"""What all queues are: a name, messages that come in and count, consumers, and an end.
+"""The base of all queue types: publish, deliver, settle, requeue, delete. The types and their roles: `queue_family`.
 
-Nothing here waits: a queue that has something to do says so to the turn, and does it at the turn's end. The types of
-queue, and the roles that each fills, are in `queue_family`.
+Nothing here waits: a queue with something to deliver registers with the turn, and delivers at the turn's end.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import QueueType, type_of
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.consumers import Consumers, Outlet
+from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues.consumer_prefetch import Outlet
+from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.events.queue_events import QueueEvents
-from broker.entities.queues.queue_limits import GONE, Unlimited
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.unlimited import GONE, Unlimited
 from broker.entities.scheduling.background_work import BackgroundWork
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from broker.entities.scheduling.future import Future
 
 RUN_BYTES: Final = 256 * 1024
-"""How much one consumer is given before it is asked again for its credit."""
+"""Bytes that one consumer is given before its credit is read again."""
 
 LOAD_BYTES: Final = 2 << 20
-"""How much is read back from disk at a time; one message at least."""
+"""Bytes read back from disk at a time; at least one message."""
 
 
 class QueueSpec(NamedTuple):
-    """What a queue is declared as."""
+    """The declaration of a queue."""
 
     name: str
     durable: bool
@@ -50,113 +50,111 @@ class QueueSpec(NamedTuple):
 
 
 class DeadLetters(Protocol):
-    """The way of a queue's dead letters to its dead-letter exchange."""
+    """Publishes dead letters to the dead-letter exchange of the queue in which the messages died."""
 
-    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[Letters]:
-        """What is to be published for the first of some messages that died in a queue, for a reason.
+    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[DeadLetterGroup]:
+        """Return the dead letters for the first of `messages`: as many as one step may copy, at least one."""
 
-        That is for so many of them as one step may copy, for one at least.
-        """
-
-    def publish(self, written: Iterable[Letters]) -> None:
+    def publish(self, written: Iterable[DeadLetterGroup]) -> None:
         """Publish dead letters."""
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
-        """Publish the dead letter of one. False, and nothing published, unless it has targets and all take it."""
+        """Publish the dead letter of a message; False, with nothing published, unless there are targets and all
+        accept."""
 
 
 class QueueContext(NamedTuple):
-    """What the queues of a virtual host need from around them."""
+    """The collaborators and settings that all queues of a virtual host share."""
 
     vhost: str
     turn: Turn
     timers: Timers
-    window: Window
+    window: MemoryWindow
     boot: int
     now: Callable[[], int]
     soon: Callable[[], int]
     dead_letters: DeadLetters
     recorder: Recorder | None
-    """Where events are recorded, what gathers them."""
+    """Records events for the event log; None if it is off."""
     background_work: BackgroundWork
-    batches: BatchQueue
+    batches: PendingBatches
     personality: Personality
 
 
-class Ready(Protocol):
-    """The role of ready messages: what waits for consumers."""
+class ReadyRole(Protocol):
+    """The role of ready messages: those that wait for consumers."""
 
     def __len__(self) -> int: ...
 
     @property
     def bytes(self) -> int:
-        """The bodies of all that is ready."""
+        """Bytes of the bodies of all ready messages."""
 
     @property
-    def in_memory(self) -> Window:
-        """How many of them are in memory, and the bytes of their bodies."""
+    def in_memory(self) -> MemoryWindow:
+        """Number of ready messages in memory, and bytes of their bodies."""
 
     @property
-    def head(self) -> Entry | None:
-        """The first, if it is in memory."""
+    def head(self) -> QueuedMessage | None:
+        """The first ready message, if it is in memory."""
 
     def end(self) -> int:
-        """Forget every message, and the queue; how many they were."""
+        """Forget every message and the queue; return the number of messages."""
 
     def check(self) -> None:
-        """Raise AssertionError when it contradicts itself: see `Invariants`."""
+        """Raise AssertionError if it is inconsistent: see `Invariants`."""
 
 
-class Store(Protocol):
-    """The role of the store: the queue's share of what is on disk."""
+class StoreRole(Protocol):
+    """The role of the store: the queue's part of the message store."""
 
     queue_id: int
     counters: QueueCounters
 
     @property
     def state(self) -> LaneState:
-        """How much of the queue survives a restart."""
+        """Messages and bytes that survive a restart."""
 
-    def put(self, entry: Entry, *, durable: bool) -> None:
-        """Have a message written with the open batch, to survive a restart if it is `durable`."""
+    def put(self, entry: QueuedMessage, *, durable: bool) -> None:
+        """Put a message into the open batch; a `durable` one survives a restart."""
 
-    def settle(self, entries: Sequence[Entry], *, moved: bool = False) -> None:
-        """Messages that were given to the store are finished with; `moved`: something was put in their place."""
+    def settle(self, entries: Sequence[QueuedMessage], *, moved: bool = False) -> None:
+        """Settle stored messages; `moved`: the open batch has a put in their place."""
 
-    def delivered(self, entries: Sequence[Entry]) -> None:
-        """A consumer has seen these messages, in order."""
+    def delivered(self, entries: Sequence[QueuedMessage]) -> None:
+        """Note that these messages, in order, were delivered."""
 
-    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
-        """Everything below `floor` is dead, save what is still out with consumers."""
+    def purge(self, floor: int, survivors: Iterable[QueuedMessage]) -> None:
+        """Drop all messages below position `floor` except `survivors`, the unacknowledged ones."""
 
-    def load(self, entries: Sequence[Entry]) -> None:
-        """Read the content of messages back into memory; those that cannot be read stay without."""
+    def load(self, entries: Sequence[QueuedMessage]) -> None:
+        """Read the content of messages back into memory; unreadable ones stay without."""
 
     def restore(self) -> Mapping[int, QueueStore]:
-        """The lanes were there before this start: what had been delivered is redelivered. The lanes there are."""
+        """Take up the lanes that are on disk at a start, and return them. Messages delivered before are redelivered."""
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
-        """Records of one lane could not be read, and were set aside."""
+        """Subtract records of one lane that could not be read, and were set aside."""
 
     def drop(self) -> None:
-        """The queue is gone for good."""
+        """Have the records of a deleted queue reclaimed."""
 
-    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
-        """Raise AssertionError unless it counts its queue's persistent messages; `entries` are those in memory."""
+    def check(self, entries: Sequence[QueuedMessage], *, complete: bool) -> None:
+        """Raise AssertionError unless its counts agree with the queue; `entries`: the messages in memory."""
 
 
 class Roles(NamedTuple):
-    """What fills the roles of a queue: a store, and what makes the others for the queue that is being made."""
+    """The store of a new queue, and factories for its other roles."""
 
     store: Any
-    ready_messages: Callable[[Any, Any, QueueContext], Ready]
-    """For a queue and its store."""
+    ready_messages: Callable[[Any, Any, QueueContext], ReadyRole]
+    """Called with the queue and its store."""
     limits: Callable[[Any, QueueContext], Unlimited]
     consumers: Callable[[Any, QueueContext], Consumers]
 
 
 class Unacknowledged:
-    """How many messages of a queue are out with channels, and the bytes of their bodies."""
+    """The number of unacknowledged messages of a queue, and bytes of their bodies."""
 
     __slots__ = ("bytes", "messages")
 
@@ -164,12 +162,12 @@ class Unacknowledged:
         self.messages = self.bytes = 0
 
     def add(self, messages: int, size: int) -> None:
-        """So many go out, with bodies of so many bytes."""
+        """Add messages, with the bytes of their bodies."""
         self.messages += messages
         self.bytes += size
 
-    def remove(self, entries: Sequence[Entry]) -> None:
-        """Messages have been dealt with."""
+    def remove(self, entries: Sequence[QueuedMessage]) -> None:
+        """Subtract messages that were settled or returned."""
         size = 0
         for entry in entries:
             size += entry.size
@@ -178,7 +176,7 @@ class Unacknowledged:
 
 
 class Queue:
-    """Messages and consumers. Of the roles, ready messages are made first and consumers last."""
+    """A queue. Its roles are made in this order: store, ready messages, limits, consumers."""
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         self.spec = spec
@@ -187,7 +185,7 @@ class Queue:
         self.durable = spec.durable
         self.policies = NONE_IN_FORCE
         self.arguments: QueueArguments = parse(spec.arguments)
-        """What holds for it: declared, and made by its policies."""
+        """The arguments in force: those of the declaration, with its policies applied."""
         self.owner = owner
         recorder = context.recorder
         self.events = None if recorder is None else QueueEvents(recorder, context.vhost, spec.name)
@@ -200,8 +198,8 @@ class Queue:
         self.stored_up_to = 0
         self.returned_last = False
         self._touched = False
-        self._holders: dict[Outlet, None] = {}
-        self.store: Store = roles.store
+        self._outlets: dict[Outlet, None] = {}
+        self.store: StoreRole = roles.store
         self.counters: QueueCounters = roles.store.counters
         self.ready_messages = roles.ready_messages(self, roles.store, context)
         self.limits = roles.limits(self, context)
@@ -209,55 +207,55 @@ class Queue:
 
     @abstractmethod
     def publish(self, message: Message) -> bool:
-        """Take a message. True if a confirm of it has to wait for the disk."""
+        """Enqueue a message; return True if its confirm has to wait for the disk."""
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take a run of messages: all persistent or none. True if a confirm of them has to wait for the disk."""
+        """Enqueue messages, all persistent or none; return True if their confirms have to wait for the disk."""
         if self.events is not None:
             self.events.number(messages)
         return max([self.publish(message) for message in messages])
 
     @property
     def vhost_name(self) -> str:
-        """The virtual host that it is in."""
+        """Name of its virtual host."""
         return self._context.vhost
 
     @property
     def ready(self) -> int:
-        """How many messages wait for consumers."""
+        """Number of ready messages."""
         return len(self.ready_messages)
 
     @property
     def unacked(self) -> int:
-        """How many are out with channels and not acknowledged."""
+        """Number of unacknowledged messages."""
         return self.out.messages
 
     @property
     def messages(self) -> int:
-        """How many it holds, those that are out with consumers included."""
+        """Number of messages, ready and unacknowledged."""
         return self.ready + self.unacked
 
     @property
     def ready_bytes(self) -> int:
-        """The bytes of their bodies."""
+        """Bytes of the bodies of ready messages."""
         return self.ready_messages.bytes
 
     @property
     def may_time_out(self) -> bool:
-        """Its deliveries have to be acknowledged in some time."""
+        """The consumer timeout applies to its deliveries."""
         return self._context.personality.classic_timeouts
 
     @property
     def consumer_timeout(self) -> int | None:
-        """How long a delivery may be unacknowledged, in milliseconds; 0: for ever, None: nothing was said."""
+        """The queue's own consumer timeout in milliseconds; 0: none, None: the default applies."""
         return self.arguments.consumer_timeout
 
     def use(self) -> None:
-        """The queue was used: the time of its `x-expires`, if it has one, begins anew."""
+        """Restart the time of `x-expires`: the queue was used."""
         self.last_used = self._context.now()
 
     def touch(self) -> None:
-        """There may be something to deliver at the end of this turn."""
+        """Have the queue deliver at the end of this turn."""
         if not self._touched:
             self._touched = True
             self._turn.queues.append(self)
@@ -266,35 +264,33 @@ class Queue:
 
     @abstractmethod
     def deliver(self) -> None:
-        """Hand out what is ready to consumers with credit."""
+        """Deliver ready messages to consumers with credit."""
 
     def deliver_now(self) -> None:
-        """Deliver now what the turn would deliver at its end: the number of ready messages is about to be read.
-
-        A message that a consumer waits for is not ready, and one that has had its time is not there.
-        """
+        """Deliver and expire now what the turn would at its end, so that the number of ready messages can be read."""
         while self._touched:
             self.deliver()
 
     def busy(self) -> Future[None] | None:
-        """What has to be over before the first message may be taken from the queue; None, as a rule, for nothing."""
+        """Return a future to wait for before a message is taken from the queue; usually None."""
         return None
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
-        """Take the first ready message for a channel that asked for one; None where none can be taken."""
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
+        """Take the first ready message for basic.get; None if there is none."""
         return None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
-        """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
+        """Count messages, in order, as unacknowledged on a channel; `size`: bytes of their bodies."""
         self.out.add(len(entries), size)
-        self._holders[outlet] = None
+        self._outlets[outlet] = None
 
-    def finish(self, entries: Iterable[Entry], *, moved: bool = False) -> None:
-        """Messages have left for good, without ever having been unacknowledged; `moved`: for another place."""
+    def finish(self, entries: Iterable[QueuedMessage], *, moved: bool = False) -> None:
+        """Settle messages that are not unacknowledged (any more); `moved`: they were put elsewhere in the open
+        batch."""
         self.store.settle([entry for entry in entries if entry.stored], moved=moved)
 
-    def settle(self, entries: Sequence[Entry]) -> None:
-        """Delivered messages are acknowledged."""
+    def settle(self, entries: Sequence[QueuedMessage]) -> None:
+        """Settle acknowledged messages."""
         count, counters = len(entries), self.counters
         self.out.remove(entries)
         counters.ack += count
@@ -304,49 +300,49 @@ class Queue:
         if not self.deleted:
             self.finish(entries)
 
-    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
-        """Delivered messages come back, given back or `abandoned` by a channel that has ended; here nothing left."""
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
+        """Requeue delivered messages; `abandoned`: their channel has ended. Here they are only counted out."""
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
 
     def expect(self, back: Future[None]) -> None:
-        """Messages are about to come back, some in each turn, the last first; `back` is settled when all have."""
+        """Prepare for a requeue over several turns, the last message first; `back` is settled when it is complete."""
 
-    def reject(self, entries: Sequence[Entry]) -> None:
-        """A consumer does not want messages and does not want them back in the queue; here nothing left."""
+    def reject(self, entries: Sequence[QueuedMessage]) -> None:
+        """Reject delivered messages without requeue. Here they are only counted out."""
         self.out.remove(entries)
 
     def forget(self, outlet: Outlet) -> None:
-        """A channel is gone, and everything it held has been given back."""
-        self._holders.pop(outlet, None)
+        """Forget a channel that has ended and has no unacknowledged messages left."""
+        self._outlets.pop(outlet, None)
 
     @property
-    def held(self) -> Iterable[Entry]:
+    def unacknowledged(self) -> Iterable[QueuedMessage]:
         """The unacknowledged messages."""
-        return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
+        return (entry for outlet in self._outlets for entry in outlet.unacked_of(self))
 
     # The whole
 
     @abstractmethod
     def restore(self) -> None:
-        """Start with what the store says is there."""
+        """Take up the messages that are on disk at a start."""
 
     @abstractmethod
     def stored(self, lane: int, up_to: int) -> None:
-        """Everything this queue gave to one lane of its store up to a position is on disk."""
+        """Note that all puts into one lane, up to a position, are on disk."""
 
     def purge(self) -> int:
-        """Drop every ready message; their number."""
+        """Drop every ready message; return their number."""
         return 0
 
     def delete(self) -> int:
-        """End: no consumers, no messages. The number of ready messages.
+        """Drop consumers and messages; return the number of ready messages.
 
-        Some of what a queue has knows the queue: ready messages are read back for it, limits let messages go from it,
-        dead letters are tried for it, a delayed message is published for its exchange. A queue that is gone must be
-        freed at once, with all that it held, not by the garbage collector. So all of that ends here: each of them
-        has an `end`, which lets go of the queue, and limits are left to be those of all queues that are gone.
+        Several roles refer back to the queue: ready messages are read back for it, limits remove messages from it, dead
+        letters are retried for it. A deleted queue must be freed at once with all its messages, not by the garbage
+        collector, so these references are cut here: each role has an `end` that drops the queue, and the limits are
+        replaced by `GONE`, which all deleted queues share.
         """
         if self.events is not None:
             self.events.deleted(self._position + 1)
@@ -357,16 +353,16 @@ class Queue:
         return self.ready_messages.end()
 
     def check(self) -> None:
-        """Raise AssertionError unless the queue's parts are sound and agree with each other: see `Invariants`."""
+        """Raise AssertionError unless the queue's parts are consistent: see `Invariants`."""
         if not self.deleted:
             self.ready_messages.check()
             self.consumers.check()
-            assert self.unacked >= 0, f"{self.unacked} messages are out"
-            assert self.out.bytes >= 0, f"{self.out.bytes} bytes are out"
+            assert self.unacked >= 0, f"{self.unacked} messages are unacknowledged"
+            assert self.out.bytes >= 0, f"{self.out.bytes} bytes are unacknowledged"
 
 
-class Letters(NamedTuple):
-    """Dead letters that go the same way, and the queues at its end."""
+class DeadLetterGroup(NamedTuple):
+    """Dead letters with the same route, and the queues at its end."""
 
     copies: Sequence[Message]
     targets: Sequence[Queue]

@@ -1,20 +1,20 @@
-"""The family of queues: what each type is made of, a row each.
+"""The queue types: one row each, with the classes that fill the roles of such a queue.
 
-A queue plays one part itself, that of its type: how a message comes in, and what becomes of it on its way out. The
-rest are roles, which others fill, and which it is given when it is made:
+A queue class says how a message comes in, and how it is returned, discarded and settled. The rest are roles, which it
+is given when it is made:
 
-- *Store*: its share of the message store, with one lane of records or several. It writes with the open batch, settles,
-  purges, reads back, and counts what survives a restart.
-- *Ready messages*: what waits for consumers, in the order in which it goes out. They keep a window of it in memory and
-  have the store read the rest back for the queue. A stream's are its log; of a delayed queue's messages none is ready.
-- *Limits*: how long messages stay, how many there may be, and what becomes of those that are too many.
-- *Consumers*: by priority, and in each priority whose turn it is.
+- *Store*: its part of the message store, one lane of records or several. It puts into the open batch, settles, purges,
+  reads back, and counts what survives a restart.
+- *Ready messages*: those that wait for consumers, in order of delivery. A window of them is in memory; the store reads
+  the rest back. A stream's are its log; a delay queue has none.
+- *Limits*: time to live, length limits, overflow.
+- *Consumers*: round-robin by priority.
 
-A store knows no queue. The other roles may know theirs; `Queue.delete` says how that ends. All that is asked of every
-type of queue is in `Queue`; `OrderedQueue` is what those have in common from which messages are taken in order.
+A store does not refer to its queue. The other roles may; `Queue.delete` cuts that. `Queue` is the interface of every
+type; `OrderedQueue` is the base of the types from which messages are taken in order.
 
-To add a type of queue: its arguments as a row in `queue_types`, its queue in a file, or a folder, of its own, with
-whatever fills a role in another way, and a row here.
+To add a queue type: a row with its arguments in `queue_types`; its queue class, and roles that differ, in a file or
+folder of their own; a row here.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.delay_queue import NothingReady
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.priority_queue import PriorityQueue, PriorityReadyMessages, PriorityStore
-from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, Ready, Roles, Store
-from broker.entities.queues.queue_limits import Limits, Unlimited
+from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, ReadyRole, Roles, StoreRole
+from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.quorum_queue import QuorumLimits, QuorumQueue, QuorumReadyMessages, QuorumStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.queues.streams.stream_log import StreamLog, StreamStore
 from broker.entities.queues.streams.stream_queue import Readers, Retention, Stream
+from broker.entities.queues.unlimited import Unlimited
 from broker.wire.field_tables import Table
 
 
 class Member(NamedTuple):
-    """How queues of one type are made."""
+    """The classes of one queue type."""
 
     type: QueueType
     argument: str
-    """One that a declaration has to name, beside the type; empty for none."""
+    """An argument that a declaration must have, beside the type; empty for none."""
     queue: Callable[[QueueSpec, Roles, QueueContext, object | None], Queue]
-    store: Callable[[StorePlace], Store]
-    ready_messages: Callable[[Any, Any, QueueContext], Ready]
+    store: Callable[[StorePlace], StoreRole]
+    ready_messages: Callable[[Any, Any, QueueContext], ReadyRole]
     limits: Callable[[Any, QueueContext], Unlimited]
     consumers: Callable[[Any, QueueContext], Consumers]
 
     def is_meant(self, arguments: Table) -> bool:
-        """Whether a declaration with these arguments is for such a queue."""
+        """Return whether a declaration with these arguments is for such a queue."""
         return type_of(arguments) is self.type and (not self.argument or self.argument in arguments)
 
 
@@ -85,23 +86,23 @@ def _readers(stream: Stream, context: QueueContext) -> Readers:
 
 
 FAMILY = (
-    Member(CLASSIC, "x-max-priority", PriorityQueue, PriorityStore, _by_priority, Limits, _consumers),
-    Member(CLASSIC, "", ClassicQueue, QueueStore, _in_order, Limits, _consumers),
+    Member(CLASSIC, "x-max-priority", PriorityQueue, PriorityStore, _by_priority, QueueLimits, _consumers),
+    Member(CLASSIC, "", ClassicQueue, QueueStore, _in_order, QueueLimits, _consumers),
     Member(QUORUM, "", QuorumQueue, QuorumStore, _returned_first, QuorumLimits, _consumers),
     Member(STREAM, "", Stream, StreamStore, _log, _retention, _readers),
 )
-"""The queues that can be declared; of those that are meant the first counts."""
+"""The queues that can be declared; the first row that matches a declaration is used."""
 
 
 def new_queue(spec: QueueSpec, place: StorePlace, context: QueueContext, owner: object | None = None) -> Queue:
-    """A queue as it was declared, with a place in the message store; exclusive to connection `owner`, if any."""
+    """Return a new queue for a declaration, exclusive to connection `owner` unless that is None."""
     member = next(member for member in FAMILY if member.is_meant(spec.arguments))
     roles = Roles(member.store(place), member.ready_messages, member.limits, member.consumers)
     return member.queue(spec, roles, context, owner)
 
 
 def delayed(place: StorePlace) -> Roles:
-    """The roles of the queue in which an exchange keeps delayed messages. No client declares or consumes it."""
+    """Return the roles of a `DelayQueue`, in which an exchange keeps delayed messages. No client sees it."""
     return Roles(
         QueueStore(place),
         lambda queue, store, context: NothingReady(),

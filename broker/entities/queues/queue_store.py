@@ -1,4 +1,4 @@
-"""A queue's share of the message store: what it puts there, settles there and counts there."""
+"""A queue's part of the message store: its puts, settlements, purges, reads and counts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
-from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.ready_messages import Window
+from broker.entities.messages.message import BccMessage, Message, OriginQueue, QueuedMessage
+from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.statistics.counters import QueueCounters
 from storage.batch import (
     BLIND,
@@ -23,46 +23,46 @@ from storage.batch import (
 )
 
 RECORD_BYTES: Final = 64
-"""What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
+"""Bytes of a message on disk beside header and body, roughly: for limiting the size of batches."""
 
 
 SETTLEMENT_BYTES: Final = 16
-"""What a settlement costs on disk, roughly."""
+"""Bytes of a settlement on disk, roughly."""
 
 
 class StreamSource(Protocol):
     """The streams of the message store."""
 
     def history(self, queue_id: int, lane: int) -> StreamHistory:
-        """A stream's closed segments, and its last message."""
+        """Return a stream's closed segments, and its last message."""
 
     def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:
-        """The first position from `first` on, and before `end`, whose message is not older than a time; else `end`."""
+        """Return the first position in [first, end) whose message is not older than `time`; else `end`."""
 
 
 class MessageSource(Protocol):
-    """The message store, as far as queues read it."""
+    """The message store, as queues read it."""
 
     def read(
         self, queue_id: int, lane: int, after: int, before: int, max_messages: int, max_bytes: int
     ) -> list[StoredMessage]:
-        """Stored live messages between two positions, ascending."""
+        """Return the stored live messages between two positions, exclusive, in ascending order."""
 
     @property
     def streams(self) -> StreamSource:
-        """What only streams ask of it."""
+        """Reads that only streams need."""
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
-        """The messages stored at these positions, ascending; those not found are missing from the answer."""
+        """Return the messages stored at these ascending positions; those not found are left out."""
 
     def waiting(self, queue_id: int, lane: int, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
-        """When stored delayed messages between two positions are due, ascending in position; about so many."""
+        """Return due times of about `max_messages` delayed messages between two positions, in ascending order."""
 
 
 class StorePlace(NamedTuple):
-    """A queue's place in the message store: its number there, what counts it, and how its lanes stood at the start."""
+    """A queue's place in the message store: its id, its counters, and the states of its lanes at the start."""
 
-    batches: BatchQueue
+    batches: PendingBatches
     source: MessageSource
     queue_id: int
     counters: QueueCounters
@@ -70,7 +70,7 @@ class StorePlace(NamedTuple):
 
 
 class QueueStore:
-    """One ordered run of a queue's messages on disk. Priorities have a lane each."""
+    """One lane: a sequence of a queue's messages on disk. Each priority has a lane of its own."""
 
     __slots__ = (
         "_batches",
@@ -95,10 +95,10 @@ class QueueStore:
         self.redelivered_up_to = 0
         self.used = False
 
-    def put(self, entry: Entry, *, durable: bool) -> None:
-        """Have a message written with the open batch, to survive a restart if it is `durable`."""
+    def put(self, entry: QueuedMessage, *, durable: bool) -> None:
+        """Put a message into the open batch; a `durable` one survives a restart."""
         message = entry.message
-        assert message is not None, "only what is in memory can be written"
+        assert message is not None, "a message without content cannot be written"
         self._open().puts[entry.position] = (message, entry.expires_at)
         self._batches.current.bytes += entry.size + len(message.header) + RECORD_BYTES
         entry.stored = True
@@ -107,12 +107,12 @@ class QueueStore:
             self.state.messages += 1
             self.state.bytes += entry.size
 
-    def put_all(self, entries: Sequence[Entry], *, durable: bool) -> None:
-        """Have a run of messages written, as `put` does with one."""
+    def put_all(self, entries: Sequence[QueuedMessage], *, durable: bool) -> None:
+        """Put messages into the open batch, as `put` does with one."""
         puts, size, overhead = self._open().puts, 0, len(entries) * RECORD_BYTES
         for entry in entries:
             message = entry.message
-            assert message is not None, "only what is in memory can be written"
+            assert message is not None, "a message without content cannot be written"
             puts[entry.position] = (message, entry.expires_at)
             entry.stored = True
             entry.persistent = durable
@@ -123,10 +123,10 @@ class QueueStore:
             self.state.messages += len(entries)
             self.state.bytes += size
 
-    def settle(self, entries: Sequence[Entry], *, moved: bool = False) -> None:
-        """Messages are finished with. Those that were not written yet never will be.
+    def settle(self, entries: Sequence[QueuedMessage], *, moved: bool = False) -> None:
+        """Settle messages. Those whose put is in the open batch are taken out of it and never written.
 
-        With `moved` something was put in their place with the open batch: the one is not stored without the other.
+        `moved`: the open batch has a put in their place, so a full disk must not store these settlements alone.
         """
         if not entries:
             return
@@ -136,7 +136,7 @@ class QueueStore:
         self._batches.current.bytes += len(entries) * SETTLEMENT_BYTES
         for entry in entries:
             position, persistent = entry.position, entry.persistent
-            if unwritten(position, None) is None:
+            if unwritten(position, None) is None:  # its put is in an earlier batch, so that needs a settlement
                 if moved:
                     writes.moved[position] = entry.size if persistent else -1
                 else:
@@ -147,8 +147,8 @@ class QueueStore:
         state.messages -= messages
         state.bytes -= size
 
-    def delivered(self, entries: Sequence[Entry]) -> None:
-        """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""
+    def delivered(self, entries: Sequence[QueuedMessage]) -> None:
+        """Raise the delivered mark: after a restart these messages, and all before them, have the redelivered flag."""
         for entry in reversed(entries):
             if entry.persistent:
                 if entry.position > self.state.delivered_up_to:
@@ -156,8 +156,8 @@ class QueueStore:
                     self._open()
                 break
 
-    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
-        """Everything below `floor` is dead, save what is still out with consumers."""
+    def purge(self, floor: int, survivors: Iterable[QueuedMessage]) -> None:
+        """Drop all messages below position `floor` except `survivors`, the unacknowledged ones."""
         if not self.used:
             return
         positions, sizes = list[int](), list[int]()
@@ -173,33 +173,33 @@ class QueueStore:
         self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
-        """The store has set aside records of this lane, the queue's only one, that it could not read."""
+        """Subtract records of this lane that could not be read, and were set aside. `number` is this lane's."""
         self.state.messages = max(0, self.state.messages - messages)
         self.state.bytes = max(0, self.state.bytes - size_bytes)
 
     def drop(self) -> None:
-        """The queue is gone for good: its records are to be reclaimed.
+        """Have the records of a deleted queue reclaimed.
 
-        A durable one has none, perhaps, but the store is to say so: until then its definition leaves a tombstone.
+        A durable queue without records is passed on too: its tombstone stays until the store reports it cleared.
         """
         if self.used or self.queue_id < TRANSIENT_QUEUE:
             self._batches.current.deleted_queues.append(self.queue_id)
 
     def restore(self) -> Mapping[int, QueueStore]:
-        """The lane was there before this start: what had been delivered is redelivered. The lanes there are."""
+        """Take up a lane that is on disk at a start. Messages up to the delivered mark are redelivered."""
         self.used = True
         self.redelivered_up_to = self.state.delivered_up_to
         return {self.number: self}
 
-    def read(self, queue: Holder, after: int, before: int, window: Window) -> list[Entry]:
-        """Stored messages of a queue between two positions, half a window of them."""
+    def read(self, queue: OriginQueue, after: int, before: int, window: MemoryWindow) -> list[QueuedMessage]:
+        """Return stored messages of a queue between two positions, at most half a window."""
         messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
         found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
         self.counters.read(len(found))
         return [self._entry(queue, stored) for stored in found]
 
-    def load(self, entries: Iterable[Entry]) -> None:
-        """Read the content of messages back into memory; those that cannot be read stay without."""
+    def load(self, entries: Iterable[QueuedMessage]) -> None:
+        """Read the content of messages back into memory; unreadable ones stay without."""
         wanted = {entry.position: entry for entry in entries}
         if not wanted:
             return
@@ -209,13 +209,13 @@ class QueueStore:
             wanted[stored.position].message = _message(stored)
 
     def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
-        """When delayed messages between two positions are due; about so many, and none when there are none."""
+        """Return due times of about `max_messages` delayed messages between two positions, ascending in position."""
         return self._source.waiting(self.queue_id, self.number, after, before, max_messages)
 
-    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
-        """Raise AssertionError unless the lane counts the persistent ones of its queue's messages.
+    def check(self, entries: Sequence[QueuedMessage], *, complete: bool) -> None:
+        """Raise AssertionError unless the lane's counts agree with the queue's persistent messages.
 
-        `entries` are those in memory; without being `complete` there may be others on disk.
+        `entries`: the messages in memory; unless `complete` there may be others on disk.
         """
         state, persistent = self.state, [entry for entry in entries if entry.persistent]
         assert state.messages >= 0, f"the store counts {state.messages} messages"
@@ -230,9 +230,9 @@ class QueueStore:
             dead = self._writes.puts.keys() & set(self._writes.settled)
             assert not dead, f"messages {sorted(dead)} are to be written and settled"
 
-    def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
+    def _entry(self, queue: OriginQueue, stored: StoredMessage) -> QueuedMessage:
         position, flags, _count, expires_at, _route, _header, body, _id = stored
-        entry = Entry(queue, position, _message(stored), len(body), expires_at)
+        entry = QueuedMessage(queue, position, _message(stored), len(body), expires_at)
         entry.stored = True
         entry.persistent = bool(flags & PERSISTENT) and queue.durable
         entry.redelivered = position <= self.redelivered_up_to
@@ -248,8 +248,6 @@ class QueueStore:
 
 def _message(stored: StoredMessage) -> Message:
     _position, flags, _count, _expires_at, route, header, body, body_id = stored
-    message = (
-        BlindlyCopied.restored(route, header, body, flags) if flags & BLIND else Message(route, header, body, flags)
-    )
+    message = BccMessage.restored(route, header, body, flags) if flags & BLIND else Message(route, header, body, flags)
     message.body_id = body_id
     return message

@@ -1,17 +1,16 @@
-"""The ready messages of a queue: in order, and only so many of them in memory.
+"""The ready messages of a queue, in order, with a window of them in memory.
 
-Ready messages lie in four parts, each ascending in position, each before the next but for the first:
+They are in four parts, each ascending in position, and each before the next, except for the first:
 
-    returned   came back from consumers; anywhere in the order, therefore kept apart and merged on the way out
+    returned   returned by consumers; at any position, so they are kept apart and merged on delivery
     head       in memory
-    paged      on disk only: a count, and the place after which to read
+    paged      on disk only: a count, and the position after which to read
     tail       in memory because not on disk yet
 
-A queue starts with a head alone. When the head outgrows the window, what is published from then on goes to the
-tail and is given to the store whether it is persistent or not; once on disk it is dropped from memory and
-counted as paged. When the head runs dry it is read back from disk, and when the disk is read out, the tail
-joins the head, if there is room for it, or becomes the head. The first ready message is therefore always at
-hand or one read away, and memory holds a window per queue, however many messages are ready.
+A queue starts with a head alone. When the head fills the window, later messages go to the tail and to the store,
+persistent or not; once on disk they leave memory and count as paged. An empty head is read back from disk, and once
+nothing is paged, the tail joins the head if both fit into the window, or becomes the head. So the first ready message
+is in memory or one read away, and memory is bounded by the window, however long the queue.
 """
 
 from __future__ import annotations
@@ -23,40 +22,40 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
-class Window(NamedTuple):
-    """How much of a queue's head stays in memory: whichever limit is reached first."""
+class MemoryWindow(NamedTuple):
+    """A number of messages and of bytes: what stays in memory at the head of a queue, until either is reached."""
 
     messages: int
     bytes: int
 
-    def share(self, sharers: int) -> Window:
-        """What each of so many may hold of it."""
-        return Window(max(1, self.messages // sharers), max(1, self.bytes // sharers))
+    def share(self, sharers: int) -> MemoryWindow:
+        """Return the part that each of `sharers` may use."""
+        return MemoryWindow(max(1, self.messages // sharers), max(1, self.bytes // sharers))
 
 
-ReadBack = Callable[[int, int, Window], list[Entry]]
-"""Entries stored after one position and before another, as many as the window holds."""
+ReadBack = Callable[[int, int, MemoryWindow], list[QueuedMessage]]
+"""Returns the messages stored after one position and before another, as many as the window has."""
 
 _END: Final = 1 << 64
 
 FEW_OF: Final = 32
-"""When it is fewer than one in so many that come back to those that are back, each is put into its place."""
+"""If fewer than 1 in FEW_OF are newly returned, each is inserted; otherwise all returned messages are sorted again."""
 
 
 class ReadyMessages:
     """Ready messages in publish order."""
 
-    def __init__(self, window: Window, read_back: ReadBack) -> None:
+    def __init__(self, window: MemoryWindow, read_back: ReadBack) -> None:
         self.window = window
         self._read_back: ReadBack | None = read_back
-        self._returned: list[Entry] = []  # descending: the next one is last
-        self._head: deque[Entry] = deque()
+        self._returned: list[QueuedMessage] = []  # descending: the next one is last
+        self._head: deque[QueuedMessage] = deque()
         self._head_bytes = 0
-        self._tail: deque[Entry] = deque()
+        self._tail: deque[QueuedMessage] = deque()
         self._paged = 0
         self._paged_bytes = 0
         self._read_up_to = 0
@@ -67,33 +66,33 @@ class ReadyMessages:
         return len(self._returned) + len(self._head) + self._paged + len(self._tail)
 
     @property
-    def in_memory(self) -> Window:
-        """How many are in memory, and the bytes of their bodies; of what came back the bodies may be on disk only."""
-        return Window(len(self) - self._paged, max(0, self.bytes - self._paged_bytes))
+    def in_memory(self) -> MemoryWindow:
+        """Number in memory, and bytes of their bodies; the bodies of returned messages may be on disk only."""
+        return MemoryWindow(len(self) - self._paged, max(0, self.bytes - self._paged_bytes))
 
     @property
-    def head(self) -> Entry | None:
-        """The first ready message, if it is in memory: nothing is read back."""
+    def head(self) -> QueuedMessage | None:
+        """The first ready message if it is in memory, else None; nothing is read back."""
         first = self._head[0] if self._head else None
         if self._returned and (first is None or self._returned[-1].position < first.position):
             return self._returned[-1] if first is not None or not self._paged else None
         return first
 
-    def append(self, entry: Entry) -> None:
-        """Add a message that was just published."""
+    def append(self, entry: QueuedMessage) -> None:
+        """Add a published message."""
         self.bytes += entry.size
         if self.paging:
             self._tail.append(entry)
             return
         self._head.append(entry)
         self._head_bytes += entry.size
-        # `_is_full`, without a call for each message.
+        # `_is_full` inlined: this is called for each message.
         if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
             self.paging = True
             self._read_up_to = entry.position
 
-    def extend(self, entries: Sequence[Entry]) -> None:
-        """Add a run of messages that were just published; a head that they fill may pass its window by them."""
+    def extend(self, entries: Sequence[QueuedMessage]) -> None:
+        """Add published messages; the head may exceed its window by them."""
         size = 0
         for entry in entries:
             size += entry.size
@@ -108,12 +107,12 @@ class ReadyMessages:
             self._read_up_to = entries[-1].position
 
     def restore(self, messages: int, size_bytes: int, number: int = 0) -> None:
-        """Start with messages that are on disk, in the only lane there is."""
+        """Take up the messages that are on disk at a start. `number` is the lane's, here the only one."""
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
         self._paged_bytes = size_bytes
 
-    def give_back(self, entries: Sequence[Entry]) -> None:
-        """Put messages back in their places. Many are cheapest last first."""
+    def give_back(self, entries: Sequence[QueuedMessage]) -> None:
+        """Put returned messages back in order. Many are cheapest in descending order."""
         if self._are_first(entries):
             self._returned.extend(entries)
         elif len(entries) * FEW_OF < len(self._returned):
@@ -124,13 +123,13 @@ class ReadyMessages:
             self._returned.sort(key=_position, reverse=True)
         self.bytes += sum(map(_size, entries))
 
-    def _are_first(self, entries: Sequence[Entry]) -> bool:
-        """They descend, and stand before all others that came back."""
+    def _are_first(self, entries: Sequence[QueuedMessage]) -> bool:
+        """Return whether they are in descending order and before all other returned messages."""
         before = self._returned[-1].position if self._returned else _END
         return all(after < last for last, after in pairwise((before, *map(_position, entries))))
 
-    def peek(self) -> Entry | None:
-        """The first ready message, left in place."""
+    def peek(self) -> QueuedMessage | None:
+        """Return the first ready message and leave it; None without one. May read from disk."""
         head = self._head
         if not head and self.paging:
             self._refill()
@@ -138,8 +137,8 @@ class ReadyMessages:
             return self._returned[-1]
         return head[0] if head else None
 
-    def pop(self) -> Entry | None:
-        """Take the first ready message."""
+    def pop(self) -> QueuedMessage | None:
+        """Take the first ready message; None without one. Its content may be on disk only."""
         entry = self.peek()
         if entry is None:
             return None
@@ -151,14 +150,14 @@ class ReadyMessages:
         self.bytes -= entry.size
         return entry
 
-    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
-        """Take the first ready messages in one go, as long as that is plain: all in memory, none expired before `now`.
+    def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
+        """Take the first ready messages that are in memory and did not expire before `now`.
 
-        No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
+        At most `messages`, stopping after `size_bytes`. If the result is empty, the caller uses `pop`.
         """
         if self._returned:
             return self._run_of_returned(messages, size_bytes, now)
-        taken: list[Entry] = []
+        taken: list[QueuedMessage] = []
         head, size = self._head, 0
         if not now and len(head) <= messages and self._head_bytes < size_bytes:
             taken, size = list(head), self._head_bytes
@@ -173,9 +172,9 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
-        """The same of those that came back, as long as they are the first in line."""
-        taken: list[Entry] = []
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]:
+        """Take the first ready messages that were returned, as `run` does, as long as they are before the head."""
+        taken: list[QueuedMessage] = []
         head, returned, size = self._head, self._returned, 0
         if self.paging and not head:
             return taken
@@ -189,35 +188,35 @@ class ReadyMessages:
         self.bytes -= size
         return taken
 
-    def due(self, now: int, room: int) -> list[Entry]:
-        """Take the first ready messages whose time has passed; empty where `pop` has to look.
+    def due(self, now: int, size_bytes: int) -> list[QueuedMessage]:
+        """Take the first ready messages if they have expired, up to `size_bytes`, MESSAGE_BYTES for each included.
 
-        No more after they fill `room` bytes, MESSAGE_BYTES for each included.
+        If the result is empty, the caller uses `pop`.
         """
-        taken: list[Entry] = []
+        taken: list[QueuedMessage] = []
         head, size = self._head, 0
         if self._returned:
             return taken
-        while head and size + len(taken) * MESSAGE_BYTES < room and 0 < head[0].expires_at <= now:
+        while head and size + len(taken) * MESSAGE_BYTES < size_bytes and 0 < head[0].expires_at <= now:
             taken.append(head.popleft())
             size += taken[-1].size
         self._head_bytes -= size
         self.bytes -= size
         return taken
 
-    def next_returned(self, limit: int) -> list[Entry]:
-        """The next messages in line among the returned ones, left in place."""
+    def next_returned(self, limit: int) -> list[QueuedMessage]:
+        """Return the first `limit` returned messages and leave them."""
         return self._returned[: -limit - 1 : -1]
 
     def stored(self, up_to: int, number: int = 0) -> None:
-        """Everything given to the store up to a position is on disk: the tail lets go of it."""
+        """Drop from the tail, and count as paged, all messages up to a position that is on disk."""
         tail = self._tail
         while tail and tail[0].position <= up_to:
             self._paged_bytes += tail.popleft().size
             self._paged += 1
 
     def clear(self) -> int:
-        """Forget every ready message; their number."""
+        """Drop every ready message; return their number."""
         count = len(self)
         self._returned.clear()
         self._head.clear()
@@ -227,20 +226,20 @@ class ReadyMessages:
         return count
 
     def end(self) -> int:
-        """Forget every ready message, and the queue that they are read back for; their number."""
+        """Drop every ready message, and the reference to the queue; return their number."""
         count = self.clear()
         self._read_back = None
         return count
 
-    def resident(self) -> list[Entry]:
-        """The ready messages that are in memory, for statistics and invariants."""
+    def resident(self) -> list[QueuedMessage]:
+        """Return the ready messages that are in memory, for statistics and invariants."""
         return [*reversed(self._returned), *self._head, *self._tail]
 
     def check(self) -> None:
-        """Raise AssertionError unless the parts are in order, apart from each other, and counted right."""
+        """Raise AssertionError unless the parts are in order, disjoint and counted right."""
         self._check_returned()
-        line = [entry.position for entry in (*self._head, *self._tail)]
-        assert all(before < after for before, after in pairwise(line)), f"head and tail are out of order: {line}"
+        order = [entry.position for entry in (*self._head, *self._tail)]
+        assert all(before < after for before, after in pairwise(order)), f"head and tail are out of order: {order}"
         assert self.paging or not (self._paged or self._tail), "nothing is paged out, but something is on disk only"
         assert self._paged >= 0, f"{self._paged} messages are on disk only"
         resident = self.resident()
@@ -261,7 +260,8 @@ class ReadyMessages:
 
     def _refill(self) -> None:
         before = self._tail[0].position if self._tail else _END
-        entries: list[Entry] = []
+        entries: list[QueuedMessage] = []
+        # An empty answer means that the store could not read what is paged: it is not counted any more.
         if self._paged and self._read_back is not None:
             entries = self._read_back(self._read_up_to, before, self.window)
         self._paged = max(0, self._paged - len(entries)) if entries else 0
@@ -272,23 +272,23 @@ class ReadyMessages:
             self._head.extend(entries)
             self._head_bytes += size
         tail_bytes = 0 if self._paged else sum(map(_size, self._tail))
-        if not self._paged and self._has_room_for(tail_bytes):
+        if not self._paged and self._tail_fits(tail_bytes):
             self._head.extend(self._tail)
             self._head_bytes += tail_bytes
             self._tail.clear()
         at_hand = not (self._paged or self._tail)
         self.paging = not at_hand or self._is_full
-        if at_hand:  # what could not be read back no longer counts
+        if at_hand:  # messages that could not be read back are no longer counted
             self.bytes = self._head_bytes + sum(entry.size for entry in self._returned)
             self._read_up_to = self._head[-1].position if self._head else self._read_up_to
 
     @property
     def _is_full(self) -> bool:
-        """The head has all that its window holds: what is published from now on goes to the tail."""
+        """The head has filled its window: later messages go to the tail."""
         return len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes
 
-    def _has_room_for(self, tail_bytes: int) -> bool:
-        """The head stays within its window with the tail behind it; where the head is empty the tail has to be it."""
+    def _tail_fits(self, tail_bytes: int) -> bool:
+        """Return whether head and tail together fit into the window; an empty head takes any tail."""
         if not (self._head and self._tail):
             return True
         messages, size = len(self._head) + len(self._tail), self._head_bytes + tail_bytes
@@ -299,5 +299,5 @@ _size: Final = attrgetter("size")
 _position: Final = attrgetter("position")
 
 
-def _descending(entry: Entry) -> int:
+def _descending(entry: QueuedMessage) -> int:
     return -entry.position

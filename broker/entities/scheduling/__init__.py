@@ -1,1 +1,1 @@
-"""Time and turns: what happens when, and how much of it at once."""
+"""Scheduling on the event loop: turns, timers, background work, futures, alarms. No I/O."""

@@ -10,13 +10,13 @@ DISK = "disk"
 
 
 class ResourceObserver(Protocol):
-    """Is called when a resource has run short, or is plentiful again."""
+    """A callback for the start and the end of one resource's alarm."""
 
     def __call__(self, resource: str, *, short: bool) -> None: ...
 
 
 class Alarms:
-    """Which of memory and disk are short. Publishers are held while either is: while `raised`."""
+    """The memory alarm and the disk alarm. `raised`: at least one is on, and publishers are blocked."""
 
     def __init__(self) -> None:
         self.raised = False
@@ -25,24 +25,24 @@ class Alarms:
         self._observers_of_each: list[ResourceObserver] = []
 
     def is_raised(self, resource: str) -> bool:
-        """This resource is short."""
+        """Return whether this resource's alarm is on."""
         return resource in self._raised
 
     @property
     def reason(self) -> str:
-        """The reason in connection.blocked, in RabbitMQ's words: "low on memory & disk"."""
+        """The reason for connection.blocked, as RabbitMQ writes it: "low on memory & disk"."""
         return "low on " + " & ".join(name for name in (MEMORY, DISK) if name in self._raised)
 
     def observe(self, callback: Callable[[], None]) -> None:
-        """Call back on every change from short to plenty and back."""
+        """Call back whenever `raised` changes."""
         self._observers.append(callback)
 
     def observe_each(self, callback: ResourceObserver) -> None:
-        """Call back on every change of one resource."""
+        """Call back whenever one resource's alarm starts or ends."""
         self._observers_of_each.append(callback)
 
     def set(self, resource: str, *, short: bool) -> None:
-        """A resource has run short, or is plentiful again."""
+        """Start or end a resource's alarm."""
         before, changed = self.raised, short != self.is_raised(resource)
         if short:
             self._raised[resource] = None

@@ -1,8 +1,8 @@
-"""Long work, a portion of it at a time: others have their turns in between.
+"""Background work: long work done one portion at a time, with other clients' turns in between.
 
-The first portion is done at once, and that is nearly always all. What is left stands in a line, and each millisecond
-one portion of one work is done, so that many clients with much to do cost the others no more than one of them. Work
-that writes waits for the disk while the disk is behind, so that no more of it lies in memory than others' writes may.
+The first portion is done at once, and nearly always that is all. The rest is queued, and each millisecond one portion
+of one work is done, so many clients with long work cost the others no more than one such client does. Work that writes
+waits while the disk is behind, so its writes take no more memory than publishers' writes may.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from broker.entities.scheduling.timers import Timers
 log = logging.getLogger("leveret.background_work")
 
 PORTION_BYTES = 2 << 20
-"""How much is done in one turn. All that takes more than one turn is bounded by this, and by nothing else."""
+"""Size of one portion, which is done in one turn. It is the only bound on work that takes several turns."""
 
 MESSAGE_BYTES = PORTION_BYTES // 1024
-"""What a message counts beside its body, so that a portion is 1,024 small messages."""
+"""Cost of a message beside its body: a portion is 1,024 small messages."""
 
 STEP_COPIES = 128
-"""How many copies of dead letters one step makes. One message's copies are made together, however many they are."""
+"""Copies of dead letters made in one step. All copies of one message are made together, whatever their number."""
 
 PORTION_STEPS = 256
-"""How many steps that do not say what they cost, of some ten microseconds each, are done in one turn."""
+"""Steps of unknown cost, about 10 microseconds each, in one portion."""
 
 _STEP_BYTES = PORTION_BYTES // PORTION_STEPS
 
 Steps = Iterator[int | None]
-"""Long work: taking the next item does a step, and says how much it did in bytes, MESSAGE_BYTES for each message
-included. None is a step without messages."""
+"""Long work as an iterator: `next` does one step and returns its cost in bytes, MESSAGE_BYTES for each message
+included, or None for a step without messages."""
 
 
 class Work(NamedTuple):
-    """What is still to do, and the future that is settled at its end."""
+    """The steps that are left, the future that is settled after the last one, and whether to wait for the disk now."""
 
     steps: Steps
     done: Future[None]
@@ -47,50 +47,50 @@ class Work(NamedTuple):
 
 
 class BackgroundWork:
-    """The works of a broker that are under way. A portion takes `seconds_max` at most, or one step.
+    """The unfinished works of a broker. A portion takes at most `seconds_max`, but at least one step.
 
-    `soon` is when the next portion is done: see `Clock.soon`.
+    `soon` gives the time of the next portion: see `Clock.soon`.
     """
 
     def __init__(self, timers: Timers, soon: Callable[[], int], seconds_max: float = inf) -> None:
         self._timers = timers
         self._soon = soon
         self._seconds_max = seconds_max
-        self.line: deque[Work] = deque()
-        """What is not done yet, in the order in which it goes on."""
+        self.works: deque[Work] = deque()
+        """The unfinished works; the first one goes on next."""
         self._due = False
 
     @property
     def unfinished(self) -> list[Future[None]]:
-        """What is settled when each of the works that are under way is done."""
-        return [work.done for work in self.line]
+        """One future for each unfinished work, settled when it is done."""
+        return [work.done for work in self.works]
 
     @property
     def waits(self) -> bool:
-        """There is work under way, and all of it waits for the disk."""
-        return bool(self.line) and all(map(_has_to_wait, self.line))
+        """There is unfinished work, and all of it waits for the disk."""
+        return bool(self.works) and all(map(_has_to_wait, self.works))
 
     def begin(self, steps: Steps, waits: Callable[[], bool] | None = None, *, later: bool = False) -> Future[None]:
-        """Do the first portion, or leave it, too, to a `later` turn; what is returned is settled once all is done.
+        """Do the first portion now, or in a `later` turn; return a future that is settled once all is done.
 
-        While `waits` says so, the work waits for the disk, from its first step on: see `disk_moved`.
+        No step is done while `waits` returns True, when the work waits for the disk: see `disk_moved`.
         """
         work = Work(steps, Future(), waits)
         if later or _has_to_wait(work) or not self._advance(work):
-            self.line.append(work)
+            self.works.append(work)
             self._next_later()
         return work.done
 
     def disk_moved(self) -> None:
-        """A batch is on disk: what has waited for that may go on."""
+        """Go on with works that waited for the disk: a batch has been stored."""
         self._next_later()
 
     def finish(self) -> None:
-        """Do everything that is left and never waits for the disk: there will be no further turns."""
-        for work in [work for work in self.line if work.waits is None]:
+        """Finish all works that never wait for the disk: there will be no further turns."""
+        for work in [work for work in self.works if work.waits is None]:
             while not self._advance(work):
                 pass
-            self.line.remove(work)
+            self.works.remove(work)
 
     def _next_later(self) -> None:
         if not self._due:
@@ -98,35 +98,35 @@ class BackgroundWork:
             self._timers.at(self._soon(), self._next)
 
     def _next(self) -> None:
-        """Do a portion of the first work that need not wait. If all have to, `disk_moved` goes on."""
+        """Do a portion of the first work that need not wait. If all have to wait, `disk_moved` goes on."""
         self._due = False
-        for _ in range(len(self.line)):
-            work = self.line.popleft()
+        for _ in range(len(self.works)):
+            work = self.works.popleft()
             if _has_to_wait(work):
-                self.line.append(work)
+                self.works.append(work)
                 continue
             if not self._advance(work):
-                self.line.append(work)
-            if self.line:
+                self.works.append(work)
+            if self.works:
                 self._next_later()
             return
 
     def _advance(self, work: Work) -> bool:
-        """Do a portion. True if that was the last one."""
+        """Do a portion; return True if it was the last one."""
         left, until = PORTION_BYTES, monotonic() + self._seconds_max
         try:
             for done in work.steps:
                 left -= done or _STEP_BYTES
                 if left <= 0 or _has_to_wait(work) or monotonic() > until:
                     return False
-        except Exception:  # one client's trouble is not the broker's
+        except Exception:  # one client's work must not end the broker
             log.exception("background work failed; its remaining steps are skipped")
         work.done.resolve(None)
         return True
 
 
 def until_done(step: Callable[[], int], ended: Callable[[], None]) -> Iterator[int]:
-    """Long work of steps that say how much they did: until one did nothing, or failed; `ended` is called then."""
+    """Repeat a step that returns its cost until it returns 0 or fails; then call `ended`."""
     try:
         while done := step():
             yield done

@@ -1,10 +1,10 @@
-"""What makes void everything that is remembered of permissions and routes, in one step however much that is."""
+"""The cache epoch: raising it invalidates every cached route and permission at once, in constant time."""
 
 from __future__ import annotations
 
 
 class CacheEpoch:
-    """A number that grows when what was found out before may no longer hold."""
+    """A number that caches compare: an entry made under a lower number is stale."""
 
     __slots__ = ("number",)
 
@@ -12,5 +12,5 @@ class CacheEpoch:
         self.number = 0
 
     def advance(self) -> None:
-        """What was found out until now is to be found out anew."""
+        """Invalidate everything cached so far."""
         self.number += 1

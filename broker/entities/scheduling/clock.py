@@ -1,4 +1,4 @@
-"""What time it is."""
+"""The broker's clock, in milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the broker gets the time; passed in, so that a test can own it."""
+    """The source of time; passed in, so that a test can control it."""
 
     stopped: bool
     """Time stands still until it is moved."""
 
     def now(self) -> int:
-        """Milliseconds since the epoch. Never goes back while the process lives, but where a test sets it back."""
+        """Return milliseconds since the epoch. Never goes back while the process lives, unless a test sets it back."""
 
     def soon(self) -> int:
-        """When work goes on that gives way to others: a millisecond from now, or now where time stands still."""
+        """Return when background work goes on: a millisecond from now, or now while time stands still."""
 
     def seconds_until(self, due: int) -> float:
-        """How long to wait for a time."""
+        """Return the seconds from now until a time, at least 0."""
 
 
 class SteadyClock:
-    """Wall-clock time as it was at the start, moved on by the monotonic clock.
+    """Wall-clock time of the start, advanced by the monotonic clock.
 
-    Setting the machine's clock while the broker runs expires nothing early and keeps nothing for
-    longer; the new time counts from the next start. Where the machine's clock says that it is before 1970, time
-    begins in 1970: times are written down as numbers from 0 up, and 0 is none.
+    Setting the machine's clock while the broker runs expires nothing early and keeps nothing longer; the new time
+    counts from the next start. If the machine's clock is before 1970, time begins in 1970: stored times are not
+    negative, and 0 means no time.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class SteadyClock:
         return int((self._steady() + self._offset) * 1000)
 
     def soon(self) -> int:
-        """A millisecond from now."""
+        """See `Clock`."""
         return self.now() + 1
 
     def seconds_until(self, due: int) -> float:

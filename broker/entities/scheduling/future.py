@@ -1,4 +1,4 @@
-"""A result that may have to wait for the disk, without any waiting here."""
+"""The result of a change that may still be on its way to disk. Nothing here blocks or awaits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ U = TypeVar("U")
 
 
 class Future(Generic[T]):
-    """The outcome of a change that is on its way to disk: settled once, with a value or with an error.
+    """The outcome of a change: settled once, with a value or with an error.
 
-    Callbacks run when it settles, in the order they came; on a settled one they run at once.
+    Callbacks run when it is settled, in the order in which they were added, or at once if it is settled already.
     """
 
     __slots__ = ("_callbacks", "_error", "_value", "done")
@@ -25,7 +25,7 @@ class Future(Generic[T]):
 
     @classmethod
     def resolved(cls, value: T) -> Future[T]:
-        """One that has nothing to wait for."""
+        """Return a future that is settled with this value."""
         future = cls()
         future.resolve(value)
         return future
@@ -41,7 +41,7 @@ class Future(Generic[T]):
         self._settle()
 
     def result(self) -> T:
-        """The value; raises the error it failed with."""
+        """Return the value, or raise the error. The future must be settled."""
         assert self.done, "the result of a future that is not settled"
         if self._error is not None:
             raise self._error
@@ -55,7 +55,7 @@ class Future(Generic[T]):
             self._callbacks.append(callback)
 
     def chain(self, step: Callable[[T], Future[U]]) -> Future[U]:
-        """What `step` makes of the value; an error of either passes through."""
+        """Return the future that `step` makes of the value; an error of either passes through."""
         outcome: Future[U] = Future()
 
         def go_on(settled: Future[T]) -> None:
@@ -68,7 +68,7 @@ class Future(Generic[T]):
         return outcome
 
     def copy(self, other: Future[T]) -> None:
-        """Settle as `other` did."""
+        """Settle with the value or error of `other`, which is settled."""
         self._value, self._error = other._value, other._error
         self._settle()
 

@@ -1,4 +1,4 @@
-"""What is due when, in milliseconds of the broker's clock: expiry, queue expiry, delays, what is tried again."""
+"""Timers, in milliseconds of the broker's clock: message and queue expiry, delayed messages, retries."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Protocol
 log = logging.getLogger("leveret.timers")
 
 CROWDED = 1024
-"""From so many callbacks on, those of owners that are gone are looked for whenever their number has doubled."""
+"""Above this number of callbacks, those of deleted owners are removed each time the number has doubled."""
 
 
 class Owner(Protocol):
-    """A queue, for whose sake something is done later."""
+    """A queue that a callback is for."""
 
     deleted: bool
 
 
 class Timers:
-    """Callbacks by due time. There is no cancelling: a callback that is no longer wanted does nothing.
+    """Callbacks by due time. There is no cancelling: a callback that is no longer needed does nothing.
 
-    One that may be far off names its owner: deleted owners, and all that they hold, do not wait for that time.
-    `wake` is called when something is due before everything else, for a loop that sleeps until then. Callbacks are
-    called for `seconds_max` at one time; those left over are due still.
+    A callback that may be far off names its owner, so that a deleted owner is freed before that time. `wake` is called
+    when a new callback is due before all others, for a loop that sleeps until the next one. One run of due callbacks
+    takes at most `seconds_max`; the rest stay due.
     """
 
     def __init__(self, wake: Callable[[], None], seconds_max: float = inf) -> None:
@@ -54,23 +54,24 @@ class Timers:
         self._crowded = max(CROWDED, 2 * len(self._due))
 
     def next_due(self) -> int | None:
-        """When the next callback is due."""
+        """Return when the next callback is due, or None if there is none."""
         return self._due[0][0] if self._due else None
 
     def set_back(self, milliseconds: int) -> None:
-        """The clock was set back: what comes again and again does so from that time on. Whatever is called too early
-        looks at the clock, and waits once more.
+        """Move all due times back with the clock, so that periodic callbacks go on.
+
+        A callback that is called too early reads the clock and waits again.
         """
         self._due = [(due - milliseconds, order, callback, owner) for due, order, callback, owner in self._due]
 
     def run(self, now: int) -> None:
-        """Call back what is due, as long as it may take at one time; one at least."""
+        """Run due callbacks for at most `seconds_max`; at least one."""
         until = monotonic() + self._seconds_max
         while self._due and self._due[0][0] <= now:
             _, _, callback, _ = heapq.heappop(self._due)
             try:
                 callback()
-            except Exception:  # one queue's trouble is not the broker's
+            except Exception:  # one queue's timer must not end the broker
                 log.exception("a timer failed")
             if monotonic() > until:
                 break

@@ -1,8 +1,8 @@
-"""What one turn of the broker leaves to its end.
+"""The end of a turn: deliveries and output, once for the whole turn.
 
-A turn is everything that happens between two waits: some bytes of one client are taken apart and handled, or
-a batch has reached the disk. Queues that were touched deliver once, at the end of it, and every connection
-that has something to say says it in one piece.
+A turn is everything between two waits of the event loop: some bytes of one client are parsed and handled, or a batch
+has been stored. Queues that were touched deliver once, at the end of the turn, and each connection with output sends it
+in one piece.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("leveret.queue")
 
 
 LEFT_PART = 5
-"""How many times as long the queues of a turn may deliver as those that are left over."""
+"""The queues left over from earlier turns deliver for this fraction (1/5) of the time that a turn's own queues have."""
 
 
 class Deliverer(Checked, Protocol):
@@ -29,23 +29,23 @@ class Deliverer(Checked, Protocol):
     name: str
 
     def deliver(self) -> None:
-        """Hand out what is ready to consumers with credit."""
+        """Deliver ready messages to consumers with credit."""
 
 
 class Outbound(Protocol):
     """A connection with bytes to send."""
 
     def flush(self) -> None:
-        """Hand over what is waiting to be sent."""
+        """Hand over the output that waits."""
 
 
 class Turn:
     """The queues and connections touched since the last turn ended.
 
-    Queues that a turn has touched deliver for `seconds_max` at its end. For what is left over then, and for queues that
-    are touched by these deliveries - dead letters fall from queue to queue - there is a part of that time, here and in
-    turns to come: a client with little to do does not wait for long chains of others. `invariants` are there if they
-    are checked.
+    Queues that a turn has touched deliver for `seconds_max` at its end. Queues left over then, and queues touched by
+    these deliveries (dead letters pass from queue to queue), deliver for 1/LEFT_PART of that time, in this turn and in
+    later ones, so that other clients do not wait for long chains of dead letters. `invariants` is None unless they are
+    checked.
     """
 
     def __init__(self, seconds_max: float = inf, invariants: Invariants | None = None) -> None:
@@ -56,21 +56,21 @@ class Turn:
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
         self.dead_letter_depth = 0
-        """Of how many dead letters, each the reason of the next, the last one is being published now."""
+        """Length of the chain of dead letters, each caused by the one before, that is being published now."""
         self.dead_letter_copies = 0
-        """How many copies of dead letters this turn has put into queues; writing a long one counts as several."""
+        """Copies of dead letters that this turn has put into queues; a long x-death header counts as several."""
 
     def last(self, action: Callable[[], None]) -> None:
-        """Do something when everything else of this turn is done: what must be said after the turn's answers."""
+        """Run an action after the turn's deliveries, such as sending what has to follow the turn's answers."""
         self._last.append(action)
 
     @property
     def pending(self) -> bool:
-        """Something has been touched, or is left for the end."""
+        """There is something to do at the end of this turn."""
         return bool(self.queues or self._left or self.outbound or self._last)
 
     def end(self) -> None:
-        """Deliver and flush. A flush that makes room touches queues again: those are the next turn's."""
+        """Deliver and flush. A flush that empties a full output touches queues again; the next turn serves those."""
         began = monotonic()
         if self.queues:
             self._deliver_touched(began + self._seconds_max)
@@ -87,16 +87,16 @@ class Turn:
             self._invariants.check()
 
     def _deliver_touched(self, until: float) -> None:
-        """Serve the queues that this turn has touched. What is not served then, or is touched by it, is left over."""
+        """Let the queues that this turn has touched deliver until `until`; the others are left over."""
         queues, self.queues = self.queues, []
-        for place, queue in enumerate(queues, 1):
+        for served, queue in enumerate(queues, 1):
             self._deliver(queue)
             if monotonic() > until:
-                self._left += queues[place:]
+                self._left += queues[served:]
                 break
 
     def _deliver_left(self, until: float) -> None:
-        """Serve what is left over, first come first served, and what is touched by it."""
+        """Let the queues left over deliver until `until`, in order of arrival, then those touched by that."""
         left = self._left
         left += self.queues
         self.queues.clear()
@@ -110,5 +110,5 @@ class Turn:
             self._invariants.touch(queue)
         try:
             queue.deliver()
-        except Exception:  # one queue's trouble is not the broker's
+        except Exception:  # one queue's error must not end the broker
             log.exception("queue '%s' could not deliver", queue.name, extra={"queue": queue.name})

@@ -1,4 +1,4 @@
-"""A second declaration of a name has to say what the first said, or it is refused with RabbitMQ's words."""
+"""Equivalence of declarations: a second declaration that differs is refused with RabbitMQ's 406."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments import queue_arguments
 from broker.entities.arguments.erlang_terms import Atom, printed
 from broker.wire.amqp_errors import ChannelException, precondition_failed
-from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Table
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 def assert_exchange_equivalent(
     exchange: Exchange, vhost: str, type_: str, flags: dict[str, bool], arguments: Table
 ) -> None:
-    """Type, flags and alternate exchange count; other arguments do not. Raises ChannelException 406."""
+    """Compare type, flags and alternate exchange, but no other arguments. Raises ChannelException 406."""
     entity = f"exchange '{exchange.name}' in vhost '{vhost}'"
     if exchange.type != type_:
         raise _differs("type", entity, printed(Atom(type_)), printed(Atom(exchange.type)))
@@ -33,7 +32,7 @@ def assert_exchange_equivalent(
 
 
 def assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec) -> None:
-    """Durability, auto-delete and the arguments a queue knows count. Raises ChannelException 406."""
+    """Compare durable, auto-delete and the arguments that the queue's type knows. Raises ChannelException 406."""
     entity = f"queue '{queue.name}' in vhost '{vhost}'"
     for name in ("durable", "auto_delete"):
         current, received = getattr(queue.spec, name), getattr(spec, name)
@@ -49,13 +48,3 @@ def _differs(name: str, entity: str, received: str, current: str) -> ChannelExce
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
-
-
-def locked(queue: str, vhost: str) -> ChannelException:
-    """The 405 for a queue that is exclusive to another connection, or declared exclusive by one that is not."""
-    return ChannelException(
-        ReplyCode.RESOURCE_LOCKED,
-        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally "
-        "declared on another connection or the exclusive property value does not match that of the original "
-        "declaration.",
-    )

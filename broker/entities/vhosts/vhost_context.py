@@ -1,4 +1,4 @@
-"""What the virtual hosts of a broker share."""
+"""The collaborators that all virtual hosts of a broker share."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from typing import NamedTuple
 
 from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_types import QueueType
-from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.exchanges.event_exchange import EventExchange
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource, StorePlace
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters
 from broker.entities.statistics.totals import BrokerStatistics
-from broker.entities.vhosts.durable_definitions import Definitions
-from broker.entities.vhosts.event_exchange import EventExchange
+from broker.entities.vhosts.durable_definitions import DurableDefinitions
 from storage.batch import LaneState
 
 
 class VHostContext(NamedTuple):
-    """What every virtual host of a broker shares. `now` and `soon` are those of its clock: see `Clock`."""
+    """The collaborators of a virtual host. `now` and `soon` are the clock's: see `Clock`."""
 
     turn: Turn
     timers: Timers
-    window: Window
+    window: MemoryWindow
     boot: int
     now: Callable[[], int]
     soon: Callable[[], int]
-    batches: BatchQueue
+    batches: PendingBatches
     messages: MessageSource
-    definitions: Definitions
+    definitions: DurableDefinitions
     transient_ids: count[int]
     body_ids: count[int]
     queues_by_id: dict[int, Queue]
     chance: Random
     cache_epoch: CacheEpoch
-    """Of what is remembered of permissions and routes."""
+    """Invalidates cached permissions and routes."""
     recorder: Recorder | None
-    """Where events are recorded, what gathers them."""
+    """Records events for the event log; None if it is off."""
     invariants: Invariants | None
-    """Where invariants are checked, what was changed in this turn."""
+    """Checks structures changed in this turn; None unless invariants are checked."""
     background_work: BackgroundWork
     statistics: BrokerStatistics
     event_exchange: EventExchange | None
-    """Where events are published, what publishes them."""
+    """Publishes events to amq.rabbitmq.event; None if that is off."""
     personality: Personality
 
     def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
-        """The place of a queue in the message store, with counters that begin now."""
+        """Return the place of a queue in the message store, with new counters."""
         counters = QueueCounters(self.statistics.queues[queue_type.name])
         return StorePlace(self.batches, self.messages, queue_id, counters, states)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
+from broker.entities.node.broker import Broker
 from broker.entities.statistics.measurements import Histogram
-from broker.entities.vhosts.broker import Broker
 
 HISTOGRAMS = (
     "commit_messages",

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import ABSENT
+from broker.entities.node.broker import Broker
 from broker.entities.queues.queue import Queue
-from broker.entities.vhosts.broker import Broker
 from broker.management.management_api import ManagementApi
 from broker.management.rows.connection_rows import given_name
 from broker.session.channel.channel import Channel

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus, by RabbitMQ's names, and histograms of the broker's own."""
+"""Metrics for Prometheus, by RabbitMQ's names, and Leveret's own histograms."""

@@ -1,27 +1,27 @@
-"""Metrics of virtual hosts and exchanges: what RabbitMQ has for the whole cluster, in /metrics/detailed alone."""
+"""Metrics of virtual hosts and exchanges, which RabbitMQ has for the whole cluster and only in /metrics/detailed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.management.prometheus.metric_groups import GAUGE, Labels, Measure, MetricGroup
 
 PREFIX = "rabbitmq_cluster_"
 Placed = tuple[str, Exchange]
-"""An exchange behind the name of its virtual host."""
+"""The name of a virtual host, and an exchange in it."""
 
 
 def vhost_group(broker: Broker) -> MetricGroup[str]:
-    """Which virtual hosts there are: all of them run."""
+    """The metrics of virtual hosts: all of them run."""
     running = Measure("vhost_status", GAUGE, "1: the virtual host runs")
     labels = Labels[str](("vhost",), lambda name: (name,))
     return MetricGroup("vhost_status", lambda: list(broker.vhosts), labels, (running,), lambda _: (1,))
 
 
 def exchange_groups(broker: Broker) -> list[MetricGroup[Placed]]:
-    """Exchanges, without the default one and those of the broker itself."""
+    """The metrics of exchanges, without the default exchange and internal ones."""
 
     def exchanges() -> Iterator[Placed]:
         for name, vhost in list(broker.vhosts.items()):

@@ -1,6 +1,6 @@
-"""The text of metrics in pieces, made in short steps.
+"""The text of metrics in pieces, computed in short steps.
 
-The official client library writes families, one at a time; lines that a group has written itself are passed on.
+The official client library writes families, one at a time. Lines that a group has written itself are passed on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class _Collected:
-    """A registry that has one family."""
+    """A registry of the client library with one family."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -28,7 +28,7 @@ class _Collected:
 
 
 async def exposition(parts: Parts) -> AsyncGenerator[bytes, None]:
-    """The text in pieces."""
+    """Return the text in pieces of about PIECE_BYTES."""
     piece = bytearray()
     async for part in in_steps(parts):
         if isinstance(part, str):

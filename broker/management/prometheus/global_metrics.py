@@ -1,4 +1,4 @@
-"""What all channels and queues have done since the start: these counters never fall."""
+"""Counters of all channels and queues together since the start, which never fall."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PUBLISHES = {
     "messages_unroutable_dropped_total": ("Messages that reached no queue", "drop_unroutable"),
     "messages_unroutable_returned_total": ("Mandatory messages that reached no queue", "return_unroutable"),
 }
-"""Help, and the counter of channels."""
+"""The help of each metric, and the counter of channels that it shows."""
 
 Total = Callable[[QueueTypeTotals], int]
 DELIVERIES: dict[str, tuple[str, Total]] = {
@@ -59,11 +59,11 @@ DEAD_LETTERS = {
     "delivery_limit": "Messages that died because they were delivered too often",
 }
 NEVER = {(CLASSIC.name, "delivery_limit"), (CLASSIC.name, "at_least_once"), ("maxlen", "at_least_once")}
-"""What does not go together: of type, reason and strategy."""
+"""Pairs of queue type, reason and strategy that cannot occur."""
 
 
 def global_families(registry: Registry) -> Parts:
-    """The counters, and how many publish and consume at the moment."""
+    """The counters, and the current numbers of publishers and consumers."""
     statistics = registry.broker.statistics
     yield from _publishes(statistics)
     yield from _deliveries(statistics)

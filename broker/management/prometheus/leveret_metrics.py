@@ -1,4 +1,4 @@
-"""Histograms of the broker's own: what it measures of commits, turns and its event loop."""
+"""Leveret's own histograms: commits, turns and the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.entities.statistics.measurements import Histogram, Measurements
 
 
 class HistogramMetric(NamedTuple):
-    """A histogram's name behind `leveret_`, and its help."""
+    """The name of a histogram after `leveret_`, and its help."""
 
     name: str
     help: str
@@ -29,11 +29,11 @@ HISTOGRAMS = {
         "event_loop_lag_seconds", "How late the event loop woke a task that slept for a second"
     ),
 }
-"""By their names in Measurements."""
+"""The histograms by their names in Measurements."""
 
 
 def leveret_families(measurements: Measurements) -> Iterator[Metric]:
-    """The histograms as they are now."""
+    """The histograms with their current values."""
     for name, metric in HISTOGRAMS.items():
         yield _family(metric, getattr(measurements, name))
 

@@ -1,11 +1,11 @@
-"""Groups of metrics: what things of one kind are measured by, as a table, and how that becomes families of samples.
+"""Groups of metrics: the measures of one kind of thing as a table, from which families of samples are computed.
 
-A group is shown summed up, one sample for each metric, or for each of its things by itself. With 10,000 queues either
-is a lot of work, so it comes in parts, with None where there is nothing to show yet: between two of them others may go
-on. All values of a thing are of one moment.
+A group is shown summed up, with one sample for each metric, or with one for each thing. With 10,000 queues both are a
+lot of work, so the result comes in parts, with None where nothing is ready yet: other tasks run between two parts. All
+values of a thing are of one moment.
 
-The client library takes 4.5 us for a sample, most of it for its labels. Samples of things are written here instead,
-with labels that are made once for each thing: that is a tenth of the time.
+The client library takes 4.5 us for a sample, most of it for the labels. Samples of things are written here instead,
+with labels that are formatted once for each thing, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 T = TypeVar("T")
 
 PART = 100
-"""Samples that are written at once: some 0.05 ms."""
+"""Samples that are written in one part: this takes some 0.05 ms."""
 
 Parts = Iterator[Metric | str | None]
-"""Families for the client library to write, further samples of the last one as lines, or nothing yet."""
+"""Families for the client library to write, further samples of the last one as lines, or None."""
 Values = Sequence[float | None]
 GAUGE, COUNTER, UNTYPED = "gauge", "counter", "untyped"
 _FAMILIES: dict[str, Any] = {GAUGE: GaugeMetricFamily, COUNTER: CounterMetricFamily, UNTYPED: UntypedMetricFamily}
 
 
 class Measure(NamedTuple):
-    """One metric of a group. `summed`: the sum over all things means something."""
+    """One metric of a group. `summed`: its sum over all things is shown."""
 
     name: str
     kind: str
@@ -38,23 +38,23 @@ class Measure(NamedTuple):
 
 
 class Labels(NamedTuple, Generic[T]):
-    """The labels of a group's samples, where each is for one thing."""
+    """The labels of samples of one thing each."""
 
     names: tuple[str, ...]
     values: Callable[[T], Sequence[str]]
 
     def written(self, thing: T) -> str:
-        """A thing's labels as they stand in a line, in braces; empty if there are none."""
+        """The labels of a thing as written in a line, in braces; empty if there are none."""
         pairs = zip(self.names, self.values(thing), strict=True)
         inner = ",".join([f'{name}="{_escaped(text(value))}"' for name, value in pairs])
         return f"{{{inner}}}" if inner else ""
 
 
 class MetricGroup(NamedTuple, Generic[T]):
-    """What is measured of things of one kind. `name` is what RabbitMQ calls it: a `family` of /metrics/detailed.
+    """The measures of one kind of thing. `name` is RabbitMQ's, the parameter `family` of /metrics/detailed.
 
-    `values` are a thing's, in the order of `measures`; where one is None there is no sample. `vhost`: the virtual host
-    that a thing is in, where a scrape may choose some. `always_apart`: never summed up.
+    `values` returns those of a thing in the order of `measures`; None stands for no sample. `vhost` returns the virtual
+    host of a thing, if a scrape may select some. `always_apart`: the group is never summed up.
     """
 
     name: str
@@ -66,7 +66,7 @@ class MetricGroup(NamedTuple, Generic[T]):
     always_apart: bool = False
 
     def summed(self, prefix: str) -> Parts:
-        """A family with one sample for each metric; none where there are things, and none of them has a value."""
+        """Families with one sample for each metric; without one if there are things, and none has a value."""
         values: list[float | None] = []
         for thing in self.things():
             values += self.values(thing)
@@ -78,9 +78,9 @@ class MetricGroup(NamedTuple, Generic[T]):
                 yield family(prefix + measure.name, measure.kind, measure.help, [((), total)])
 
     def apart(self, prefix: str, vhosts: frozenset[str] | None = None) -> Parts:
-        """Families with a sample for each thing, or for those in some virtual hosts, in parts."""
+        """Families with a sample for each thing, or for each thing in some virtual hosts, in parts."""
         labels: list[str] = []
-        values: list[float | None] = []  # of one thing after the other: 10,000 tuples would be searched for cycles
+        values: list[float | None] = []  # flat, because the garbage collector would search 10,000 tuples for cycles
         for thing in self.things():
             if vhosts is None or self.vhost is None or self.vhost(thing) in vhosts:
                 labels.append(self.labels.written(thing))
@@ -92,7 +92,7 @@ class MetricGroup(NamedTuple, Generic[T]):
 
 
 def _lines(name: str, samples: Iterator[tuple[str, float | None]]) -> Iterator[str]:
-    """Samples as lines, in parts: what their labels are, and their values."""
+    """Write samples, pairs of labels and value, as lines in parts."""
     while part := list(islice(samples, PART)):
         yield "".join([f"{name}{labels} {value}\n" for labels, value in part if value is not None])
 
@@ -104,7 +104,7 @@ def family(
     samples: Iterable[tuple[Sequence[str], float | None]] = (),
     labels: Sequence[str] = (),
 ) -> Metric:
-    """A family of samples: the values of their labels, and of the metric. Names of counters end in `_total`."""
+    """A family with samples, pairs of label values and value. Names of counters end in `_total`."""
     made: Any = _FAMILIES[kind](name, help_, labels=labels)
     for values, value in samples:
         if value is not None:
@@ -113,7 +113,7 @@ def family(
 
 
 def text(name: str) -> str:
-    """A name as a label's value: bytes that are not UTF-8 become `\\\\xff`."""
+    """Return a name as the value of a label; bytes that are not UTF-8 become `\\\\xff`."""
     if name.isascii():
         return name
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

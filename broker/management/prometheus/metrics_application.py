@@ -1,4 +1,4 @@
-"""The port for Prometheus as an ASGI application: /metrics, summed up or for each object, without credentials."""
+"""The port for Prometheus as an ASGI application: /metrics, in total or per object, without credentials."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MetricsApplication:
         await self._send(request, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to all but a scrape, with RabbitMQ's status codes."""
+        """The answer to a request that is not a scrape, with RabbitMQ's status codes; None for a scrape."""
         path, method = request.scope["path"], request.method
         if path != PATH and (not path.startswith(f"{PATH}/") or "/" in path.removeprefix(f"{PATH}/")):
             return Response(b"", 404)
@@ -79,7 +79,7 @@ class MetricsApplication:
 async def _next_part(
     request: Request, pieces: AsyncGenerator[bytes], compressor: zlib._Compress | None
 ) -> bytes | None:
-    """The next part of a scrape; None behind its end."""
+    """The next part of a scrape; None at its end."""
     async with client_of(request.scope).working():
         piece = await anext(pieces, None)
         return compressor.compress(piece) if piece is not None and compressor is not None else piece

@@ -1,4 +1,4 @@
-"""Metrics of the node: what it is, what its process takes, who has logged in, what has come and gone."""
+"""Metrics of the node: versions, resources of the process, logins, churn."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.statistics.totals import Churn, Logins
-from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.management.management_api import ManagementApi
 from broker.management.prometheus.metric_groups import (
     COUNTER,
@@ -31,7 +31,7 @@ NOTHING = "n/a"
 
 
 def node_groups(api: ManagementApi) -> list[MetricGroup[Any]]:
-    """The groups of the node itself."""
+    """The groups of the node."""
     statistics = api.broker.statistics
     nothing = Labels[Any]((), lambda _: ())
     row = node_row(api)
@@ -48,7 +48,7 @@ def node_groups(api: ManagementApi) -> list[MetricGroup[Any]]:
 
 
 def alarm_families(api: ManagementApi) -> Iterator[Metric]:
-    """Which alarms are raised. Open files have none: the broker stops accepting connections instead."""
+    """The alarms, 1 while raised. Open files have no alarm: the broker stops accepting connections instead."""
     alarms = api.broker.alarms
     for name, raised in (
         ("file_descriptor_limit", False),
@@ -59,15 +59,15 @@ def alarm_families(api: ManagementApi) -> Iterator[Metric]:
 
 
 def start_family(api: ManagementApi) -> Metric:
-    """When the process was started."""
+    """The time of the start of the process."""
     started = time.time() - api.status()["uptime_seconds"]
     return family("process_start_time_seconds", GAUGE, "When the process was started, since the epoch", [((), started)])
 
 
 def identity_families(api: ManagementApi, endpoint: str) -> Iterator[Metric]:
-    """What runs here, in which version; every panel of RabbitMQ's dashboards joins on it.
+    """The names of the node and the cluster, and the versions; all panels of RabbitMQ's dashboards join on them.
 
-    Since 4.x they tell scrapes of one node apart by the `endpoint`: `aggregated`, `per-object`, `detailed`.
+    The dashboards of 4.x tell scrapes of one node apart by the `endpoint`: `aggregated`, `per-object`, `detailed`.
     """
     settings = api.settings
     build = {
@@ -100,7 +100,7 @@ CHURN = (
     Measure("queues_created_total", COUNTER, "Queues that were made"),
     Measure("queues_deleted_total", COUNTER, "Queues that were deleted"),
 )
-"""In the order of ChurnValues."""
+"""The measures of ChurnValues, in its order."""
 
 USED = (
     Measure("process_open_fds", GAUGE, "Open files"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from broker.entities.node.broker import Broker
 from broker.entities.queues.depth import depth, head_timestamp
 from broker.entities.queues.queue import Queue
-from broker.entities.vhosts.broker import Broker
 from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Labels, Measure, MetricGroup, Values
 
 _names = attrgetter("vhost_name", "name")

@@ -1,4 +1,4 @@
-"""What each of the ways to scrape has: the families in their order."""
+"""The metric families of each path: /metrics, /metrics/per-object and /metrics/detailed."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ PREFIX, DETAILED_PREFIX = "rabbitmq_", "rabbitmq_detailed_"
 
 
 class Registries:
-    """The ways to scrape. With `per_object_by_default`, /metrics has what /metrics/per-object has."""
+    """The registries, one for each path. With `per_object_by_default`, /metrics has the families per object."""
 
     def __init__(self, api: ManagementApi, *, per_object_by_default: bool) -> None:
         self._api = api
         self._per_object = per_object_by_default
 
     def default(self) -> Parts:
-        """Everything, summed up."""
+        """All families in total: /metrics."""
         yield start_family(self._api)
         yield from alarm_families(self._api)
         yield from self._everything(apart=self._per_object)
 
     def per_object(self) -> Parts:
-        """Everything, for each object by itself; alarms are not among it."""
+        """All families per object, without alarms: /metrics/per-object."""
         yield from self._everything(apart=True)
 
     def detailed(self, families: Collection[str], vhosts: Collection[str]) -> Parts:
-        """Some families, for each object by itself, of queues those in some virtual hosts, or in all if none is named.
+        """Some families per object: /metrics/detailed. Queues are those of the virtual hosts, or all if none is named.
 
-        What is asked for and is not there is passed over.
+        Unknown families and virtual hosts are ignored.
         """
         chosen = frozenset(name for name in vhosts if name in self._api.broker.vhosts) if vhosts else None
         for group in self._groups():

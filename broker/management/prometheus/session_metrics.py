@@ -1,7 +1,4 @@
-"""Metrics of connections and channels.
-
-Of a channel is counted what it has done, not for each exchange and queue by itself as in RabbitMQ.
-"""
+"""Metrics of connections and channels. Those of a channel are not split by exchange and queue, as RabbitMQ's are."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from broker.session.registry import Registry
 
 
 def open_connections(registry: Registry) -> list[Connection]:
-    """The connections that have been let into a virtual host."""
+    """The connections that have opened a virtual host."""
     return [connection for connection in registry.network_connections if connection.vhost_name]
 
 
 def channels(registry: Registry) -> list[Channel]:
-    """The channels of all of them."""
+    """The channels of all connections."""
     return [channel for connection in open_connections(registry) for channel in connection.channels.values()]
 
 

@@ -1,4 +1,4 @@
-"""Bindings: listed, made, removed."""
+"""Bindings: list, show, bind, unbind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker.wire.method import Method
 
 
 async def list_bindings(call: ApiCall) -> Response:
-    """All bindings, those of the default exchange included."""
+    """List bindings, including those of the default exchange."""
     bindings: list[BindingOf] = []
     for vhost in call.vhosts():
         bindings += await all_bindings(vhost)
@@ -33,13 +33,13 @@ async def list_bindings(call: ApiCall) -> Response:
 
 
 async def list_of_queue(call: ApiCall) -> Response:
-    """The bindings of a queue; none of one that is not there."""
+    """List the bindings of a queue; empty if it does not exist."""
     queue = call.vhost.queues.get(call.names["queue"])
     return await _answer(call, [] if queue is None else await _leading_to(call.vhost, queue))
 
 
 async def list_from_exchange(call: ApiCall) -> Response:
-    """The bindings that an exchange is the source of."""
+    """List the bindings with an exchange as source."""
     vhost, name = call.vhost, exchange_in_path(call)
     if not name:
         return await _answer(call, await mapped(partial(implied, vhost.name), list(vhost.queues)))
@@ -49,13 +49,13 @@ async def list_from_exchange(call: ApiCall) -> Response:
 
 
 async def list_to_exchange(call: ApiCall) -> Response:
-    """The bindings that an exchange is the destination of."""
+    """List the bindings with an exchange as destination."""
     exchange = call.vhost.exchanges.get(exchange_in_path(call))
     return await _answer(call, [] if exchange is None else await _leading_to(call.vhost, exchange))
 
 
 async def list_between(call: ApiCall) -> Response:
-    """The bindings between an exchange and a queue or another exchange."""
+    """List the bindings between an exchange and a queue or another exchange."""
     return await _answer(call, await _between(call))
 
 
@@ -93,7 +93,7 @@ def _destination(call: ApiCall) -> Destination | None:
 
 
 async def show_binding(call: ApiCall) -> Response:
-    """One binding."""
+    """Show a binding."""
     return in_json(call.chosen(BINDING_ROWS.row(await _binding(call))))
 
 
@@ -107,7 +107,7 @@ async def _binding(call: ApiCall) -> BindingOf:
 
 
 async def bind(call: ApiCall) -> Response:
-    """Make a binding, if it is not there; the answer says where it is."""
+    """Create a binding, if it does not exist; the answer has its location."""
     fields = await call.fields()
     key, arguments = fields.short_text("routing_key"), fields.amqp_table("arguments")
     source = exchange_in_path(call, "source")

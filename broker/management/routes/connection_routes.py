@@ -1,4 +1,4 @@
-"""Connections and channels: everybody's for those who monitor, their own for others."""
+"""Connections and channels: those of all users for monitors, their own for others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 
 CLOSED = "Closed via management plugin"
-"""The reason that a client is sent where the request has none."""
+"""The reason that clients are sent if the request has none."""
 _PEER_PORT = re.compile(":([0-9]{1,5}) -> ")
 
 
@@ -28,19 +28,19 @@ _PEER_PORT = re.compile(":([0-9]{1,5}) -> ")
 
 
 async def list_connections(call: ApiCall) -> Response:
-    """Open connections, of a virtual host if the path names one."""
+    """List open connections, of all virtual hosts or of one."""
     columns = brief_connection_rows(call.api.settings.node) if call.flag("disable_stats") else _columns(call)
     return await _connections(call, _seen(call, _open(call)), columns, paged="vhost" not in call.names)
 
 
 async def list_connections_of_user(call: ApiCall) -> Response:
-    """The connections of one user: their names."""
+    """List the connections of a user by their names."""
     of_user = [connection for connection in _open(call) if connection.user == call.names["user"]]
     return await _connections(call, _seen(call, of_user), brief_connection_rows(call.api.settings.node), paged=False)
 
 
 async def show_connection(call: ApiCall) -> Response:
-    """One connection."""
+    """Show a connection."""
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
@@ -48,7 +48,7 @@ async def show_connection(call: ApiCall) -> Response:
 
 
 async def close_connection(call: ApiCall) -> Response:
-    """Send a client away; it reads the reason that the header X-Reason has."""
+    """Close a connection. The client is sent the reason in the header X-Reason."""
     connection = _connection(call)
     if not (call.account.administrates or connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
@@ -56,7 +56,7 @@ async def close_connection(call: ApiCall) -> Response:
 
 
 async def close_connections_of_user(call: ApiCall) -> Response:
-    """Send all clients of one user away."""
+    """Close all connections of a user."""
     return _closed(call, [connection for connection in _open(call) if connection.user == call.names["user"]])
 
 
@@ -73,7 +73,7 @@ def _columns(call: ApiCall, *, single: bool = False) -> Columns[Connection]:
 
 
 def _open(call: ApiCall) -> list[Connection]:
-    """Connections that have been let into a virtual host: the one that the path names, or any. Raises Problem 404."""
+    """Connections that have opened the virtual host of the path, or any. Raises Problem 404."""
     of_all = (connection for connection in call.api.registry.network_connections if connection.vhost_name)
     if "vhost" not in call.names:
         return list(of_all)
@@ -82,7 +82,7 @@ def _open(call: ApiCall) -> list[Connection]:
 
 
 def _seen(call: ApiCall, connections: list[Connection]) -> list[Connection]:
-    """Those of the connections that the user may see."""
+    """The connections that the user may see."""
     if call.account.monitors:
         return connections
     return [connection for connection in connections if connection.user == call.account.name]
@@ -109,12 +109,12 @@ async def _connections(
 
 
 async def list_channels(call: ApiCall) -> Response:
-    """Channels of all connections, or of those in the virtual host that the path names."""
+    """List channels, of all virtual hosts or of one."""
     return await _channels(call, _seen(call, _open(call)), paged="vhost" not in call.names)
 
 
 async def list_channels_of_connection(call: ApiCall) -> Response:
-    """The channels of one connection."""
+    """List the channels of a connection."""
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
@@ -122,7 +122,7 @@ async def list_channels_of_connection(call: ApiCall) -> Response:
 
 
 async def show_channel(call: ApiCall) -> Response:
-    """One channel, and its consumers."""
+    """Show a channel with its consumers."""
     _assert_statistics(call)
     name = call.names["name"]
     port = _PEER_PORT.search(name)
@@ -153,7 +153,7 @@ def _channel_columns(call: ApiCall, *, single: bool = False) -> Columns[Channel]
 
 
 def _assert_statistics(call: ApiCall) -> None:
-    """RabbitMQ knows nothing of channels but statistics."""
+    """Raise Problem 400 for disable_stats: RabbitMQ shows channels only from statistics."""
     if call.flag("disable_stats"):
         raise bad_request("Stats in management UI are disabled on this node")
 

@@ -1,11 +1,11 @@
-"""Consumers: listed."""
+"""The list of consumers."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from broker.admin.short_steps import AT_ONCE, in_steps
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.list_query import list_response
@@ -14,7 +14,7 @@ from broker.management.rows.consumer_rows import consumer_order, consumer_rows
 
 
 async def list_consumers(call: ApiCall) -> Response:
-    """Consumers. Of a virtual host that the user may not see there are none, as in RabbitMQ."""
+    """List consumers; empty for a virtual host that the user may not see, as in RabbitMQ."""
     query = call.list_query()
     consumers: list[Consumer] = []
     for vhost in call.vhosts():

@@ -1,4 +1,4 @@
-"""The event log by HTTP: `/api/events` lists sealed segments, `/api/events/NAME` is one."""
+"""The event log by HTTP: `/api/events` lists sealed segments, `/api/events/NAME` is one of them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _RANGE = re.compile("bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 class UnsatisfiableRange(Exception):
-    """A range that lies behind the end."""
+    """A range that starts after the end."""
 
 
 class SegmentResponse(Response):
-    """Bytes of a segment, read a chunk at a time while they are sent."""
+    """Bytes of a segment, read in chunks while they are sent."""
 
     def __init__(self, status: int, headers: Mapping[str, str], content: FileSlice) -> None:
         super().__init__(None, status, {**headers, "content-length": str(len(content))})
@@ -46,7 +46,7 @@ class SegmentResponse(Response):
 
 
 async def list_segments(call: ApiCall) -> Response:
-    """Sealed segments in their order, a page at a time. Raises OSError when the disk does."""
+    """List a page of sealed segments in order. Raises OSError."""
     try:
         after, limit = _place(call.request)
     except ValueError as error:
@@ -61,7 +61,7 @@ async def list_segments(call: ApiCall) -> Response:
 
 
 async def show_segment(call: ApiCall) -> Response:
-    """A segment as it is on disk, or a range of it. Raises OSError when the disk does."""
+    """Send a segment, or a range of it. Raises OSError."""
     parsed = parse_name(call.names["segment"])
     segment = None if parsed is None else await call.api.segments.find(parsed)
     if segment is None:
@@ -87,7 +87,7 @@ async def show_segment(call: ApiCall) -> Response:
 
 
 def _place(request: Request) -> tuple[dict[str, SegmentName], int]:
-    """Which segments are known, by node, and how many more are wanted. Raises ValueError."""
+    """Parse the query: the last known segment of each node, and the limit. Raises ValueError."""
     after: dict[str, SegmentName] = {}
     limit = LISTED
     for key, value in request.query_params.multi_items():
@@ -111,16 +111,16 @@ def _shown(segment: SegmentFile) -> dict[str, str | int]:
 
 
 def _matches(tags: str, tag: str) -> bool:
-    """One of the tags of If-None-Match is this one."""
+    """Return True if If-None-Match has this tag."""
     listed = [each.strip().removeprefix("W/") for each in tags.split(",")]
     return tag in listed or listed == ["*"]
 
 
 def _range(headers: Mapping[str, str], size: int, tag: str) -> tuple[int, int] | None:
-    """The first byte that is wanted, and the one behind the last; None for all of them.
+    """Parse the header Range to its first byte and the byte after its last one; None for all bytes.
 
-    So it is also for what we need not understand (RFC 9110, 14.2): other units, several ranges, one of another content.
-    Raises UnsatisfiableRange.
+    It is None as well for a range that may be ignored (RFC 9110, 14.2): other units, several ranges, or an If-Range of
+    other contents. Raises UnsatisfiableRange.
     """
     found = _RANGE.fullmatch(headers.get("range", ""))
     if found is None or headers.get("if-range", tag) != tag:

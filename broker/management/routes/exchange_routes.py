@@ -1,4 +1,4 @@
-"""Exchanges: listed, declared, deleted."""
+"""Exchanges: list, show, declare, delete."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from broker.management.statistics import pair_stats
 from broker.wire import methods
 
 DEFAULT = "amq.default"
-"""The default exchange in a path: its own name is empty."""
+"""The default exchange in a path, because its name is empty."""
 
 
 async def list_exchanges(call: ApiCall) -> Response:
-    """Exchanges, a page of them if asked for."""
+    """List exchanges."""
     query = call.list_query(paged=True)
     exchanges: list[ExchangeOf] = []
     for vhost in call.vhosts():
@@ -34,7 +34,7 @@ async def list_exchanges(call: ApiCall) -> Response:
 
 
 async def show_exchange(call: ApiCall) -> Response:
-    """One exchange."""
+    """Show an exchange."""
     vhost, exchange = call.vhost, exchange_of(call)
     row = exchange_rows(call.history_query).row(ExchangeOf(vhost.name, exchange))
     details = channel_details(call.api.settings.node)
@@ -57,7 +57,7 @@ def exchange_of(call: ApiCall) -> Exchange:
 
 
 async def declare_exchange(call: ApiCall) -> Response:
-    """Declare an exchange: answered when it is on disk."""
+    """Declare an exchange; answered when it is on disk."""
     fields, name = await call.fields(), exchange_in_path(call)
     method = methods.ExchangeDeclare(
         name,
@@ -76,7 +76,7 @@ async def declare_exchange(call: ApiCall) -> Response:
 
 
 async def delete_exchange(call: ApiCall) -> Response:
-    """Delete an exchange: answered when the disk has followed."""
+    """Delete an exchange; answered when that is on disk."""
     name = exchange_of(call).name
     async with call.session() as session:
         await call.answered(session.ask(methods.ExchangeDelete(name, call.flag("if-unused"), False)))

@@ -1,4 +1,4 @@
-"""Our own routes, under /api/leveret: what the web page shows and does that RabbitMQ's API has no route for."""
+"""Leveret's own routes, under /api/leveret, for functions of the web page that RabbitMQ's API has no route for."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from broker.session.direct_session import Refused
 from broker.wire.amqp_errors import ChannelException, reply_text
 
 MOVED_MAX = 1000
-"""How many messages one request moves; for more there are further requests, between which the client may stop."""
+"""Messages that one request moves. For more the client sends further requests, and may stop between them."""
 STEP_MESSAGES, STEP_BYTES = 250, 1 << 20
-"""How many messages are moved in one turn, and so in one batch."""
+"""Messages and bytes that are moved in one turn, and so in one batch."""
 READ_MAX = 1000
 PAYLOAD_BYTES_MAX = 1 << 20
 
 
 async def list_permissions(call: ApiCall) -> Response:
-    """What the user itself may do, by virtual host; others' permissions are for administrators to see."""
+    """List the permissions of the user itself; those of others are for administrators."""
     granted = call.broker.users.permissions.items()
     return in_json([{"vhost": vhost, **each._asdict()} for (vhost, user), each in granted if user == call.account.name])
 
 
 async def show_permissions(call: ApiCall) -> Response:
-    """What the user may do with the queue or exchange of a name, and whether it may publish straight to queues."""
+    """Show the rights of the user on a queue or exchange, and its right to publish to the default exchange."""
     access, name = _access(call), call.names["name"]
     return in_json(
         {
@@ -62,25 +62,25 @@ def _allowed(check: Callable[[], None]) -> bool:
 
 
 async def show_commits(call: ApiCall) -> Response:
-    """How many messages share a commit, how long confirms wait for it, and what the disk takes."""
+    """Show the histograms of commits: messages, waits of confirms, times of the disk."""
     return in_json(commits(call.broker))
 
 
 async def show_alarms(call: ApiCall) -> Response:
-    """Which of memory and disk are short, and the connections that are held for it."""
+    """Show the memory and disk alarms, and the connections that they hold back."""
     call.api.update_alarms()
     return in_json(held_publishers.alarms(call.api))
 
 
 async def show_unconfirmed(call: ApiCall) -> Response:
-    """What a crash at this moment would undo."""
+    """Show the messages that a crash at this moment would lose."""
     return in_json(await crash_preview.unconfirmed(call.api))
 
 
 async def move_messages(call: ApiCall) -> Response:
-    """Move messages to another queue of the virtual host; answered with their number when they are on disk there.
+    """Move messages to another queue of the virtual host; answered with their count when they are on disk there.
 
-    The user needs what it takes over AMQP: to read the queue, and to publish to the default exchange.
+    The user needs the same permissions as over AMQP: to read the queue, and to write to the default exchange.
     """
     fields = await call.fields()
     fields.require("to", "count")
@@ -114,7 +114,7 @@ def _ends(call: ApiCall, to: str) -> tuple[OrderedQueue, Queue]:
 
 
 async def _ready(call: ApiCall, source: OrderedQueue) -> None:
-    """Wait for what has to be over before messages may be taken from a queue. Raises Problem 503 during an alarm."""
+    """Wait until no other operation on the queue is running. Raises Problem 503 during an alarm."""
     call.api.update_alarms()
     if call.broker.alarms.raised:
         raise Problem(503, "blocked", f"publishers are blocked: {call.broker.alarms.reason}")
@@ -124,12 +124,12 @@ async def _ready(call: ApiCall, source: OrderedQueue) -> None:
 
 
 async def read_stream(call: ApiCall) -> Response:
-    """Some messages of a stream from an offset on: `first`, `last`, a number, or an interval such as `5m`."""
+    """Read messages of a stream from an offset on: `first`, `last`, a number, or an interval such as `5m`."""
     fields = await call.fields()
     fields.require("offset", "count")
     stream, offset = queue_of(call), fields.values["offset"]
     if not isinstance(stream, Stream):
-        raise bad_request(f"{stream.name} is no stream")
+        raise bad_request(f"{stream.name} is not a stream")
     if not isinstance(offset, int | str) or isinstance(offset, bool):
         raise bad_request(["not_an_offset", offset])
     count, truncate = fields.number("count"), fields.number("truncate", PAYLOAD_BYTES_MAX)
@@ -141,7 +141,7 @@ async def read_stream(call: ApiCall) -> Response:
 
 
 async def trace(call: ApiCall) -> Response:
-    """What is published and delivered in a virtual host, as it happens; `pattern` is of the firehose's routing keys."""
+    """Trace publishes and deliveries in a virtual host live; `pattern` matches routing keys of the firehose."""
     return await live_trace.listen(call, call.parameters.get("pattern") or "#")
 
 

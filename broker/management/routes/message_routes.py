@@ -1,4 +1,4 @@
-"""Messages: published to an exchange, taken from a queue."""
+"""Messages: publish to an exchange, get from a queue."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from broker.admin.short_steps import pause_if_due
 from broker.entities.scheduling.future import Future
+from broker.freed_memory import give_freed_memory_back
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
@@ -27,9 +28,11 @@ from broker.wire.constants import ReplyCode
 from broker.wire.properties import decode_properties, encode_header
 
 TAKEN_BYTES_MAX = 16 << 20
-"""How much one answer takes from a queue: no further message after so many bytes, MESSAGE_BYTES for each included."""
+"""Size of an answer after which no further message is fetched, with MESSAGE_BYTES for each."""
+LARGE_BYTES = 4 << 20
+"""Smallest message for which the memory of its JSON is given back before the message is copied."""
 MESSAGE_BYTES = 1024
-"""What a message costs beside its body, roughly."""
+"""Approximate size of a message beside its body."""
 
 ACKMODES = {
     "ack_requeue_true": True,
@@ -37,12 +40,12 @@ ACKMODES = {
     "reject_requeue_true": True,
     "reject_requeue_false": False,
 }
-"""Whether messages that were taken come back, or are rejected; None: they are taken for good."""
+"""True: fetched messages are requeued. False: they are rejected. None: they are acknowledged."""
 ENCODINGS = ("auto", "base64")
 
 
 class GetRequest(NamedTuple):
-    """What is to be taken: so many messages, a negative number for all; payloads are cut to `truncate` bytes."""
+    """A request for messages: their number, negative for all; payloads are cut to `truncate` bytes."""
 
     messages: int
     ackmode: str
@@ -51,7 +54,7 @@ class GetRequest(NamedTuple):
 
 
 async def publish(call: ApiCall) -> Response:
-    """Publish a message; the answer says, after its confirm, whether it was routed to a queue."""
+    """Publish a message, and answer after its confirm if it was routed to a queue."""
     fields = await call.message_fields()
     fields.require("routing_key", "properties", "payload", "payload_encoding")
     key, body = fields.short_text("routing_key"), await payload_of(fields)
@@ -71,18 +74,23 @@ async def publish(call: ApiCall) -> Response:
 async def _published(
     session: DirectSession, exchange: str, key: str, header: bytes, body: bytearray
 ) -> Future[Command]:
-    """Hand a message over in short steps, by which its body is used up; settled by its confirm."""
+    """Publish in short steps, which consume `body`. Return the future of the confirm."""
+    is_large = len(body) >= LARGE_BYTES
     confirmed = session.publish(exchange, key, header)
     while body:
         part = bytes(body[: session.body_part_bytes])
         del body[: len(part)]
+        if is_large and not body:
+            give_freed_memory_back()  # with the last part two copies of the message are made
         session.add_body(part)
         await pause_if_due()
+    if is_large:
+        give_freed_memory_back()  # the store makes two more while it writes them
     return confirmed
 
 
 async def take(call: ApiCall) -> Response:
-    """Take messages from a queue, and give them back if that is wanted, once all of them are taken."""
+    """Get messages from a queue. They are requeued, if asked for, once all of them are fetched."""
     wanted = _wanted(await call.fields())
     async with call.session() as session:
         try:
@@ -119,7 +127,7 @@ def _refusal(refused: Refused) -> Problem:
 
 
 async def _taken(call: ApiCall, session: DirectSession, wanted: GetRequest) -> JsonArray:
-    """Messages, as many as are wanted and there, and no more than one answer may hold."""
+    """Fetch messages up to the number that is asked for, and to TAKEN_BYTES_MAX."""
     taken, size = JsonArray(), 0
     get = methods.BasicGet(call.short_name("queue"), ACKMODES[wanted.ackmode] is None)
     while taken.rows != wanted.messages and size < TAKEN_BYTES_MAX:

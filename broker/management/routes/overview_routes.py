@@ -1,4 +1,4 @@
-"""The broker as a whole, and its node."""
+"""The overview of the broker, and its only node."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from broker.session.connection import Connection
 
 PRODUCT = "Leveret"
 RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
-"""How long samples are kept, in seconds: RabbitMQ's policies."""
+"""Seconds for which samples are kept, by RabbitMQ's retention policies."""
 
 
 async def overview(call: ApiCall) -> Response:
-    """What the broker is, and how much there is of everything that the user sees."""
+    """Show the broker, and totals of everything that the user sees."""
     api, monitors = call.api, call.account.monitors
     row = _identity(call)
     if call.flag("disable_stats"):
@@ -41,7 +41,7 @@ async def overview(call: ApiCall) -> Response:
 
 
 async def _statistics(call: ApiCall) -> dict[str, Any]:
-    """What there is, and what was done; of the virtual hosts that a user sees who does not monitor."""
+    """Totals and rates: of all virtual hosts for a monitor, of those that the user sees for others."""
     history, ages = call.history_query
     seen = None if call.account.monitors else call.vhosts()
     totals, objects = await _queue_totals(_vhosts(call)), await _object_totals(call)
@@ -78,7 +78,7 @@ def _identity(call: ApiCall) -> dict[str, Any]:
 
 
 def _connections(call: ApiCall) -> list[Connection]:
-    """The connections that the user sees."""
+    """The connections that the user may see."""
     account = call.account
     return [
         connection
@@ -109,12 +109,12 @@ async def _brief_totals(call: ApiCall) -> dict[str, int]:
 
 
 def _vhosts(call: ApiCall) -> list[VHost]:
-    """All virtual hosts for a user who monitors, else those that the user sees."""
+    """All virtual hosts for a monitor, those that the user sees for others."""
     return list(call.broker.vhosts.values()) if call.account.monitors else call.vhosts()
 
 
 async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
-    """The messages in all queues; nothing where there is no queue."""
+    """The messages in all queues; empty without queues."""
     ready = unacked = messages = 0
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     async for queue in in_steps(queues, at_once=AT_ONCE):
@@ -130,12 +130,12 @@ async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
 
 
 async def list_nodes(call: ApiCall) -> Response:
-    """The only node."""
+    """List the only node."""
     return in_json([await _node(call)])
 
 
 async def show_node(call: ApiCall) -> Response:
-    """The only node."""
+    """Show the only node."""
     _assert_here(call)
     return in_json(await _node(call))
 
@@ -152,19 +152,19 @@ async def _node(call: ApiCall) -> Any:
 
 
 async def show_memory(call: ApiCall) -> Response:
-    """What the node's memory is used for, in bytes."""
+    """Show the use of the node's memory in bytes."""
     _assert_here(call)
     return in_json({"memory": await memory_parts(call.api.administration)})
 
 
 async def show_relative_memory(call: ApiCall) -> Response:
-    """The same in per cent."""
+    """Show the use of the node's memory in per cent."""
     _assert_here(call)
     return in_json({"memory": relative(await memory_parts(call.api.administration))})
 
 
 async def list_login_attempts(call: ApiCall) -> Response:
-    """Attempts to log in since the start, by protocol."""
+    """List login attempts since the start by protocol."""
     _assert_here(call)
     return in_json(
         [
@@ -181,20 +181,20 @@ async def list_login_attempts(call: ApiCall) -> Response:
 
 
 async def list_login_attempts_by_source(call: ApiCall) -> Response:
-    """Attempts by address and user are not counted: RabbitMQ does so where it is configured to."""
+    """List login attempts by address and user: none are counted. RabbitMQ counts them only if it is configured to."""
     _assert_here(call)
     return in_json([])
 
 
 async def reset_login_attempts(call: ApiCall) -> Response:
-    """Count attempts to log in anew."""
+    """Reset the counters of login attempts."""
     _assert_here(call)
     await call.change(ResetAuthAttempts())
     return empty(204)
 
 
 async def reset_statistics(call: ApiCall) -> Response:
-    """Forget all samples. What was counted stays."""
+    """Drop all samples. Counters stay."""
     if "node" in call.names:
         _assert_here(call)
     await call.api.history.forget()

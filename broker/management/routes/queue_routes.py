@@ -1,4 +1,4 @@
-"""Queues: listed, declared, deleted, purged."""
+"""Queues: list, show, declare, delete, purge."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from broker.management.statistics import pair_stats
 from broker.wire import methods
 
 ACTIONS = ("sync", "cancel_sync")
-"""What RabbitMQ does with mirrored queues. On one node there is nothing to synchronize."""
+"""Actions of RabbitMQ on mirrored queues. With one node there is nothing to synchronize."""
 
 
 async def list_queues(call: ApiCall) -> Response:
-    """Queues, a page of them if asked for."""
+    """List queues."""
     query = call.list_query(paged=True)
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
     return await list_response(queues, _columns(call), query, queue_name, queue_order)
 
 
 async def show_queue(call: ApiCall) -> Response:
-    """One queue, with its consumers."""
+    """Show a queue with its consumers."""
     queue = queue_of(call)
     row = _columns(call).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
@@ -68,7 +68,7 @@ def queue_of(call: ApiCall) -> Queue:
 
 
 async def declare_queue(call: ApiCall) -> Response:
-    """Declare a queue: answered when it is on disk."""
+    """Declare a queue; answered when it is on disk."""
     fields, name = await call.fields(), call.short_name("queue")
     _check_node(call, fields)
     # A queue that is exclusive to a request would end with it: it becomes a transient one, as in RabbitMQ.
@@ -89,7 +89,7 @@ def _check_node(call: ApiCall, fields: BodyFields) -> None:
 
 
 async def delete_queue(call: ApiCall) -> Response:
-    """Delete a queue: answered when the disk has followed."""
+    """Delete a queue; answered when that is on disk."""
     name = queue_of(call).name
     async with call.session() as session:
         await call.answered(
@@ -99,7 +99,7 @@ async def delete_queue(call: ApiCall) -> Response:
 
 
 async def purge_queue(call: ApiCall) -> Response:
-    """Drop what is ready in a queue."""
+    """Delete the ready messages of a queue."""
     name = queue_of(call).name
     async with call.session() as session:
         await call.answered(session.ask(methods.QueuePurge(name, False)))
@@ -107,7 +107,7 @@ async def purge_queue(call: ApiCall) -> Response:
 
 
 async def act_on_queue(call: ApiCall) -> Response:
-    """Synchronize a mirrored queue, or stop to: here it always is."""
+    """Start or stop the synchronization of a mirrored queue: there is nothing to do."""
     fields = await call.fields()
     queue_of(call)
     fields.require("action")

@@ -1,4 +1,4 @@
-"""Replicas of quorum queues, as RabbitMQ 3.13 has routes for them: each queue has one, on this node."""
+"""Replicas of quorum queues, by the routes of RabbitMQ 3.13: each queue has one, on this node."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ STRATEGIES = ("all", "even")
 
 
 async def add_replica(call: ApiCall) -> Response:
-    """Add a replica: the one that is there is enough, and there is no other node."""
+    """Add a replica: nothing to do, the only node has one."""
     await _check_member(call)
     return empty(204)
 
 
 async def remove_replica(call: ApiCall) -> Response:
-    """Refused: the queue would be gone with it."""
+    """Refuse to remove the only replica."""
     await _check_member(call)
     raise _unavailable("last_node")
 
 
 async def _check_member(call: ApiCall) -> None:
-    """A request is about a quorum queue and this node."""
+    """Raise Problem unless the request is for a quorum queue and this node."""
     fields = await call.fields()
     queue = queue_of(call)
     fields.require("node")
@@ -42,7 +42,7 @@ def _unavailable(reason: str) -> Problem:
 
 
 async def grow(call: ApiCall) -> Response:
-    """Add replicas of many queues on a node: all that there are to be are there."""
+    """Add replicas of many queues on a node: nothing to do, this node has all of them."""
     _check_node(call)
     fields = await call.fields()
     fields.require("vhost_pattern", "queue_pattern", "strategy")
@@ -52,7 +52,7 @@ async def grow(call: ApiCall) -> Response:
 
 
 async def shrink(call: ApiCall) -> Response:
-    """Remove replicas of all queues from a node: the only one of each stays, as in RabbitMQ."""
+    """Remove the replicas of all queues from a node: the only one of each queue stays, as in RabbitMQ."""
     _check_node(call)
     return empty(202)
 

@@ -1,4 +1,4 @@
-"""All routes of the API. Of two that fit a path the first one is taken."""
+"""All routes of the API. The first one that matches a path is taken."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ from broker.management.routes import (
     exchange_routes,
     leveret_routes,
     message_routes,
-    node_routes,
     overview_routes,
     queue_routes,
     replica_routes,
     testing_routes,
 )
-from broker.management.routes.administration import administration_table
+from broker.management.routes.administration import (
+    definitions_routes,
+    feature_routes,
+    health_routes,
+    limit_routes,
+    login_routes,
+    node_action_routes,
+    parameter_routes,
+    permission_routes,
+    policy_routes,
+    shovel_routes,
+    user_routes,
+    vhost_routes,
+)
 
 RESOURCES: list[Resource] = [
-    *node_routes.RESOURCES,
     *overview_routes.RESOURCES,
     *connection_routes.RESOURCES,
     *queue_routes.RESOURCES,
@@ -30,7 +41,18 @@ RESOURCES: list[Resource] = [
     *consumer_routes.RESOURCES,
     *message_routes.RESOURCES,
     *event_log_routes.RESOURCES,
-    *administration_table.RESOURCES,
+    *definitions_routes.RESOURCES,
+    *feature_routes.RESOURCES,
+    *health_routes.RESOURCES,
+    *limit_routes.RESOURCES,
+    *login_routes.RESOURCES,
+    *node_action_routes.RESOURCES,
+    *parameter_routes.RESOURCES,
+    *permission_routes.RESOURCES,
+    *policy_routes.RESOURCES,
+    *shovel_routes.RESOURCES,
+    *user_routes.RESOURCES,
+    *vhost_routes.RESOURCES,
     *leveret_routes.RESOURCES,
     *testing_routes.RESOURCES,
 ]

@@ -1,4 +1,4 @@
-"""Orders of tests, under /api/testing; their arguments are in the body, the query and the path."""
+"""Requests of tests, under /api/testing, with arguments in the body, the query and the path."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from broker.management.resources import Handler, Operation, Resource, resource
 from broker.management.responses import Problem, in_json
 
 STATUSES = {"not_found": 404, NOT_MET: 409}
-"""Of errors whose reason a test has to see."""
+"""Statuses of errors whose reason tests need."""
 
 
 def ordering(order: str) -> Handler:
-    """What has an order carried out, with the names in the path among its arguments."""
+    """Return the handler of an order; the names in the path are among its arguments."""
 
     async def carry_out(call: ApiCall) -> Response:
         if call.api.administration.testing is None:

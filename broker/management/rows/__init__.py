@@ -1,1 +1,1 @@
-"""What the API shows of each kind of thing, as tables of columns."""
+"""Tables of columns of the HTTP API: those of admin/views, with statistics, and those that belong to HTTP alone."""

@@ -1,4 +1,4 @@
-"""What the HTTP API shows of bindings, and how it names one of several between the same ends.
+"""Columns of bindings in the HTTP API, and the name of one of several between the same ends.
 
 The name is RabbitMQ's `properties_key`: the routing key, percent-encoded, and with arguments a hash of them as Erlang
 terms. Programs keep it, so it has to be the same one.
@@ -51,7 +51,7 @@ BINDING_ROWS = Columns[BindingOf](
 
 
 def _quoted(text: str) -> str:
-    """Percent-encode everything but letters, digits and `_.-~`; a blank becomes `+`."""
+    """Percent-encode everything but `A-Z a-z 0-9 _.-~`; a blank becomes `+`."""
     return quote_plus(text, safe="", errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Listeners with TLS whose certificates end soon: read from the files, as the next start would."""
+"""Listeners with TLS whose certificates expire soon. They are read from the files, as by the next start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CERTIFICATE = re.compile(b"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 def expiring(
     listeners: Iterable[Mapping[str, Any]], certificate_file: str, ca_file: str, before: datetime
 ) -> list[dict[str, Any]]:
-    """Those of the listeners with certificates that end before a moment, or that cannot be read. Blocks."""
+    """The listeners whose certificates expire before a moment, or cannot be read. Blocks."""
     ends = {name: _ends(name, before) for name in (certificate_file, ca_file)}
     if not any(ends.values()):
         return []
@@ -38,7 +38,7 @@ def expiring(
 
 
 def _ends(file: str, before: datetime) -> list[str]:
-    """When the certificates of a file end that do so before a moment; what keeps them from being read."""
+    """The times at which certificates of a file expire, if before a moment; or the error of reading them."""
     if not file:
         return []
     try:

@@ -1,4 +1,4 @@
-"""What the HTTP API shows of connections: the shared columns, and what was counted."""
+"""Columns of connections in the HTTP API: the shared ones, and statistics."""
 
 from __future__ import annotations
 

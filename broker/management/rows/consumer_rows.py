@@ -1,4 +1,4 @@
-"""What the HTTP API shows of consumers: the shared columns, and those that belong to HTTP alone."""
+"""Columns of consumers in the HTTP API: the shared ones, and those that belong to HTTP alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from broker.admin.views.columns import ABSENT, Columns
 from broker.admin.views.connection_view import channel_name
 from broker.admin.views.topology_view import CONSUMER_COLUMNS
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.session.channel.channel import Channel
 from broker.session.consumer_timeout import milliseconds, timeout_of
 

@@ -1,4 +1,4 @@
-"""Where clients come in: listeners by protocol, and what is served by HTTP."""
+"""Listeners by protocol, and the services on the HTTP listeners."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PROTOCOLS = {
     "https_listeners": "https",
     "metrics_listeners": "http/prometheus",
 }
-"""How RabbitMQ calls what is spoken at the addresses of a status."""
+"""RabbitMQ's names of the protocols, by the keys of the status."""
 
 
 def listeners(status: Mapping[str, Any], node: str) -> list[dict[str, Any]]:
-    """Every address that is listened on."""
+    """All addresses that are listened on."""
     rows = [
         {"node": node, "protocol": protocol, "ip_address": host, "port": int(port), "socket_opts": {}}
         for key, protocol in PROTOCOLS.items()
@@ -26,7 +26,7 @@ def listeners(status: Mapping[str, Any], node: str) -> list[dict[str, Any]]:
 
 
 def contexts(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is served by HTTP. The port is a text, as in RabbitMQ."""
+    """The services on the HTTP listeners. The port is a text, as in RabbitMQ."""
     rows = []
     for key, description in (
         ("http_listeners", "RabbitMQ Management"),

@@ -1,4 +1,4 @@
-"""What is shown of the node, and of the memory that it takes."""
+"""The row of the node in the HTTP API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLUGINS = (
     "rabbitmq_random_exchange",
     "rabbitmq_recent_history_exchange",
 )
-"""Those of RabbitMQ's plugins whose work is done here, all of it."""
+"""The plugins of RabbitMQ whose functions are all built in."""
 EXCHANGE_TYPES = {
     "direct": "AMQP direct exchange, as per the AMQP specification",
     "fanout": "AMQP fanout exchange, as per the AMQP specification",
@@ -33,9 +33,9 @@ EXCHANGE_TYPES = {
     "topic": "AMQP topic exchange, as per the AMQP specification",
     "x-consistent-hash": "Consistent hashing: a queue by the hash of the routing key",
     DELAYED_TYPE: "Messages are routed once their delay is over",
-    "x-local-random": "One queue of this node, by chance",
+    "x-local-random": "One queue of this node, chosen at random",
     "x-modulus-hash": "A queue by the hash of the routing key, modulo the number of queues",
-    "x-random": "One queue, by chance",
+    "x-random": "One queue, chosen at random",
     "x-recent-history": "The latest messages, for each queue that is bound",
 }
 MECHANISMS = {
@@ -46,7 +46,7 @@ MECHANISMS = {
 
 
 def exchange_types() -> list[dict[str, Any]]:
-    """The types of exchange that there are."""
+    """The types of exchanges."""
     return [{"name": name, "description": EXCHANGE_TYPES[name], "enabled": True} for name in sorted(ROUTERS)]
 
 
@@ -56,7 +56,7 @@ def _mechanisms(api: ManagementApi) -> list[dict[str, Any]]:
 
 
 def node_row(api: ManagementApi, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-    """The node, with what it has done since its start."""
+    """The row of the node."""
     administration, alarms = api.administration, api.broker.alarms
     status = administration.status()
     return {
@@ -95,7 +95,7 @@ def node_row(api: ManagementApi, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
 
 
 def node_figures(administration: Administration) -> dict[str, float]:
-    """What the node takes and has done, of which a history is kept. Average times are milliseconds."""
+    """The numbers of the node's row of which samples are kept. Average times are milliseconds."""
     status, threads = administration.status(), process_facts.threads()
     io = status["store_io"]
     figures = {
@@ -121,7 +121,7 @@ def node_figures(administration: Administration) -> dict[str, float]:
 
 
 def process_limits() -> dict[str, int]:
-    """What the process may take, and how much waits for the event loop."""
+    """Limits of the process, and the tasks that wait for the event loop."""
     threads = process_facts.threads()
     limits = {
         "fd_total": process_facts.open_files_limit(),
@@ -136,7 +136,7 @@ def _average(seconds: float, count: int) -> float:
 
 
 def applications(api: ManagementApi) -> list[dict[str, str]]:
-    """What runs, and in which versions; `rabbit` has the one whose behaviour is claimed."""
+    """The parts of the broker with their versions; `rabbit` has the version whose behaviour is claimed."""
     rows = [
         ("leveret", "Leveret", api.settings.product_version),
         ("python", platform.python_implementation(), platform.python_version()),

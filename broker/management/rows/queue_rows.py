@@ -1,4 +1,4 @@
-"""What the HTTP API shows of queues: the shared columns, some of them for a few types only, and what was counted."""
+"""Columns of queues in the HTTP API: the shared ones, some of them only for queues of a type, and statistics."""
 
 from __future__ import annotations
 

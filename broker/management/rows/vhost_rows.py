@@ -1,4 +1,4 @@
-"""What the HTTP API shows of virtual hosts: the shared columns, and what was counted."""
+"""Columns of virtual hosts in the HTTP API: the shared ones, and statistics."""
 
 from __future__ import annotations
 

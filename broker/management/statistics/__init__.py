@@ -1,1 +1,1 @@
-"""What was counted in the past: samples, rates and totals."""
+"""Statistics over time: samples, rates and totals."""

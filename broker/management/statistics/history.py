@@ -1,31 +1,31 @@
-"""The history of all counters: what the API shows of the past, and the task that keeps it.
+"""The history of all counters, as the API shows it.
 
-For those who write routes:
+Its methods for routes:
 
     history.queue_stats(queue, ages)          -> message_stats of a queue: {"publish": 3, "publish_details": {...}, ...}
     history.exchange_stats(exchange, ages)       the same of an exchange, a channel, a virtual host
     history.channel_stats(channel, ages)
     history.vhost_stats(vhost, ages)
-    history.overview_stats(vhosts, ages)      -> of these virtual hosts together; of the broker if they are None
+    history.overview_stats(vhosts, ages)      -> the sum of these virtual hosts; of the whole broker for None
     history.queue_lengths(queue, ages)        -> {"messages_details": {...}, "messages_ready_details": {...}, ...}
-    history.overview_lengths(vhosts, ages)       the same of virtual hosts together, for queue_totals
+    history.overview_lengths(vhosts, ages)       the sum of virtual hosts, for queue_totals
     history.connection_traffic(connection, ages) -> {"recv_oct_details": {...}, "send_oct_details": {...}}
     history.vhost_traffic(vhost, ages)           the same and the bytes: {"recv_oct": 3, "recv_oct_details": ...}
     history.churn_rates(ages)                 -> {"connection_created": 3, "connection_created_details": {...}, ...}
-    history.node_details(ages)                -> {"mem_used_details": {...}, ...}: of the figures it was given
+    history.node_details(ages)                -> {"mem_used_details": {...}, ...}: of the node's `figures`
     history.queue_idle_since(queue)           -> milliseconds since the epoch, None while it is in use
     history.channel_idle_since(channel)
     queue.consumers.capacity                  -> consumer_capacity, which is consumer_utilisation: 0 to 1
 
-`ages` are what the request asks for: `read_ages(call.parameters)`; without, details have rates only. Numbers are those
-of this moment, rates and samples those of the last complete round; with rates_mode none there are no details. A group
-of message_stats is there as soon as one of its members is not 0.
+`ages` are the samples that a request asks for, `read_ages(call.parameters)`; without them details have rates only.
+Values are current; rates and samples are those of the last complete round. With rates_mode none there are no details. A
+group of message_stats is shown as soon as one of its members is not 0.
 
 Every five seconds, at multiples of five seconds since the epoch, a round takes a sample of everything, in short steps.
-What has not changed stores nothing. Samples of five seconds are kept for ten minutes and those of a minute for an hour;
-of virtual hosts, the broker and the node also samples of ten minutes for eight hours and of half an hour for a day. A
-busy queue's or channel's take 10 KiB, so that all may be no more than BYTES_MAX: when they are, those are forgotten
-that have not changed for longest. Beside them each thing that was ever in use takes a KiB as long as it is there.
+A counter that has not changed stores nothing. Samples of five seconds are kept for ten minutes and those of a minute
+for an hour; of virtual hosts, the broker and the node also samples of ten minutes for eight hours and of half an hour
+for a day. The samples of a busy queue or channel take 10 KiB. All samples together are limited to BYTES_MAX: beyond it
+those that have not changed for longest are dropped. Each thing that was ever in use takes another KiB while it exists.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from broker.session.registry import Registry
 
 
 class StatisticsHistory:
-    """What was counted in the past: see the module. `figures` are what the node's row says in numbers."""
+    """Samples and rates of all counters: see the module. `figures` returns the numbers of the node's row."""
 
     def __init__(self, registry: Registry, figures: Figures = dict, *, rates_mode: str = "basic") -> None:
         self._broker = registry.broker
@@ -55,12 +55,12 @@ class StatisticsHistory:
         self.sampler = Sampler(registry, figures)
 
     async def run(self) -> None:
-        """Keep it, for ever; with rates_mode none there is none."""
+        """Take samples for ever; with rates_mode none return at once."""
         if self._rates:
             await self.sampler.run()
 
     async def forget(self) -> None:
-        """Begin anew, because an operator wants it: samples go, what was counted stays."""
+        """Drop all samples, at an operator's request. Counters stay."""
         async for _ in in_steps(self.sampler.forget_all(), at_once=AT_ONCE):
             pass
 
@@ -87,7 +87,7 @@ class StatisticsHistory:
         return self.overview_stats((vhost,), ages)
 
     def overview_stats(self, vhosts: Sequence[VHost] | None, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-        """message_stats of some virtual hosts together; of the broker if they are None, with what is gone."""
+        """message_stats summed over virtual hosts; for None of the broker, including what has been deleted."""
         if vhosts is None:
             statistics = self._broker.statistics
             types = statistics.queues.values()
@@ -105,7 +105,7 @@ class StatisticsHistory:
         return self._only_details(LENGTHS, (queue.counters,), ages.lengths)
 
     def overview_lengths(self, vhosts: Sequence[VHost] | None, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-        """The details of the messages in some virtual hosts together, or in all."""
+        """The details of the messages summed over virtual hosts; for None over all."""
         sources = (self.sampler.broker,) if vhosts is None else [vhost.statistics for vhost in vhosts]
         return self._only_details(LENGTHS, sources, ages.lengths)
 
@@ -120,25 +120,25 @@ class StatisticsHistory:
         return with_details(values, self.details((vhost.statistics,), ages.data_rates))
 
     def churn_rates(self, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-        """What has come and gone, with details: for the node's window, or as RabbitMQ's page asks, that of messages."""
+        """Churn with details, for the window of the node or, as RabbitMQ's page asks, that of messages."""
         churn = self._broker.statistics.churn.values()._asdict()
         return with_details(churn, self.details((self.sampler.broker,), ages.node_stats or ages.msg_rates))
 
     def node_details(self, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-        """The details of the node's figures, and of what has come and gone."""
+        """The details of the node's figures, and of churn."""
         series = self.sampler.node.history
         figures = self._only_details(series.kind.columns if series else (), (self.sampler.node,), ages.node_stats)
         churn = self._broker.statistics.churn.values()._fields
         return figures | self._only_details(churn, (self.sampler.broker,), ages.node_stats)
 
-    # When something was last in use
+    # Last use
 
     def queue_idle_since(self, queue: Queue) -> int | None:
-        """When a queue was last in use, to five seconds, in milliseconds since the epoch; None: it is in use."""
+        """Time of the last use of a queue, to five seconds, in milliseconds since the epoch; None if it is in use."""
         return self._idle_since(queue.counters, queue.last_used)
 
     def channel_idle_since(self, channel: Channel) -> int | None:
-        """When a channel last did something, to five seconds, in milliseconds since the epoch; None: just now."""
+        """Time of the last use of a channel, to five seconds, in milliseconds since the epoch; None if it is in use."""
         return self._idle_since(channel.counters, channel.opened_at)
 
     def _idle_since(self, counters: Remembered, used: int) -> int | None:
@@ -157,7 +157,7 @@ class StatisticsHistory:
         return {f"{name}_details": detail for name in names if (detail := details(name)) is not None}
 
     def details(self, sources: Iterable[Remembered], window: SampleWindow | None) -> Details:
-        """What says the rate and the samples of a column, of several things together."""
+        """Return a function for the rate and samples of a column, summed over several things."""
         if not self._rates:
             return _nothing
         pasts = [series for source in sources if (series := source.history) is not None]
@@ -165,7 +165,7 @@ class StatisticsHistory:
         return rate if window is None else self._samples(pasts, rate, window)
 
     def _rate(self, changed: Sequence[Series]) -> Details:
-        """What says the rate of a column: that of the things that have changed."""
+        """Return a function for the rate of a column, summed over things that have changed in the last round."""
         if not changed:
             return _no_rate
         columns, seconds = changed[0].kind.columns, self.sampler.elapsed * SLOT_SECONDS
@@ -177,7 +177,7 @@ class StatisticsHistory:
         return details
 
     def _samples(self, pasts: Sequence[Series], rate: Details, window: SampleWindow) -> Details:
-        """What says them of a column, with its rate."""
+        """Return a function for the rate and samples of a column."""
         newest = self.sampler.slot * SLOT_SECONDS // window.incr * window.incr
         times = [newest - number * window.incr for number in range(window.age // window.incr + 1)]
         values = [series.at([time // SLOT_SECONDS for time in times], window.age) for series in pasts]
@@ -195,7 +195,7 @@ class StatisticsHistory:
 
 
 def _nothing(name: str) -> None:
-    """There are no details of a column."""
+    """The details of a column where no rates are kept."""
 
 
 def _no_rate(name: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What rows show of the past: where it is kept, and which samples of it are asked for."""
+"""The history together with the samples that a request asks for."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 class HistoryQuery(NamedTuple):
-    """The history, and the windows that a request has asked for."""
+    """The history, and the windows of samples that a request asks for."""
 
     history: StatisticsHistory
     ages: Ages
 
     def statistic(self, kind: SeriesKind, counters: Callable[[T], Any], path: str) -> Callable[[T], float] | None:
-        """What gives one counter or rate, such as `message_stats.publish_details.rate`, of things of a kind.
+        """Return a function for one counter or rate, such as `message_stats.publish_details.rate`.
 
-        Lists of very many are sorted by it without their other statistics. None: the path leads elsewhere.
+        Long lists are sorted by it without computing other statistics. None if the path does not lead to a counter.
         """
         shown = path.removeprefix("message_stats.")
         name = shown.removesuffix("_details.rate")
@@ -42,7 +42,7 @@ class HistoryQuery(NamedTuple):
 
 
 def _latest_rate(sampler: Sampler, kind: SeriesKind, name: str) -> Callable[[Remembered], float]:
-    """What gives the rate of a column for many things of one kind. Without rates nothing is remembered: it is 0."""
+    """Return a function for the rate of a column of things of one kind; 0 where no rates are kept."""
     places = [kind.columns.index(column) for column in columns_of(name)]
     slot, seconds = sampler.slot, sampler.elapsed * SLOT_SECONDS
 

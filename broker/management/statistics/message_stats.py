@@ -1,4 +1,4 @@
-"""What the API calls message_stats: counters in groups, each with its rate and its samples."""
+"""message_stats of the API: counters in groups, each with its rate and samples."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ GROUPS = (
 """Counters that are shown together, as soon as one of them is not 0."""
 
 Details = Callable[[str], Mapping[str, Any] | None]
-"""The rate and the samples of a column; None where rates are not kept."""
+"""Returns the rate and the samples of a column; None where no rates are kept."""
 
 
 def message_stats(counted: Mapping[str, int], details: Details) -> dict[str, Any]:
-    """Counters as the API shows them; `counted` has them by name, but for deliver_get, which is a sum of others."""
+    """Return the counters in the form of the API. deliver_get, a sum of others, is added."""
     shown: dict[str, Any] = {}
     values = with_deliver_get(counted)
     for group in GROUPS:
@@ -31,14 +31,14 @@ def message_stats(counted: Mapping[str, int], details: Details) -> dict[str, Any
 
 
 def with_deliver_get(counted: Mapping[str, int]) -> Mapping[str, int]:
-    """Counters with the sum of deliveries, if they have deliveries."""
+    """Return the counters with deliver_get, if they have deliveries."""
     if "deliver" not in counted:
         return counted
     return {**counted, "deliver_get": sum(map(counted.__getitem__, DELIVERIES))}
 
 
 def with_details(values: Mapping[str, Any], details: Details) -> dict[str, Any]:
-    """Each value, and beside it its details."""
+    """Return each value followed by its details."""
     shown: dict[str, Any] = {}
     for name, value in values.items():
         shown[name] = value

@@ -1,6 +1,6 @@
-"""What the API says of pairs with rates_mode detailed: of channels and queues, exchanges and channels, and so on.
+"""Statistics of pairs with rates_mode detailed: channel and queue, channel and exchange, exchange and queue.
 
-Lists as RabbitMQ has them, in its shapes, empty in the other modes. `details` makes channel_details of a channel.
+The lists have RabbitMQ's form; in other modes they are empty. `details` returns the channel_details of a channel.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from broker.session.channel.channel import Channel
 from broker.session.registry import Registry
 
 ARRIVALS = ("publish",)
-"""What exchanges and queues have with each other."""
+"""Counters of an exchange and a queue."""
 OF_CHANNELS = ("publish", "return_unroutable", "drop_unroutable", *DELIVERIES)
-"""What channels have with either. Confirms are not counted for each exchange."""
+"""Counters of a channel and an exchange or queue. Confirms are not counted by exchange."""
 
 Rows = list[dict[str, Any]]
 ChannelDetails = Callable[[Channel], dict[str, Any]]
@@ -31,7 +31,7 @@ ChannelDetails = Callable[[Channel], dict[str, Any]]
 def of_queue(
     query: HistoryQuery, registry: Registry, vhost: VHost, queue: Queue, details: ChannelDetails
 ) -> dict[str, Rows]:
-    """What came into a queue from each exchange, and went out to each channel."""
+    """Messages that came into a queue from each exchange, and went out to each channel."""
     deliveries = ((channel, channel.pairs.deliveries) for channel in _channels(registry, vhost) if channel.pairs)
     return {
         "incoming": _named(query, "exchange", vhost, queue.counters.incoming or {}, ARRIVALS),
@@ -42,7 +42,7 @@ def of_queue(
 def of_exchange(
     query: HistoryQuery, registry: Registry, vhost: VHost, exchange: Exchange, details: ChannelDetails
 ) -> dict[str, Rows]:
-    """What came to an exchange from each channel, and went on to each queue."""
+    """Messages that came to an exchange from each channel, and went on to each queue."""
     name = exchange.name
     publishes = ((channel, channel.pairs.publishes) for channel in _channels(registry, vhost) if channel.pairs)
     incoming = ((queue.name, queue.counters.incoming or {}) for queue in vhost.queues.values())
@@ -54,12 +54,12 @@ def of_exchange(
 
 
 def publishes(query: HistoryQuery, channel: Channel) -> Rows:
-    """What a channel has published to each exchange."""
+    """Messages that a channel has published to each exchange."""
     return _named(query, "exchange", channel.vhost, channel.pairs.publishes if channel.pairs else {}, OF_CHANNELS)
 
 
 def deliveries(query: HistoryQuery, channel: Channel) -> Rows:
-    """What a channel was given of each queue."""
+    """Messages that a channel was given from each queue."""
     return _named(query, "queue", channel.vhost, channel.pairs.deliveries if channel.pairs else {}, OF_CHANNELS)
 
 

@@ -1,8 +1,8 @@
-"""The past of one thing's counters: rows of integers, one for each moment at which something had changed.
+"""The samples of one thing's counters: rows of integers, one for each moment at which a counter had changed.
 
-What does not change stores nothing. A row is a slot - time in steps of five seconds since the epoch - and all values at
-that moment; between two rows the values are those of the first. Rings of several widths have the same past, each with
-fewer and longer slots than the one before, and reach further back.
+Without a change nothing is stored. A row is a slot, which is time in steps of five seconds since the epoch, followed by
+all values at that time; they hold until the next row. Several rings keep the same samples: each has wider slots than
+the one before, and reaches further back.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 SLOT_SECONDS = 5
-"""How often everything is sampled."""
+"""Interval of samples."""
 SLOT_MILLISECONDS = SLOT_SECONDS * 1000
 
 SERIES_BYTES = 1024
-"""What a series takes beside its rows, roughly."""
+"""Approximate memory of a series beside its rows."""
 
 _MASK = (1 << 32) - 1
 _HALF = 1 << 31
@@ -27,11 +27,11 @@ Row = tuple[Any, ...]
 
 
 class SeriesKind(NamedTuple):
-    """What series of one kind have in common: the names of their columns, their rings, and the form of their rows.
+    """The names of columns, the rings and the row format of all series of one kind.
 
-    Rings are pairs: how many slots of five seconds one of theirs takes, and how many of these are kept. `typecode` is
-    that of `array`: "I" for columns that change by less than 2,147,483,648 as long as they are remembered, "q" for
-    other integers, "d" for what has fractions.
+    A ring is a pair: the width of its slots in slots of five seconds, and the number of slots that are kept. `typecode`
+    is that of `array`: "I" for columns that change by less than 2,147,483,648 within the longest ring, "q" for other
+    integers, "d" for fractions.
     """
 
     columns: tuple[str, ...]
@@ -56,17 +56,17 @@ class Ring:
         self.base: Row = (0,) * len(kind.columns)
         self.rows = array(kind.typecode)
         self.stale = False
-        """The values have changed since its last row: they are the next row, at the next slot of its width."""
+        """The values have changed since the last row, and become the next row at the next slot of this width."""
         self.after = 0
-        """The slot of its width, counted in that width, after which that is."""
+        """The slot, counted in `width`, after which the next row is due."""
 
     @property
     def seconds(self) -> int:
-        """How far back it reaches."""
+        """Time that the ring covers."""
         return self.width * self.length * SLOT_SECONDS
 
     def add(self, slot: int, row: Row) -> None:
-        """The values at a slot, which is later than all others; rows that are too old go."""
+        """Add the values at a slot later than all others, and drop rows that are too old."""
         rows, stride = self.rows, len(row) + 1
         rows.append(slot)
         rows.extend([value & _MASK for value in row] if rows.typecode == "I" else row)
@@ -77,12 +77,12 @@ class Ring:
             del rows[:stride]
 
     def forget(self, row: Row) -> None:
-        """Keep no past: the values have been the same all the time, or are said to have been."""
+        """Drop all rows, as if the values had always been these."""
         self.base, self.stale = row, False
         del self.rows[:]
 
     def places(self, slots: Iterable[int], stride: int) -> list[int]:
-        """Which rows hold at some slots, counted from 1; 0: what was before the first."""
+        """The rows whose values hold at some slots, counted from 1; 0 stands for `base`."""
         times = self.rows[::stride]
         return [bisect_right(times, slot) for slot in slots]
 
@@ -93,7 +93,7 @@ class Ring:
 
 
 class Series:
-    """The past of one thing. `latest` are the values since the slot `changed`, `before` those of the sample before."""
+    """The samples of one thing. `latest` holds since the slot `changed`; `before` is the sample before it."""
 
     __slots__ = ("before", "changed", "kind", "latest", "rings")
 
@@ -105,17 +105,17 @@ class Series:
         self.rings = tuple(Ring(width, length, kind) for width, length in kind.rings)
 
     def begin(self, row: Row) -> None:
-        """These values were there before anything was sampled."""
+        """Start with values that were counted before the first sample."""
         self.before = self.latest = row
         self.forget()
 
     @property
     def size(self) -> int:
-        """What it takes in memory, in bytes, roughly."""
+        """Approximate memory in bytes."""
         return SERIES_BYTES + sum(len(ring.rows) * ring.rows.itemsize for ring in self.rings)
 
     def sample(self, slot: int, row: Row) -> None:
-        """The values at a slot, later than the one before."""
+        """Add the values at a slot later than the last one."""
         if row != self.latest:
             self.before, self.latest, self.changed = self.latest, row, slot
             for ring in self.rings:
@@ -129,23 +129,23 @@ class Series:
                 ring.forget(row)
 
     def forget(self) -> None:
-        """Keep no samples but the latest two: rates stay what they are."""
+        """Drop all samples but the last two, so that rates stay."""
         for ring in self.rings:
             ring.forget(self.latest)
 
     def change(self, column: int) -> Any:
-        """How much a column changed with the sample that changed last."""
+        """Change of a column by the last sample that differed from the one before."""
         return self.latest[column] - self.before[column]
 
     def at(self, slots: Iterable[int], age_seconds: int) -> Callable[[int], list[Any]]:
-        """What gives the values of a column at some slots, none older than an age; zeros before there was anything."""
+        """Return a function for the values of a column at slots up to an age back; 0 before the first sample."""
         ring = next((ring for ring in self.rings if ring.seconds >= age_seconds), self.rings[-1])
         stride = len(self.latest) + 1
         places = ring.places(slots, stride)
         return lambda column: self._whole(column, ring.values(column, places, stride))
 
     def _whole(self, column: int, found: list[Any]) -> list[Any]:
-        """Values of a column as they were before they were put into rows."""
+        """Restore the values of a column from rows, which keep only 32 bits of integers of typecode "I"."""
         if self.kind.typecode == "d":
             return [int(value) if value == int(value) else value for value in found]
         if self.kind.typecode != "I":

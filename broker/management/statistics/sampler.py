@@ -1,4 +1,4 @@
-"""The task that takes samples: every five seconds a round of everything, in short steps."""
+"""The task that samples all counters every five seconds, in short steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISEC
 from broker.session.registry import Registry
 
 BYTES_MAX = 32 << 20
-"""What all samples may take. What each thing takes that has any is not included: see `SERIES_BYTES`."""
+"""Limit of the memory of all samples, without the `SERIES_BYTES` of each series."""
 
 PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
 DELIVERIES = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack")
@@ -39,26 +39,26 @@ _of_channel = attrgetter(*PUBLISHES, *DELIVERIES)
 _of_connection = attrgetter(*BYTES)
 
 Figures = Callable[[], Mapping[str, float]]
-"""What the node says of itself in numbers: the same names each time."""
+"""Returns the numbers of the node's row, with the same names each time."""
 
 
 class Remembered(Protocol):
-    """Counters with their past. It goes when they go."""
+    """Counters with their samples, which are dropped together with them."""
 
     history: Any
 
 
 class SampledTotals:
-    """The past of what has no counters of its own."""
+    """Samples of totals for which no counters exist."""
 
     history: Series | None = None
 
 
 class Sampler:
-    """Takes samples at multiples of five seconds since the epoch. `figures` are taken too, as those of the `node`.
+    """Takes samples at multiples of five seconds since the epoch, also of the node's `figures`.
 
-    `slot` is that of the last round that is complete, 0 before the first, and `elapsed` how many slots before it the
-    one before was. `bytes` is what samples took at its end.
+    `slot` is the slot of the last complete round, 0 before the first one; `elapsed` is its distance in slots from the
+    round before. `bytes` is the memory of all samples at its end.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Sampler:
         self._by_age: dict[int, list[Series]] = {}
 
     async def run(self) -> None:
-        """Take samples for ever, the first now."""
+        """Take samples for ever, the first one now."""
         now = self._broker.clock.now
         while True:
             slot = now() // SLOT_MILLISECONDS
@@ -94,9 +94,9 @@ class Sampler:
             await trio.sleep((SLOT_MILLISECONDS - now() % SLOT_MILLISECONDS) / 1000)
 
     def round(self, slot: int) -> Iterator[None]:
-        """Take a sample of everything for a slot later than the last. What was there first has no past.
+        """Sample everything, for a slot later than the last one. Yields after each thing.
 
-        Gives way after each thing.
+        The first round takes the values that it finds as the start of each series, not as a change.
         """
         self.bytes, self._by_age = 0, {}
         lengths: Row = (0, 0, 0)
@@ -137,7 +137,7 @@ class Sampler:
         return lengths
 
     def _sample_pairs(self, pairs: Pairs, ends: Container[str], slot: int) -> Iterator[None]:
-        """Those whose other end is gone go, too."""
+        """Sample pairs, and remove those whose other end is deleted."""
         for name, counters in list(pairs.items()):
             if name in ends:
                 self._sample(counters, CHANNEL, slot, _of_channel(counters))
@@ -164,7 +164,7 @@ class Sampler:
         self._by_age.setdefault(series.changed, []).append(series)
 
     def _forget(self) -> Iterator[None]:
-        """Let those forget their past that have not changed for longest, until all take no more than they may."""
+        """Drop the samples of what has not changed for longest, until BYTES_MAX is kept."""
         by_age, self._by_age = self._by_age, {}
         for age in sorted(by_age):
             for series in by_age[age]:
@@ -175,7 +175,7 @@ class Sampler:
                 yield
 
     def forget_all(self) -> Iterator[None]:
-        """Let everything forget its past; gives way after each thing. What was counted stays."""
+        """Drop all samples. Counters stay. Yields after each thing."""
         for remembered in self._everything():
             series: Series | None = remembered.history
             if series is not None:

@@ -1,4 +1,4 @@
-"""Which samples a request asks for: how far back, and how far apart. RabbitMQ's query parameters."""
+"""The samples that a request asks for, by RabbitMQ's query parameters: their age and their interval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from broker.management.responses import bad_request
 
 SAMPLES_MAX = 500
-"""As in RabbitMQ."""
+"""Limit of the samples in one window, as in RabbitMQ."""
 
 
 class SampleWindow(NamedTuple):
@@ -19,14 +19,14 @@ class SampleWindow(NamedTuple):
 
 
 class Ages(NamedTuple):
-    """The windows that were asked for; None: rates only."""
+    """The windows that a request asks for; None stands for rates only."""
 
     lengths: SampleWindow | None = None
-    """Of messages in queues."""
+    """Samples of messages in queues."""
     msg_rates: SampleWindow | None = None
-    """Of message statistics."""
+    """Samples of message_stats."""
     data_rates: SampleWindow | None = None
-    """Of bytes of connections."""
+    """Samples of the bytes of connections."""
     node_stats: SampleWindow | None = None
 
 
@@ -34,12 +34,12 @@ NO_SAMPLES = Ages()
 
 
 def read_ages(parameters: Mapping[str, str]) -> Ages:
-    """What `lengths_age` and `lengths_incr` and so on say. Raises Problem 400 for what makes no sense."""
+    """Parse `lengths_age`, `lengths_incr` and so on. Raises Problem 400 for values out of range."""
     return Ages(*(_window(parameters, name) for name in Ages._fields))
 
 
 def _window(parameters: Mapping[str, str], name: str) -> SampleWindow | None:
-    """None where one of the two is missing, or is no number, as in RabbitMQ."""
+    """The window of one name; None if one of its two parameters is missing or not a number, as in RabbitMQ."""
     try:
         age, incr = int(parameters.get(f"{name}_age", "")), int(parameters.get(f"{name}_incr", ""))
     except ValueError:

@@ -10,8 +10,8 @@
 
 Nothing here waits, knows a thread or a file, or looks at a clock: sizes, waiters, times and the journal's figures are
 given. The reasons are in docs/decisions 4, 32 and 41. A batch without waiters is cut and begun by settings
-(`store.lazy_bytes_max` in `batch_queue`, `store.lazy_flush_milliseconds` in `engine`); background work gives way to
-commits by numbers of its own (`batch_queue`).
+(`store.lazy_bytes_max` in `pending_batches`, `store.lazy_flush_milliseconds` in `engine`); background work gives way to
+commits by numbers of its own (`pending_batches`).
 """
 
 from __future__ import annotations

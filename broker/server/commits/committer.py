@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy, Wait
 from broker.server.commits.commit_thread import CatchUp, CommitSignal, CommitThread, Item, Progress
 from broker.server.commits.deferred_commit import DeferredCommit
@@ -115,7 +115,7 @@ class Committer:
         if self._error is not None:
             return
         batches, under_way = self._broker.batches, self.busy
-        no_room, current = batches.no_room, batches.current
+        no_room, current = batches.disk_full, batches.current
         wait = self._policy.wait(len(current.waiters), len(batches.sealed), under_way=under_way, no_room=no_room)
         if wait is Wait.FOR_DISK:
             return
@@ -176,7 +176,7 @@ class Committer:
 
     async def flush(self) -> None:
         """Return when all changes are on disk, or cannot be: the disk is full, or a commit failed."""
-        while self.unfinished and not self._broker.batches.no_room:
+        while self.unfinished and not self._broker.batches.disk_full:
             await self._commit_some()
 
     async def finish(self) -> None:
@@ -240,7 +240,7 @@ class Committer:
 
     def disk_full(self, full: bool) -> None:
         """Note that the disk is too full for the batch in hand, or not any more."""
-        self._broker.batches.no_room = full
+        self._broker.batches.disk_full = full
         self._broker.background_work.disk_moved()  # work that frees space does not wait for a full disk
         self._on_full(full)
         self.start_commit()

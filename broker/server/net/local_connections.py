@@ -19,7 +19,7 @@ from broker.wire.field_tables import Table, from_python
 if TYPE_CHECKING:
     from broker.client.link import Entered
     from broker.client.uris import Endpoint
-    from broker.entities.vhosts.broker import Broker
+    from broker.entities.node.broker import Broker
     from broker.server.net.transport import Transport
     from broker.session.registry import Registry
 

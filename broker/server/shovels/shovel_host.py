@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from broker.admin.commands.command_execution import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.config import ConfigError
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 from broker.server.net import local_connections
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker import __version__
 from broker.config import Config, obeyed_variables
-from broker.entities.vhosts.broker import Broker
+from broker.entities.node.broker import Broker
 from broker.server.resource_alarms import ResourceWatch
 from broker.wire import method
 

@@ -15,8 +15,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker.entities.arguments.queue_types import STREAM
-from broker.entities.messages.message import Entry
-from broker.entities.queues.consumers import UNLIMITED, Consumer, Outlet
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.consumer_prefetch import UNLIMITED, Consumer, Outlet
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.counters import ChannelCounters, count_deliveries
@@ -40,7 +40,7 @@ from broker.wire.method import Method
 from broker.wire.properties import PropertySummary
 
 if TYPE_CHECKING:
-    from broker.entities.vhosts.broker import Broker
+    from broker.entities.node.broker import Broker
     from broker.entities.vhosts.vhost import VHost
     from broker.session.channel.held_methods import HeldMethods
     from broker.session.channel.route_cache import RouteCache
@@ -258,7 +258,7 @@ class Channel(Outlet):
         """Return the deliveries that the channel's prefetch limit leaves. It holds for no-ack consumers, too."""
         return self.prefetch_all - self.deliveries.consumed if self.prefetch_all else UNLIMITED
 
-    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+    def deliver(self, consumer: Consumer, entries: Sequence[QueuedMessage]) -> None:
         """Send deliveries to a consumer, and enter them into the ledger unless it is a no-ack consumer."""
         ledger, recorder = self.deliveries, self.recorder
         first = ledger.last + 1
@@ -289,7 +289,7 @@ class Channel(Outlet):
             self.vhost, str(connection.peer), self.number, connection.user, connection.settings.cluster_name
         )
 
-    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
+    def unacked_of(self, queue: Queue) -> Iterable[QueuedMessage]:
         """Return the unacknowledged deliveries of one queue, including those being settled."""
         settled = (entry for entry in unfinished(self.transaction, self.settling) if entry.queue is queue)
         return chain(self.deliveries.of_queue(queue), settled)

@@ -1,4 +1,4 @@
-"""Events of a channel, published to the event exchange (`broker/entities/vhosts/event_exchange.py`).
+"""Events of a channel, published to the event exchange (`broker/entities/exchanges/event_exchange.py`).
 
 A channel has a `ChannelEventMessages` if `[event_exchange]` is on, else None.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.entities.queues.consumers import Consumer
-from broker.entities.vhosts.event_exchange import INTERNAL, EventExchange, arguments
+from broker.entities.exchanges.event_exchange import INTERNAL, EventExchange, arguments
+from broker.entities.queues.consumer_prefetch import Consumer
 
 
 class ChannelEventMessages:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.events.event_recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.turn import Turn
@@ -46,11 +46,11 @@ class ChannelRecorder:
         if in_transaction:
             self._of_transaction += (first, len(messages))
 
-    def as_sent(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def as_sent(self, entries: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         """Return the deliveries as they are sent, with numbers in headers; the messages in the queue do not change."""
         return [_stamped_copy(entry) for entry in entries] if self._stamps else entries
 
-    def delivered(self, queue: Queue, tag: str, first: int, entries: Sequence[Entry], *, no_ack: bool) -> None:
+    def delivered(self, queue: Queue, tag: str, first: int, entries: Sequence[QueuedMessage], *, no_ack: bool) -> None:
         """Record deliveries to the consumer `tag` ("": to basic.get), with delivery tags from `first` on."""
         positions = [entry.position for entry in entries]
         again = [entry.redelivered for entry in entries]
@@ -139,7 +139,7 @@ class ConfirmRecorder:
         return numbers
 
 
-def _stamped_copy(entry: Entry) -> Entry:
+def _stamped_copy(entry: QueuedMessage) -> QueuedMessage:
     """Return a copy of an entry whose message has its number in a header. The copy is in no queue."""
     message = entry.message
     assert message is not None, "a queue hands over what it has loaded"
@@ -147,6 +147,6 @@ def _stamped_copy(entry: Entry) -> Entry:
     headers = {**(properties.headers or {}), STAMP: Field("l", entry.position)}
     header = encode_header(len(message.body), properties._replace(headers=headers))
     stamped = Message(message.route, header, message.body, message.flags)
-    copy = Entry(entry.queue, entry.position, stamped, entry.size, entry.expires_at)
+    copy = QueuedMessage(entry.queue, entry.position, stamped, entry.size, entry.expires_at)
     copy.redelivered = entry.redelivered
     return copy

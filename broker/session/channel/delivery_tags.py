@@ -18,7 +18,7 @@ from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter
 from typing import Final
 
-from broker.entities.messages.message import Entry, Holder, Receiver
+from broker.entities.messages.message import OriginQueue, QueuedMessage, Receiver
 from broker.entities.queues.queue import Queue
 from broker.session.channel.packed_deliveries import PackedDeliveries, Taken
 from broker.wire.amqp_errors import ChannelException
@@ -37,7 +37,7 @@ class DeliveryLedger:
 
     def __init__(self) -> None:
         self._old = PackedDeliveries()
-        self._recent: dict[int, Entry] = {}
+        self._recent: dict[int, QueuedMessage] = {}
         self.last = 0
         self.consumed = 0
         self._chunk: list[range] = []
@@ -50,20 +50,20 @@ class DeliveryLedger:
     def __len__(self) -> int:
         return self._old.count + len(self._recent)
 
-    def items(self) -> Iterator[tuple[int, Entry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Return tags and deliveries, in the order of tags."""
         return chain(self._old.items(), self._recent.items())
 
-    def get(self, tag: int) -> Entry | None:
+    def get(self, tag: int) -> QueuedMessage | None:
         """Return the unacknowledged delivery with this tag, or None."""
         return self._recent.get(tag) or self._old.get(tag)
 
-    def add(self, entry: Entry) -> int:
+    def add(self, entry: QueuedMessage) -> int:
         """Add a delivery and return its tag."""
         self.add_all((entry,), entry.size)
         return self.last
 
-    def add_all(self, entries: Sequence[Entry], size: int) -> None:
+    def add_all(self, entries: Sequence[QueuedMessage], size: int) -> None:
         """Add deliveries to one consumer, or to none, with the next tags; `size`: their approximate bytes."""
         tag, recent, chunk = self.last, self._recent, self._chunk
         # The ranges of a chunk are joined unless deliveries without acknowledgement came between.
@@ -102,7 +102,7 @@ class DeliveryLedger:
         self.consumed -= len(taken) if all_consumed else taken.consumed
         return taken
 
-    def _take_recent(self, tag: int) -> dict[int, Entry]:
+    def _take_recent(self, tag: int) -> dict[int, QueuedMessage]:
         recent, half = self._recent, len(self._recent) // 2
         tags = list(islice(takewhile(tag.__ge__, recent), half + 1))
         if len(tags) <= half:
@@ -112,10 +112,10 @@ class DeliveryLedger:
         self._recent = {number: recent.pop(number) for number in reversed(later)}
         return recent
 
-    def _pop(self, tag: int) -> Entry:
+    def _pop(self, tag: int) -> QueuedMessage:
         return self._old.pop(tag) if tag <= self._old.last else self._recent.pop(tag)
 
-    def take_each(self, tags: Iterable[int], taken: list[Entry]) -> None:
+    def take_each(self, tags: Iterable[int], taken: list[QueuedMessage]) -> None:
         """Remove the deliveries with these tags and append them to `taken`.
 
         Raises ChannelException 406 at the first unknown tag; those before it are taken.
@@ -131,7 +131,7 @@ class DeliveryLedger:
         finally:
             self.consumed -= consumed
 
-    def put_back(self, entries: Iterable[tuple[int, Entry]]) -> None:
+    def put_back(self, entries: Iterable[tuple[int, QueuedMessage]]) -> None:
         """Undo `take`."""
         recent = self._recent
         for tag, entry in entries:
@@ -142,7 +142,7 @@ class DeliveryLedger:
                 recent[tag] = entry
         self._recent = dict(sorted(recent.items()))
 
-    def of_queue(self, queue: Queue) -> Iterable[Entry]:
+    def of_queue(self, queue: Queue) -> Iterable[QueuedMessage]:
         """Return the unacknowledged deliveries of one queue."""
         return (entry for _, entry in self.items() if entry.queue is queue)
 
@@ -193,14 +193,14 @@ def _unknown(tag: int) -> ChannelException:
     return ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
 
 
-def acknowledge(entries: Iterable[Entry]) -> None:
+def acknowledge(entries: Iterable[QueuedMessage]) -> None:
     """Settle acknowledged messages in their queues, and give their consumers credit."""
     _finish(entries, lambda queue, members: queue.settle(members))
 
 
-def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+def requeue(entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
     """Put messages back into their queues, at their positions; `abandoned` unless the client asked for it."""
-    of_queues: dict[Holder, list[Entry]] = {}
+    of_queues: dict[OriginQueue, list[QueuedMessage]] = {}
     for queue, group in groupby(entries, _queue):
         of_queues.setdefault(queue, []).extend(group)
     for queue, members in of_queues.items():
@@ -211,7 +211,7 @@ def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
                 consumer.settled(count)
 
 
-def reject(entries: Iterable[Entry]) -> None:
+def reject(entries: Iterable[QueuedMessage]) -> None:
     """Reject messages without requeueing: their queues dead-letter or drop them."""
     _finish(entries, lambda queue, members: queue.reject(members))
 
@@ -220,7 +220,7 @@ _queue: Final = attrgetter("queue")
 _consumer: Final = attrgetter("consumer")
 
 
-def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]) -> None:
+def _finish(entries: Iterable[QueuedMessage], how: Callable[[OriginQueue, list[QueuedMessage]], None]) -> None:
     """Tell queues and consumers, once for each run of messages that share both."""
     for members in _runs(entries):
         consumer = members[0].consumer
@@ -229,11 +229,11 @@ def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]
             consumer.settled(len(members))
 
 
-def _runs(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def _runs(entries: Iterable[QueuedMessage]) -> Iterator[list[QueuedMessage]]:
     """Yield runs of messages that share queue and consumer. `groupby` takes twice as long."""
-    queue: Holder | None = None
+    queue: OriginQueue | None = None
     consumer: Receiver | None = None
-    run: list[Entry] = []
+    run: list[QueuedMessage] = []
     for entry in entries:
         if entry.queue is not queue or entry.consumer is not consumer:
             if run:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from broker.entities.exchanges.routing import hand_over
-from broker.entities.messages.message import SHORT_STRING_BYTES, Entry, Message, keys_of, route_of
+from broker.entities.messages.message import SHORT_STRING_BYTES, Message, QueuedMessage, keys_of, route_of
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
 from broker.wire.field_tables import Field, Table, string
@@ -51,7 +51,7 @@ def published(origin: TracedChannel, message: Message, keys: Sequence[str], queu
     _tell(origin.vhost, f"publish.{message.exchange}", headers, message.body)
 
 
-def delivered(origin: TracedChannel, entries: Iterable[Entry]) -> None:
+def delivered(origin: TracedChannel, entries: Iterable[QueuedMessage]) -> None:
     """Messages go out to a consumer or getter. The firehose's own messages are not traced again."""
     for entry in entries:
         message = entry.message

@@ -1,8 +1,8 @@
 """The older deliveries of a channel, packed into 34 bytes each.
 
-A client may have millions of unacknowledged messages. An `Entry` with its tag takes 220 to 290 bytes. Once its content
-has left memory, it is a few numbers, and deliveries of the same kind (queue, consumer, flags) differ in four of them:
-those are kept in columns. The entry is made again when its delivery is settled or requeued.
+A client may have millions of unacknowledged messages. A `QueuedMessage` with its tag takes 220 to 290 bytes. Once its
+content has left memory, it is a few numbers, and deliveries of the same kind (queue, consumer, flags) differ in four of
+them: those are kept in columns. The entry is made again when its delivery is settled or requeued.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 
-from broker.entities.messages.message import Entry, Holder
+from broker.entities.messages.message import OriginQueue, QueuedMessage
 
 
 class Pack:
@@ -21,7 +21,7 @@ class Pack:
 
     __slots__ = ("_columns", "_kinds", "_resident", "last", "queues")
 
-    def __init__(self, deliveries: dict[int, Entry]) -> None:
+    def __init__(self, deliveries: dict[int, QueuedMessage]) -> None:
         self.last = max(deliveries)
         self._resident = {tag: entry for tag, entry in deliveries.items() if entry.message is not None}
         packed = {tag: entry for tag, entry in deliveries.items() if entry.message is None}
@@ -48,16 +48,16 @@ class Pack:
         packed = sum(consumed[kind] for kind in self._columns[-1])
         return packed + sum(entry.consumer is not None for entry in self._resident.values())
 
-    def items(self) -> Iterator[tuple[int, Entry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Return tags and entries in the order of tags; entries of packed deliveries are made on each call."""
         packed = self._unpacked()
         return iter(sorted(chain(packed, self._resident.items()), key=_tag)) if self._resident else packed
 
-    def values(self) -> Iterator[Entry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """Return the entries in the order of tags."""
         return (entry for _, entry in self.items())
 
-    def get(self, tag: int) -> Entry | None:
+    def get(self, tag: int) -> QueuedMessage | None:
         """Return the delivery with this tag, or None."""
         at = self._find(tag)
         if at is None:
@@ -65,7 +65,7 @@ class Pack:
         _, positions, sizes, expiries, kinds = self._columns
         return self._kinds[kinds[at]].another(positions[at], sizes[at], expiries[at])
 
-    def pop(self, tag: int) -> Entry | None:
+    def pop(self, tag: int) -> QueuedMessage | None:
         """Remove and return the delivery with this tag; None if there is none."""
         entry, at = self.get(tag), self._find(tag)
         if at is None:
@@ -74,14 +74,14 @@ class Pack:
             self._drop(at, at + 1)
         return entry
 
-    def take_up_to(self, tag: int) -> dict[int, Entry]:
+    def take_up_to(self, tag: int) -> dict[int, QueuedMessage]:
         """Remove and return the deliveries up to this tag."""
         taken = dict(takewhile(lambda item: item[0] <= tag, self.items()))
         self._drop(0, bisect_right(self._columns[0], tag))
         self._resident = {number: entry for number, entry in self._resident.items() if number > tag}
         return taken
 
-    def put_back(self, tag: int, entry: Entry) -> None:
+    def put_back(self, tag: int, entry: QueuedMessage) -> None:
         """Add a delivery again that was taken out."""
         self._resident[tag] = entry
         self.queues.add(entry.queue)
@@ -91,7 +91,7 @@ class Pack:
         at = bisect_left(tags, tag)
         return at if at < len(tags) and tags[at] == tag else None
 
-    def _unpacked(self) -> Iterator[tuple[int, Entry]]:
+    def _unpacked(self) -> Iterator[tuple[int, QueuedMessage]]:
         kinds = self._kinds
         for tag, position, size, expires_at, kind in zip(*self._columns, strict=True):
             yield tag, kinds[kind].another(position, size, expires_at)
@@ -111,7 +111,7 @@ class PackedDeliveries:
         self._lasts: list[int] = []
         self.count = self.last = 0
 
-    def append(self, deliveries: dict[int, Entry]) -> None:
+    def append(self, deliveries: dict[int, QueuedMessage]) -> None:
         """Add deliveries with later tags."""
         pack = Pack(deliveries)
         self._packs.append(pack)
@@ -119,15 +119,15 @@ class PackedDeliveries:
         self.count += len(pack)
         self.last = pack.last
 
-    def items(self) -> Iterator[tuple[int, Entry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Return tags and entries in the order of tags."""
         return chain.from_iterable(pack.items() for pack in self._packs)
 
-    def get(self, tag: int) -> Entry | None:
+    def get(self, tag: int) -> QueuedMessage | None:
         """Return the delivery with this tag, or None."""
         return self._packs[bisect_left(self._lasts, tag)].get(tag) if 0 < tag <= self.last else None
 
-    def pop(self, tag: int) -> Entry:
+    def pop(self, tag: int) -> QueuedMessage:
         """Remove and return the delivery with this tag, which is at most `last`. Raises KeyError if there is none."""
         at = bisect_left(self._lasts, tag)
         entry = self._packs[at].pop(tag)
@@ -150,7 +150,7 @@ class PackedDeliveries:
         self.count -= sum(map(len, taken))
         return taken
 
-    def put_back(self, tag: int, entry: Entry) -> None:
+    def put_back(self, tag: int, entry: QueuedMessage) -> None:
         """Add a delivery again that was taken out; its tag is at most `last`."""
         self._packs[bisect_left(self._lasts, tag)].put_back(tag, entry)
         self.count += 1
@@ -176,10 +176,10 @@ class Taken:
 
     __slots__ = ("_next", "_packs", "_recent")
 
-    def __init__(self, recent: dict[int, Entry], packs: Sequence[Pack] = ()) -> None:
+    def __init__(self, recent: dict[int, QueuedMessage], packs: Sequence[Pack] = ()) -> None:
         self._packs = deque(packs)
         self._recent = recent
-        self._next: deque[Entry] = deque()
+        self._next: deque[QueuedMessage] = deque()
 
     def __len__(self) -> int:
         return len(self._next) + sum(map(len, self._packs)) + len(self._recent)
@@ -194,21 +194,21 @@ class Taken:
         return recent + sum(pack.consumed for pack in self._packs)
 
     @property
-    def queues(self) -> Iterator[Holder]:
+    def queues(self) -> Iterator[OriginQueue]:
         """The queues of the deliveries, some of them several times. Only before the first call of `first`."""
         packed = chain.from_iterable(pack.queues for pack in self._packs)
         return chain(packed, (entry.queue for entry in self._recent.values()))
 
-    def items(self) -> Iterator[tuple[int, Entry]]:
+    def items(self) -> Iterator[tuple[int, QueuedMessage]]:
         """Return tags and entries. Only before the first call of `first`."""
         return chain(chain.from_iterable(pack.items() for pack in self._packs), self._recent.items())
 
-    def values(self) -> Iterator[Entry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """Return the entries that are left."""
         packed = chain.from_iterable(pack.values() for pack in self._packs)
         return chain(self._next, packed, self._recent.values())
 
-    def first(self, messages: int) -> list[Entry]:
+    def first(self, messages: int) -> list[QueuedMessage]:
         """Remove and return the first of the entries that are left, at most `messages`."""
         coming = self._next
         while len(coming) < messages and self._packs:
@@ -219,7 +219,7 @@ class Taken:
         return [coming.popleft() for _ in range(min(messages, len(coming)))]
 
 
-def _by_kind(entries: Collection[Entry]) -> tuple[list[Entry], array[int]]:
+def _by_kind(entries: Collection[QueuedMessage]) -> tuple[list[QueuedMessage], array[int]]:
     """Return one entry of each kind, and for each entry the index of its kind in that list."""
     kinds = [entry.kind for entry in entries]
     if kinds and kinds.count(kinds[0]) == len(kinds):  # one kind, the usual case: quicker than a look-up for each
@@ -229,5 +229,5 @@ def _by_kind(entries: Collection[Entry]) -> tuple[list[Entry], array[int]]:
     return list(examples.values()), array("H", [numbers[kind] for kind in kinds])
 
 
-def _tag(item: tuple[int, Entry]) -> int:
+def _tag(item: tuple[int, QueuedMessage]) -> int:
     return item[0]

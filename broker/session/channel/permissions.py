@@ -8,7 +8,7 @@ from functools import partial
 
 from broker.entities.arguments.name_patterns import STEPS_MAX, PatternError
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.vhosts.users import Users
+from broker.entities.node.users import Users
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 

@@ -15,8 +15,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from broker.entities.messages.message import Entry, Holder
-from broker.entities.queues.clearing import RETURN_BYTES
+from broker.entities.messages.message import OriginQueue, QueuedMessage
+from broker.entities.queues.queue_background_work import RETURN_BYTES
 from broker.entities.scheduling.future import Future
 from broker.session.channel import delivery_tags
 
@@ -39,13 +39,13 @@ class Requeueing:
         channel: Channel,
         *taken: Taken,
         abandoned: bool = False,
-        keeps: Callable[[Holder], bool] | None = None,
+        keeps: Callable[[OriginQueue], bool] | None = None,
     ) -> None:
         self._channel = channel
         self._taken = taken
         self._abandoned = abandoned
         self._keeps = keeps
-        self._runs: list[list[Entry]] = []
+        self._runs: list[list[QueuedMessage]] = []
         """Unpacked deliveries, one list per step, each sorted by position."""
         self._lasts: list[tuple[int, int]] = []
         """A heap with an entry for each run that is not empty: its highest position, negated, and its index."""
@@ -54,7 +54,7 @@ class Requeueing:
         for queue in dict.fromkeys(chain.from_iterable(some.queues for some in taken)):
             queue.expect(self._back)
 
-    def values(self) -> Iterator[Entry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """Return the deliveries that are not back yet."""
         packed = chain.from_iterable(some.values() for some in self._taken)
         return chain(packed, chain.from_iterable(self._runs))
@@ -86,7 +86,7 @@ class Requeueing:
                     self._runs.append(run)
                 yield RETURN_BYTES * len(some)
 
-    def _leaving(self, entries: list[Entry]) -> list[Entry]:
+    def _leaving(self, entries: list[QueuedMessage]) -> list[QueuedMessage]:
         """Return the deliveries to give back. Those that stay with the channel get new delivery tags."""
         if self._keeps is None:
             return entries
@@ -98,9 +98,9 @@ class Requeueing:
                 leaving.append(entry)
         return leaving
 
-    def _last(self, messages: int) -> list[Entry]:
+    def _last(self, messages: int) -> list[QueuedMessage]:
         """Pop up to `messages` entries with the highest positions, in descending order."""
-        taken: list[Entry] = []
+        taken: list[QueuedMessage] = []
         while self._lasts and len(taken) < messages:
             _, number = heappop(self._lasts)
             run = self._runs[number]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
 from broker.session.channel.packed_deliveries import Taken
 
 
 class Settlement(NamedTuple):
     """Deliveries to be settled, at a commit or some in each turn, and the function that settles or requeues them."""
 
-    how: Callable[[list[Entry]], None]
+    how: Callable[[list[QueuedMessage]], None]
     entries: Taken
 
     def settle(self, messages: int) -> int:
@@ -36,7 +36,7 @@ class Transaction:
         self.publishes: list[Callable[[], int]] = []
         """Each puts one message into its queues and returns their number, at least 1."""
         self.settlements: list[Settlement] = []
-        self.settled: dict[int, Entry] = {}
+        self.settled: dict[int, QueuedMessage] = {}
         """The deliveries of all settlements, by tag: they count as unacknowledged until the commit."""
         self.refused = False
 
@@ -52,11 +52,11 @@ class Transaction:
 class Leaving(Protocol):
     """Deliveries that are being settled or requeued, some in each turn."""
 
-    def values(self) -> Iterator[Entry]:
+    def values(self) -> Iterator[QueuedMessage]:
         """Return the deliveries that are left."""
 
 
-def unfinished(transaction: Transaction | None, settling: Sequence[Leaving]) -> Iterator[Entry]:
+def unfinished(transaction: Transaction | None, settling: Sequence[Leaving]) -> Iterator[QueuedMessage]:
     """Yield deliveries that count as unacknowledged still: settled in an open transaction, or being settled."""
     if transaction is not None:
         yield from transaction.settled.values()

@@ -24,7 +24,7 @@ from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 
 if TYPE_CHECKING:
-    from broker.entities.messages.message import Entry
+    from broker.entities.messages.message import QueuedMessage
     from broker.session.channel.channel import Channel
     from broker.session.connection import Connection
 
@@ -173,7 +173,7 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
         return _handle_rejections(channel, data, at, copies_max, until)
     connection = channel.connection
     batch: PublishBatch | None = None
-    settled: list[Entry] = []
+    settled: list[QueuedMessage] = []
     end, copies = len(data), 0
     # Two `try`: the `finally` puts what came before a faulty frame into its queues, the `except` clauses then close the
     # channel or connection. Publishes wait in `batch` and acknowledged messages in `settled`, to be handled together.
@@ -227,7 +227,7 @@ def _handle_rejections(channel: Channel, data: bytes, at: int, copies_max: int, 
     return after, len(tags) if monotonic() <= until else copies_max
 
 
-def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
+def _acknowledge(channel: Channel, settled: list[QueuedMessage]) -> None:
     acknowledge(channel, settled)
     if channel.prefetch_all:
         channel.replenish(settled=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.session.login import passwords
 
 if TYPE_CHECKING:
-    from broker.entities.vhosts.users import User
+    from broker.entities.node.users import User
     from broker.session.login.sasl import Login
     from broker.session.peer import Peer
     from broker.session.registry import Registry

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from broker import __version__
+from broker.entities.node.user_limits import MAX_CONNECTIONS
 from broker.entities.statistics.totals import AMQP
-from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
 from broker.session import connection_event_messages
 from broker.session.connection import Connection, enter
 from broker.session.login import authenticate, sasl

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from broker.entities.messages.message import Entry
-from broker.entities.queues.clearing import RETURN_BYTES
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.queue_background_work import RETURN_BYTES
 from broker.entities.scheduling.future import Future
 from broker.session.channel import delivery_tags
 from broker.session.channel.channel import Action, Channel
@@ -18,7 +18,7 @@ from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
-How = Callable[[list[Entry]], None]
+How = Callable[[list[QueuedMessage]], None]
 
 SETTLED_AT_ONCE = 1024
 """Deliveries of one frame that are settled in one step."""
@@ -29,7 +29,7 @@ def ack(channel: Channel, method: methods.BasicAck) -> None:
     settle(channel, method.delivery_tag, partial(acknowledge, channel), multiple=method.multiple)
 
 
-def acknowledge(channel: Channel, entries: Sequence[Entry]) -> None:
+def acknowledge(channel: Channel, entries: Sequence[QueuedMessage]) -> None:
     """Settle acknowledged messages and count them."""
     channel.counters.ack += len(entries)
     if channel.pairs is not None:
@@ -56,7 +56,7 @@ def reject_each(channel: Channel, tags: Iterable[int]) -> None:
 
     Raises ChannelException 406 at the first unknown tag; the messages before it are rejected.
     """
-    entries: list[Entry] = []
+    entries: list[QueuedMessage] = []
     try:
         channel.deliveries.take_each(tags, entries)
     finally:
@@ -106,7 +106,7 @@ def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[N
             channel.settling.remove(settlement.entries)
             leave_queues(channel)
 
-    return broker.background_work.begin(steps(), lambda: broker.batches.crowded and not broker.batches.no_room)
+    return broker.background_work.begin(steps(), lambda: broker.batches.crowded and not broker.batches.disk_full)
 
 
 def _requeue_some_at_a_time(channel: Channel, taken: Taken) -> Future[None]:

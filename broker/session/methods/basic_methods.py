@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.arguments.queue_types import QUORUM
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.statistics.counters import count_get, count_get_empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.entities.vhosts.user_limits import MAX_CHANNELS
+from broker.entities.node.user_limits import MAX_CHANNELS
 from broker.session.channel.channel import Channel, end, release
 from broker.session.channel.channel_event_messages import ChannelEventMessages
 from broker.session.channel.channel_recording import ChannelRecorder

@@ -287,7 +287,7 @@ def check_disk_space(channel: Channel, size_bytes: int, what: str) -> None:
     """
     if size_bytes < LARGE_BYTES:
         return
-    room = channel.connection.broker.disk_room()
+    room = channel.connection.broker.free_disk_bytes()
     if size_bytes > room:
         text = f"{what} of {size_bytes} bytes is larger than the room on the broker's disk, {max(0, room)} bytes"
         raise ChannelException(ReplyCode.CONTENT_TOO_LARGE, text)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.exchanges.exchange import Binding
-from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.node.user_limits import MAX_QUEUES
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.user_limits import MAX_QUEUES
+from broker.entities.scheduling.pending_batches import OnDisk
 from broker.session.channel.channel import Channel
 from broker.session.generated_names import generated_name
 from broker.session.methods import deprecated_features, name_rules

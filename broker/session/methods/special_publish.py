@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
-from broker.entities.messages.message import BlindlyCopied, Message
+from broker.entities.messages.message import BccMessage, Message
 from broker.session.channel import firehose
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
@@ -74,7 +74,7 @@ def _route_copies(
     copies, blind = _copied_to(headers, "CC"), _copied_to(headers, "BCC")
     keys = [route.key, *copies, *blind]
     if headers.get("BCC") is not None:
-        message = BlindlyCopied.of(message, _without_blind_copies(message), blind)
+        message = BccMessage.of(message, _without_blind_copies(message), blind)
     for key in sorted(set(keys)) if not route.name else ():
         _reply(channel, key, message)
     queues = channel.vhost.route(route.exchange, keys, headers, message).queues

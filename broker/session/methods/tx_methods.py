@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.node.broker import Broker
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.broker import Broker
+from broker.entities.scheduling.pending_batches import OnDisk
 from broker.session.channel.channel import Channel
 from broker.session.channel.requeueing import leave_queues
 from broker.session.channel.transaction_contents import Settlement, Transaction
@@ -65,7 +65,7 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
     channel.settling += leaving
 
     def steps() -> Iterator[int]:
-        broker.batches.hold_open()  # no commit between two steps: the transaction is on disk whole or not at all
+        broker.batches.keep_open()  # no commit between two steps: the transaction is on disk whole or not at all
         try:
             for publish in publishes:
                 yield MESSAGE_BYTES * publish()
@@ -80,7 +80,7 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
             for entries in leaving:
                 channel.settling.remove(entries)
             leave_queues(channel)
-            broker.batches.let_close()
+            broker.batches.release_open()
 
     broker.background_work.begin(steps())
     return stored

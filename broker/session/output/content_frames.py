@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
 from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_frames, content_pieces, frame
 
@@ -42,7 +42,7 @@ def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: M
 
 
 def deliver_batch(
-    channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int
+    channel: int, prefix: bytes, first: int, entries: Sequence[QueuedMessage], frame_max: int
 ) -> tuple[list[Piece], int, int]:
     """Return the frames of deliveries with consecutive tags, in pieces; their bytes; and how many are redelivered.
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.admin.protocol import not_found
-from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.consumer_prefetch import Consumer
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
 from broker.session.login.phase import Phase

@@ -22,7 +22,7 @@ from tests.conformance import Made
 
 
 def confirmed(client: Client, count: int) -> set[int]:
-    """Await that so many publishes are confirmed, each once; return their numbers."""
+    """Await the confirms of `count` publishes, each once; return their numbers."""
     numbers: set[int] = set()
     while len(numbers) < count:
         item = client.expect(BasicAck)

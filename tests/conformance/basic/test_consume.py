@@ -29,7 +29,7 @@ DRAWN = pytest.mark.skipif(bool(REFERENCE), reason="RabbitMQ draws who is next")
 
 
 def delivered(client: Client, count: int, *, channel: int = 1) -> list[tuple[str, bytes]]:
-    """Await so many deliveries; return consumer tag and body of each."""
+    """Await `count` deliveries; return consumer tag and body of each."""
     messages = deliveries(client, count, channel=channel)
     return [(message.method.consumer_tag, message.body) for message in messages]
 
@@ -225,7 +225,7 @@ def test_who_waits_comes_before_what_follows_the_publish(connect: Connect, name:
 @DRAWN
 @pytest.mark.parametrize("publishing", [False, True])
 def test_a_limit_of_the_channel_is_shared_by_its_queues(client: Client, name: Made, publishing: bool) -> None:
-    """Who was served longest ago is next, whatever comes with the ack."""
+    """The queue served longest ago is next, whatever comes with the ack."""
     queues = [str(client.ask(queue_declare(name(), exclusive=True)).queue) for _ in range(3)]
     for queue in queues:
         deposit(client, *[b"x"] * 5, key=queue)

@@ -125,7 +125,7 @@ def test_how_an_answer_gets_there(client: Client, address: str, name: Made) -> N
 
 
 def test_an_address_ends_with_its_consumer(client: Client, queue: str, address: str) -> None:
-    """Whoever consumes again has another one."""
+    """A client that consumes again has another address."""
     assert client.ask(queue_declare(address, passive=True), channel=2).consumer_count == 1
     client.ask(BasicCancel("t", False))
     client.publish(b"x", key=address, channel=2, mandatory=True)

@@ -114,7 +114,7 @@ def test_copies_that_are_no_array(client: Client, queue: str, headers: dict[str,
 
 @pytest.mark.parametrize("values", [[], [1], [None, {"k": 1}]], ids=str)
 def test_copies_to_what_is_no_text(client: Client, queue: str, new_queue: Made, values: list[Any]) -> None:
-    """What is no string among the keys is passed over, and passed on."""
+    """A key that is no string is passed over, and passed on."""
     other = new_queue()
     headers = {"CC": [*values, other], "BCC": values}
     client.publish(b"x", key=queue, properties=with_headers(headers, delivery_mode=1))

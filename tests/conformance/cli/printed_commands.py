@@ -10,7 +10,7 @@ WORD = re.compile(r'"[^"]*"(?=\s|$)|\S+')
 
 
 class Ending(NamedTuple):
-    """What a command has printed, line by line, and its exit code."""
+    """A command's output, line by line, and its exit code."""
 
     code: int
     out: list[str]
@@ -54,7 +54,7 @@ def sections(table: str) -> dict[str, list[Command]]:
 
 
 def differences(commands: list[Command], run: Run, fill: Callable[[str], str], *, reference: bool) -> list[str]:
-    """What commands have printed otherwise than the table says."""
+    """Return differences between the commands' output and the table."""
     found = []
     for command in commands:
         wanted = command.of_rabbitmq if reference else command.of_leveret

@@ -27,7 +27,7 @@ SECTIONS = {
     for title, commands in sections(file.read_text(encoding="utf-8")).items()
 }
 LEFT = ("delete_vhost v1", "delete_user ann", "delete_user bob", "clear_global_parameter own")
-"""What removes what a section before may have left."""
+"""Commands that remove leftovers of the section before."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def shared_process(web_process: BrokerProcess) -> BrokerProcess:
 
 @pytest.fixture
 def places(request: pytest.FixtureRequest, broker: Address, tmp_path: Path) -> dict[str, str]:
-    """What names in braces stand for."""
+    """Values of names in braces."""
     fixed = {"{dir}": str(tmp_path), "{port}": str(broker[1])}
     if REFERENCE:
         node, http = os.environ.get("RABBITMQ_NODENAME", "rabbit@localhost"), REFERENCE_HTTP.rpartition(":")[2]

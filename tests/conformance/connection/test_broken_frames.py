@@ -1,4 +1,4 @@
-"""What is said of frames that are broken, each in its own way. RabbitMQ 3.10.8 on the wire."""
+"""Answers to broken frames, each broken in its own way. RabbitMQ 3.10.8 on the wire."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from tests.conformance import Connect, Made
 
 
 def test_closing(client: Client, name: Made) -> None:
-    """What follows is ignored. More than sockets hold may come: no reset. The socket ends when the client's side does.
+    """All frames behind the close are ignored. More than sockets hold may come: no reset. The socket ends when the
+    client's side does.
 
     RabbitMQ 3.10.8 on the wire; 0-9-1 specification, connection.close.
     """

@@ -1,4 +1,4 @@
-"""What a message carries comes out as it went in: properties, header tables, bodies, names."""
+"""A message comes out as it went in: properties, header tables, bodies, names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What each personality changes for clients: docs/protocol.md has the table, a test here each of its rows.
+"""Differences between personalities, as clients see them: docs/protocol.md has the table, a test here each of its
+rows.
 
 From RabbitMQ's sources v3.10.8, v3.13.7 and v4.3.5 and the release notes of 4.0, 4.1, 4.2 and 4.3; what is said of 3.10
 and 3.13 is what the other tests of this folder say, and is here for comparison.

@@ -29,19 +29,19 @@ STEPS = 60
 class Walker:
     """A client, its queue, and the rules that say what it must see."""
 
-    def __init__(self, client: Client, queue: str, grave: str, chance: random.Random) -> None:
+    def __init__(self, client: Client, queue: str, dead_letter_queue: str, chance: random.Random) -> None:
         self.client = client
-        self.queue, self.grave = queue, grave
+        self.queue, self.dead_letter_queue = queue, dead_letter_queue
         self.chance = chance
         arguments = combination(chance)
         arguments.pop("message_ttl", None)
         if "dead_letter_exchange" in arguments:
-            arguments["dead_letter_routing_key"] = grave
+            arguments["dead_letter_routing_key"] = dead_letter_queue
         self.rules = Rules(arguments)
         self.serial = 0
         self.tags: list[int] = []
         client.ask(ConfirmSelect(False))
-        client.ask(queue_declare(grave, exclusive=True))
+        client.ask(queue_declare(dead_letter_queue, exclusive=True))
         table = {"x-" + name.replace("_", "-"): value for name, value in arguments.items()}
         client.ask(queue_declare(queue, exclusive=True, arguments=table))
 
@@ -93,16 +93,19 @@ class Walker:
         self.rules.ready.clear()
 
     def end(self) -> None:
-        """Everything that is left, and every grave."""
+        """Everything that is left, and every dead letter."""
         while self.rules.ready:
             self.take()
         self.take()
-        buried = self.rules.buried
-        eventually(lambda: self._graves() == len(buried), f"{len(buried)} graves")
-        assert [(serial_of(letter), reason_of(letter)) for letter in drain_messages(self.client, self.grave)] == buried
+        dead_lettered = self.rules.dead_lettered
+        eventually(lambda: self._dead_letter_count() == len(dead_lettered), f"{len(dead_lettered)} dead letters")
+        assert [
+            (serial_of(dead_letter), reason_of(dead_letter))
+            for dead_letter in drain_messages(self.client, self.dead_letter_queue)
+        ] == dead_lettered
 
-    def _graves(self) -> int:
-        count: int = self.client.ask(queue_declare(self.grave, passive=True)).message_count
+    def _dead_letter_count(self) -> int:
+        count: int = self.client.ask(queue_declare(self.dead_letter_queue, passive=True)).message_count
         return count
 
 
@@ -110,8 +113,8 @@ def serial_of(message: Message) -> int:
     return int(message.body.split(b".", 1)[0])
 
 
-def reason_of(letter: Message) -> str:
-    headers: Any = letter.properties.headers
+def reason_of(dead_letter: Message) -> str:
+    headers: Any = dead_letter.properties.headers
     reason: bytes = headers["x-death"].value[0].value["reason"].value
     return reason.decode()
 
@@ -119,7 +122,7 @@ def reason_of(letter: Message) -> str:
 @pytest.mark.parametrize("seed", range(15))
 def test_walks(client: Client, name: Made, seed: int) -> None:
     chance = random.Random(seed)
-    walker = Walker(client, name(), name("grave"), chance)
+    walker = Walker(client, name(), name("dead"), chance)
     steps: list[Step] = [
         (12, walker.publish),
         (8, walker.take),

@@ -1,6 +1,6 @@
 """x-consistent-hash and x-modulus-hash: RabbitMQ's plugins, down to the queue that each value goes to.
 
-The letters that these tests expect are the last letters of the queues where RabbitMQ 3.10.8 put the messages.
+The names that these tests expect are the last characters of the queues in which RabbitMQ 3.10.8 put the messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Properties = Callable[[int], BasicProperties | None]
 
 
 class Spread:
-    """An exchange and the queues a, b and c, whose names end in these letters."""
+    """An exchange and the queues a, b and c, whose names end so."""
 
     def __init__(self, client: Client, own: str, exchange: str) -> None:
         self.client = client
@@ -51,7 +51,7 @@ class Spread:
             self.bind(letter, weight)
 
     def places(self, count: int = 30, properties: Properties = lambda number: None) -> str:
-        """Publish key0, key1 and so on; the letters of the queues they went to, `-` for none."""
+        """Publish key0, key1 and so on; the last characters of the queues they went to, `-` for none."""
         for number in range(count):
             self.client.publish(
                 b"%d" % number, exchange=self.exchange, key=f"key{number}", properties=properties(number)

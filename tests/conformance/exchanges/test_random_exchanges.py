@@ -19,7 +19,7 @@ MANY = 200
 
 
 def expect_a_choice(client: Client, exchange: str, bound: list[str], properties: BasicProperties | None = None) -> None:
-    """Each of many messages goes to one queue, and each queue gets some: the same publish is asked anew each time."""
+    """Each of many messages goes to one queue, and each queue gets some: the same publish is routed again each time."""
     for number in range(MANY):
         client.publish(b"%d" % number, exchange=exchange, key="k", properties=properties)
     found = [drain(client, queue) for queue in bound]

@@ -174,7 +174,7 @@ def test_dead_letters_are_remembered(client: Client, history: str, new_queue: Ma
     deposit(client, b"dead", key=dying)
     fetch(client, dying)
     client.send(BasicReject(1, False))
-    eventually(lambda: drain(client, witness), "the letter")
+    eventually(lambda: drain(client, witness), "the dead letter")
     (message,) = drain_messages(client, new_queue(history))
     assert (message.body, message.method.routing_key) == (b"dead", dying)
     assert "x-death" in (message.properties.headers or {})

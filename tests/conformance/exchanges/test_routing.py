@@ -1,4 +1,4 @@
-"""Which messages reach a queue: the default exchange and the four types."""
+"""Routing to queues by the default exchange and the four types."""
 
 from __future__ import annotations
 

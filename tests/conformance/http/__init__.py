@@ -1,4 +1,4 @@
-"""What RabbitMQ's management API answers, in tables of requests.
+"""Answers of RabbitMQ's management API, in tables of requests.
 
 LEVERET_REFERENCE_HTTP=host:port, with LEVERET_REFERENCE, has the same tables hold a real RabbitMQ to them.
 """

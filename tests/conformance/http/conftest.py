@@ -15,9 +15,9 @@ from tests.conformance.http.request_table import Request, Send
 
 VHOST = "v/1"
 LONG = "l" * 256
-"""What `{long}` stands for in a table: one byte more than a name may have. `{node}` and `{port}` are the broker's."""
+"""Value of `{long}` in a table: one byte more than a name may have. `{node}` and `{port}` are the broker's."""
 FIELD = re.compile(rb"\w+=")
-"""How a body begins that is a form, and not JSON."""
+"""Beginning of a body that is a form, and not JSON."""
 FORM = "application/x-www-form-urlencoded"
 TAGS = {"lim": ["management"], "no": ["management"], "plain": []}
 """Users of the tables. `lim` may enter the virtual host and do nothing there, `no` may not enter it."""

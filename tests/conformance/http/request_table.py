@@ -26,7 +26,7 @@ ANSWER = re.compile(
 
 
 class Answer(NamedTuple):
-    """What an answer has to be; `header` and `body` where they are said."""
+    """The expected answer; `header` and `body` are compared where a table gives them."""
 
     status: int
     header: str | None
@@ -100,7 +100,7 @@ def alike(expected: Any, found: Any) -> bool:
 
 
 def differences(requests: list[Request], send: Send, *, reference: bool) -> list[str]:
-    """What was answered otherwise than the table says."""
+    """Return differences between answers and the table."""
     found = []
     for request in requests:
         reply = send(request)

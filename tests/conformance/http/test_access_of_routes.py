@@ -59,7 +59,7 @@ RULES = {
     "administrator": lambda user: user.tag == "administrator",
     "administrator-in": lambda user: user.tag == "administrator" and user.enters,
 }
-"""Which users with one of RabbitMQ's four tags may ask; `anybody` needs no credentials."""
+"""Users with one of RabbitMQ's four tags that may ask; `anybody` needs no credentials."""
 REASONS = {
     "sees": [NOT_IN_VHOST],
     "knows": [NOT_IN_VHOST],

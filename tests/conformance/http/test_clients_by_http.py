@@ -1,4 +1,4 @@
-"""What clients do over AMQP is seen by HTTP, and what is done by HTTP is seen by them."""
+"""Actions over AMQP are seen by HTTP, and actions by HTTP over AMQP."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_headers_tell_the_way(api: Api, client: Client) -> None:
 
 @pytest.mark.parametrize("after", [4, "queue-length"])
 def test_a_shovel_goes_when_it_has_moved_what_it_was_to_move(api: Api, client: Client, after: object) -> None:
-    """What it did not move stays, and so does the order."""
+    """Messages that it did not move stay, in their order."""
     for number in range(10):
         client.publish(b"%d" % number, key="from")
     eventually(lambda: client.ask(queue_declare("from", passive=True)).message_count == 10, "ten messages")

@@ -40,7 +40,7 @@ class Setup(NamedTuple):
         return [int(line) for line in self.record.read_text().splitlines()]
 
     def ran(self, count: int) -> bool:
-        """So many tasks have left their mark, or more."""
+        """True if at least `count` tasks have left their mark."""
         return len(self.recorded()) >= count
 
 

@@ -73,7 +73,7 @@ OF_OTHER_TYPES = {
 
 
 def declaration(queue: str, kind: str, arguments: dict[str, Any], **flags: bool) -> QueueDeclare:
-    """Of a queue of this type; classic is what nobody names."""
+    """Return the declaration of a queue of this type; classic is declared without a type."""
     arguments = arguments if kind == "classic" else {"x-queue-type": kind, **arguments}
     return queue_declare(queue, arguments=arguments, **(flags or {"durable": True}))
 
@@ -172,7 +172,7 @@ GOOD: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_arguments_that_are_accepted(client: Client, name: Made, kind: str) -> None:
-    """What no one knows is kept and ignored; nothing is checked of x-delivery-limit."""
+    """Unknown arguments are kept and ignored; x-delivery-limit is not checked at all."""
     for arguments in GOOD[kind]:
         queue = name()
         for _ in range(2):
@@ -212,7 +212,8 @@ QUORUM, STREAM = {"x-queue-type": "quorum"}, {"x-queue-type": "stream"}
 
 
 def declared(queue: str, given: dict[str, Any], lasting: dict[str, Any]) -> QueueDeclare:
-    """What begins with x- is an argument, the rest are flags. Quorum queues and streams are always durable."""
+    """Return a declaration: names that begin with x- are arguments, the rest flags. Quorum queues and streams are
+    always durable."""
     flags = {key: value for key, value in given.items() if not key.startswith("x-")}
     arguments = {key: value for key, value in given.items() if key.startswith("x-")}
     return queue_declare(queue, arguments=arguments, **({"durable": lasting in (QUORUM, STREAM)} | flags))

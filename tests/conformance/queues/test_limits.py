@@ -18,11 +18,11 @@ from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from tests.conformance import Made
 
-Buried = Callable[..., tuple[str, str]]
+DeadLettered = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def buried(declare: Made) -> Buried:
+def dead_lettered(declare: Made) -> DeadLettered:
     """A function that declares a queue and another for its dead letters."""
 
     def declared(**arguments: int) -> tuple[str, str]:
@@ -48,9 +48,9 @@ def test_the_shorter_time_to_live_counts(
     eventually(lambda: ready(client, queue) == 0, "the message to expire")
 
 
-def test_messages_expire_at_the_head_only(client: Client, declare: Made, buried: Buried) -> None:
-    """What has expired behind one that has not is counted until it gets to the head; then it is gone at once."""
-    (queue, dead), marker = buried(), declare(message_ttl=30)
+def test_messages_expire_at_the_head_only(client: Client, declare: Made, dead_lettered: DeadLettered) -> None:
+    """A message expired behind one that is not counts as ready until it gets to the head; then it is gone at once."""
+    (queue, dead), marker = dead_lettered(), declare(message_ttl=30)
     deposit(client, b"first", key=queue, properties=LONG)
     deposit(client, b"second", b"third", key=queue, properties=SHORT)
     deposit(client, b"", key=marker)
@@ -58,13 +58,15 @@ def test_messages_expire_at_the_head_only(client: Client, declare: Made, buried:
     assert ready(client, queue) == 3
     (message,) = fetch(client, queue)
     assert (message.body, message.method.message_count) == (b"first", 0)
-    letters: list[bytes] = []
-    eventually(lambda: letters.extend(drain(client, dead)) or letters == [b"second", b"third"], "the dead letters")
+    dead_letters: list[bytes] = []
+    eventually(
+        lambda: dead_letters.extend(drain(client, dead)) or dead_letters == [b"second", b"third"], "the dead letters"
+    )
 
 
-def test_no_time_at_all_reaches_a_waiting_consumer(client: Client, buried: Buried) -> None:
+def test_no_time_at_all_reaches_a_waiting_consumer(client: Client, dead_lettered: DeadLettered) -> None:
     """But not one without credit, nor a get."""
-    queue, dead = buried(message_ttl=0)
+    queue, dead = dead_lettered(message_ttl=0)
     client.open_channel(2)
     client.ask(prefetch(1), channel=2)
     client.ask(consume(queue, "t"), channel=2)
@@ -76,9 +78,9 @@ def test_no_time_at_all_reaches_a_waiting_consumer(client: Client, buried: Burie
 
 
 def test_an_expired_message_that_comes_back_dies_before_it_is_delivered(
-    client: Client, declare: Made, buried: Buried
+    client: Client, declare: Made, dead_lettered: DeadLettered
 ) -> None:
-    queue, dead = buried(message_ttl=30)
+    queue, dead = dead_lettered(message_ttl=30)
     marker = declare(message_ttl=60)
     client.open_channel(2)
     client.ask(consume(queue, "t"), channel=2)
@@ -115,8 +117,8 @@ def test_an_expired_message_makes_room(client: Client, declare: Made) -> None:
     assert drain(client, queue) == [b"2"]
 
 
-def test_a_queue_that_expires_leaves_no_dead_letters(client: Client, buried: Buried) -> None:
-    queue, dead = buried(expires=30)
+def test_a_queue_that_expires_leaves_no_dead_letters(client: Client, dead_lettered: DeadLettered) -> None:
+    queue, dead = dead_lettered(expires=30)
     deposit(client, b"x", key=queue)
 
     client.open_channel(2)

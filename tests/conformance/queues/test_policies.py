@@ -43,7 +43,7 @@ def vhost(request: pytest.FixtureRequest) -> Iterator[RabbitMQ | Leveret]:
 
 @pytest.fixture
 def operator(vhost: RabbitMQ | Leveret) -> Iterator[Operator]:
-    """Whoever sets policies; what a test has set is cleared."""
+    """The one who sets policies; policies set by a test are cleared."""
     yield vhost
     for of_operators in (False, True):
         for row in vhost.policies(operator=of_operators):
@@ -61,8 +61,8 @@ def queue(declare: Made) -> str:
     return declare()
 
 
-def letters(client: Client, queue: str, count: int) -> list[tuple[bytes, str]]:
-    """What has died and why, once so many have: RabbitMQ's dead letters take their time."""
+def dead_letters(client: Client, queue: str, count: int) -> list[tuple[bytes, str]]:
+    """Return body and reason of `count` dead letters once they have come: RabbitMQ's take their time."""
     found: list[Message] = []
     eventually(lambda: found.extend(drain_messages(client, queue)) or len(found) >= count, f"{count} dead letters")
     headers: list[dict[str, Any]] = [to_python(message.properties.headers or {}) for message in found]
@@ -176,7 +176,7 @@ def test_exclusive_queues_with_names_of_the_brokers_have_policies(client: Client
 
 
 def test_of_several_limits_the_smallest_counts(client: Client, operator: Operator, declare: Made) -> None:
-    """Of an argument, a policy and that of operators, which makes smaller and never larger."""
+    """The smallest of argument, policy and operator policy counts; none can make a limit larger."""
     declared, plain = declare(max_length=2), declare()
 
     def kept(queue: str) -> list[bytes]:
@@ -202,11 +202,11 @@ def test_where_there_is_nothing_to_compare_the_argument_counts(
     definition = {"dead-letter-exchange": "amq.fanout", "dead-letter-routing-key": "x", "overflow": "reject-publish"}
     operator.set("p", f"^{declared}$", {**definition, "max-length": 1})
     deposit(client, b"1", b"2", key=declared)
-    assert letters(client, queue, 1) == [(b"1", "maxlen")]
+    assert dead_letters(client, queue, 1) == [(b"1", "maxlen")]
     declared = declare(dead_letter_exchange="")
     operator.set("p", f"^{declared}$", {"dead-letter-routing-key": queue})
     deposit(client, b"1", key=declared, properties=BasicProperties(expiration="0"))
-    assert letters(client, queue, 1) == [(b"1", "expired")]
+    assert dead_letters(client, queue, 1) == [(b"1", "expired")]
 
 
 def test_a_second_declaration_is_compared_with_the_first_alone(client: Client, queue: str, operator: Operator) -> None:
@@ -227,12 +227,12 @@ def test_a_limit_trims_at_once_and_knows_its_own_dead_letter_exchange(
     definition = {"max-length": 2, "dead-letter-exchange": "", "dead-letter-routing-key": queue}
     deposit(client, b"1", b"2", b"3", b"4", b"5", key=full)
     operator.set("p", f"^{full}$", definition)
-    assert letters(client, queue, 3) == [(b"1", "maxlen"), (b"2", "maxlen"), (b"3", "maxlen")]
+    assert dead_letters(client, queue, 3) == [(b"1", "maxlen"), (b"2", "maxlen"), (b"3", "maxlen")]
     assert drain(client, full) == [b"4", b"5"]
     for priority in (0, 3, 1):
         deposit(client, b"%d" % priority, key=urgent, properties=BasicProperties(priority=priority))
     operator.set("p", f"^{urgent}$", definition)
-    assert letters(client, queue, 1) == [(b"3", "maxlen")]
+    assert dead_letters(client, queue, 1) == [(b"3", "maxlen")]
     assert drain(client, urgent) == [b"1", b"0"]
 
 
@@ -275,14 +275,14 @@ def test_dead_letters_go_where_the_policy_says_now(
     operator.set("p", f"^{source}$", {"dead-letter-exchange": "", "dead-letter-routing-key": queue})
     first, second = fetch(client, source, 2)
     client.send(nack(first.method.delivery_tag, requeue=False))
-    assert letters(client, queue, 1) == [(b"1", "rejected")]
+    assert dead_letters(client, queue, 1) == [(b"1", "rejected")]
     operator.clear("p")
     client.send(nack(second.method.delivery_tag, requeue=False))
     assert drain(client, source) == []
     assert drain(client, queue) == []
 
 
-def test_a_lease_begins_with_the_policy(declare: Made, operator: Operator) -> None:
+def test_an_expiry_begins_with_the_policy(declare: Made, operator: Operator) -> None:
     queue, kept = declare(), declare()
     pass_by(time.monotonic() + 0.3)
     operator.set("p", f"^{queue}$", {"expires": 200})
@@ -459,4 +459,4 @@ def test_a_delivery_limit_counts_for_messages_that_are_there(
     for _ in range(2):
         (message,) = fetch(client, limited)
         client.send(nack(message.method.delivery_tag))
-    assert letters(client, queue, 1) == [(b"1", "delivery_limit")]
+    assert dead_letters(client, queue, 1) == [(b"1", "delivery_limit")]

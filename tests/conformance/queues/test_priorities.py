@@ -78,7 +78,7 @@ def delivered(client: Client, count: int) -> list[str]:
 def test_higher_priorities_come_first_and_equal_ones_in_order(
     client: Client, declare: Made, highest: Any, published: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    """What lies beyond the highest counts as the highest, and the property goes out as it came."""
+    """A priority beyond the highest counts as the highest, and the property goes out as it came."""
     queue = declare(max_priority=highest)
     publish(client, queue, *published)
     found = [(message.body.decode(), message.properties.priority) for message in drain_messages(client, queue)]
@@ -142,16 +142,16 @@ def test_what_has_expired_goes_from_the_highest_level_only(client: Client, decla
     assert ready(client, queue) == 3
     assert taken(client, queue) == ["a5"]
     assert ready(client, queue) == 0
-    graveyard = declare(max_priority=0)
-    queue = declare(dead_letter_exchange="", dead_letter_routing_key=graveyard)
+    dead_letters = declare(max_priority=0)
+    queue = declare(dead_letter_exchange="", dead_letter_routing_key=dead_letters)
     publish(client, queue, "a3", "b5", "c5", expiration="500")
     publish(client, queue, "d1")
     publish(client, queue, "f1", expiration="400")
     publish(client, queue, "e3", expiration="600")
     eventually(lambda: ready(client, queue) == 2, "four messages to expire")
     assert taken(client, queue) == ["d1"]
-    eventually(lambda: ready(client, graveyard) == 5, "the last to follow")
-    assert taken(client, graveyard) == ["b5", "c5", "a3", "e3", "f1"]
+    eventually(lambda: ready(client, dead_letters) == 5, "the last to follow")
+    assert taken(client, dead_letters) == ["b5", "c5", "a3", "e3", "f1"]
 
 
 # Dead letters
@@ -159,11 +159,11 @@ def test_what_has_expired_goes_from_the_highest_level_only(client: Client, decla
 
 def test_a_dead_letter_keeps_its_priority(client: Client, declare: Made) -> None:
     """It is ordered by it in the next queue."""
-    graveyard = declare()
-    queue = declare(dead_letter_exchange="", dead_letter_routing_key=graveyard)
+    dead_letters = declare()
+    queue = declare(dead_letter_exchange="", dead_letter_routing_key=dead_letters)
     publish(client, queue, "a5", "b5")
-    publish(client, graveyard, "c4")
+    publish(client, dead_letters, "c4")
     fetch(client, queue, 2)
     client.send(nack(2, multiple=True, requeue=False))
-    eventually(lambda: ready(client, graveyard) == 3, "the letters to arrive")
-    assert taken(client, graveyard) == ["a5", "b5", "c4"]
+    eventually(lambda: ready(client, dead_letters) == 3, "the dead letters to arrive")
+    assert taken(client, dead_letters) == ["a5", "b5", "c4"]

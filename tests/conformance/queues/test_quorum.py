@@ -70,7 +70,7 @@ def take(client: Client, queue: str, *, no_ack: bool = False) -> Message:
 
 
 def take_all(client: Client, queue: str, count: int) -> list[Message]:
-    """So many messages out of a queue, acknowledged."""
+    """Take `count` messages out of a queue and acknowledge them."""
     taken = []
     for _ in range(count):
         taken.append(take(client, queue))
@@ -79,7 +79,7 @@ def take_all(client: Client, queue: str, count: int) -> list[Message]:
 
 
 def count_of(message: Message) -> int | None:
-    """What a message says of its deliveries."""
+    """Return the delivery count that a message carries."""
     field = (message.properties.headers or {}).get("x-delivery-count")
     assert field is None or field.kind == "l", field
     return None if field is None else field.value
@@ -95,7 +95,7 @@ def reason_of(message: Message) -> bytes:
 
 
 def test_deletion_on_condition_is_not_implemented(connect: Connect, quorum: Made) -> None:
-    """Whether or not the condition holds."""
+    """The refusal does not depend on the condition."""
     queue = quorum()
     for flag in ("if-unused", "if-empty"):
         assert connect().refusal(queue_delete(queue, **{flag.replace("-", "_"): True})) == (
@@ -202,7 +202,7 @@ def test_every_way_back_counts(client: Client, connect: Connect, quorum: Made, h
 
 
 def test_a_message_that_came_back_too_often_is_a_dead_letter(client: Client, quorum: Made, dead: str) -> None:
-    """A limit of 2 is three deliveries. The letter does not tell the count."""
+    """A limit of 2 is three deliveries. The dead letter does not tell the count."""
     queue = quorum(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key=dead)
     deposit(client, b"m", key=queue, properties=BasicProperties(headers={"x-delivery-count": Field("I", 9)}))
     client.ask(prefetch(1))
@@ -212,12 +212,12 @@ def test_a_message_that_came_back_too_often_is_a_dead_letter(client: Client, quo
         counts.append((client.expect_message(BasicDeliver).properties.headers or {})["x-delivery-count"])
         client.send(nack(tag))
     assert counts == [Field("I", 9), Field("l", 1), Field("l", 2)]
-    letter = take(client, dead)
-    headers: Any = letter.properties.headers
+    dead_letter = take(client, dead)
+    headers: Any = dead_letter.properties.headers
     (death,) = headers["x-death"].value
     assert list(death.value) == ["count", "reason", "queue", "time", "exchange", "routing-keys"]
     assert death.value["reason"] == Field("S", b"delivery_limit")
-    assert reason_of(letter) == b"delivery_limit"
+    assert reason_of(dead_letter) == b"delivery_limit"
     assert headers["x-delivery-count"] == Field("I", 9)
 
 
@@ -379,9 +379,9 @@ def test_too_many_messages_lose_the_oldest(client: Client, quorum: Made, dead: s
     """`reject-publish-dlx` is accepted, and means drop-head."""
     queue = quorum(**limit, dead_letter_exchange="", dead_letter_routing_key=dead)
     deposit(client, b"11111", b"22222", b"33333", b"44444", key=queue)
-    letters = take_all(client, dead, 2)
-    assert bodies(letters) == [b"11111", b"22222"]
-    assert {reason_of(letter) for letter in letters} == {b"maxlen"}
+    dead_letters = take_all(client, dead, 2)
+    assert bodies(dead_letters) == [b"11111", b"22222"]
+    assert {reason_of(dead_letter) for dead_letter in dead_letters} == {b"maxlen"}
     assert bodies(take_all(client, queue, 2)) == [b"33333", b"44444"]
 
 
@@ -406,9 +406,9 @@ def test_messages_expire(client: Client, quorum: Made, dead: str, of_queue: bool
     queue = quorum(dead_letter_exchange="", dead_letter_routing_key=dead, **ttl)
     own = BasicProperties(expiration="100000" if of_queue else "50")
     deposit(client, b"m", key=queue, properties=own)
-    letter = take(client, dead)
-    assert reason_of(letter) == b"expired"
-    assert letter.properties.expiration is None
+    dead_letter = take(client, dead)
+    assert reason_of(dead_letter) == b"expired"
+    assert dead_letter.properties.expiration is None
 
 
 # Dead letters at least once
@@ -416,7 +416,7 @@ def test_messages_expire(client: Client, quorum: Made, dead: str, of_queue: bool
 AT_LEAST_ONCE = {"dead_letter_strategy": "at-least-once", "overflow": "reject-publish", "dead_letter_exchange": ""}
 
 
-def test_letters_that_nobody_takes_wait_and_count_as_messages_of_the_queue(
+def test_dead_letters_that_nobody_takes_wait_and_count_as_messages_of_the_queue(
     client: Client, quorum: Made, name: Made
 ) -> None:
     """They are not ready, survive a purge, and use up the limit."""
@@ -432,7 +432,7 @@ def test_letters_that_nobody_takes_wait_and_count_as_messages_of_the_queue(
 
 
 @pytest.mark.slow
-def test_letters_wait_for_a_queue_that_is_full(client: Client, quorum: Made, name: Made) -> None:
+def test_dead_letters_wait_for_a_queue_that_is_full(client: Client, quorum: Made, name: Made) -> None:
     """With at-most-once the second would be gone."""
     full = name("full")
     client.ask(queue_declare(full, durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}))

@@ -1,4 +1,4 @@
-"""Who is served: single active consumers and their heirs, priorities, exclusive consumers.
+"""Choice of the consumer: single active consumers and their successors, priorities, exclusive consumers.
 
 Everything was recorded from RabbitMQ 3.10.8 on the wire.
 """
@@ -47,7 +47,7 @@ def served(client: Client, queue: str, body: bytes) -> str:
 
 
 def test_only_the_first_is_served_until_it_goes(client: Client, queue: str) -> None:
-    """Also while it has no credit. What it gives back afterwards goes to its heir."""
+    """Also while it has no credit. What it gives back afterwards goes to its successor."""
     client.ask(prefetch(1))
     for tag in ("a", "b", "c"):
         client.ask(consume(queue, tag))
@@ -63,7 +63,7 @@ def test_only_the_first_is_served_until_it_goes(client: Client, queue: str) -> N
     assert client.expect_message(BasicDeliver).method == BasicDeliver("c", 4, True, "", queue)
 
 
-def test_the_heir_has_the_highest_priority_and_of_equals_came_first(client: Client, queue: str) -> None:
+def test_the_successor_has_the_highest_priority_and_of_equals_came_first(client: Client, queue: str) -> None:
     """But no priority unseats the active one."""
     client.ask(consume(queue, "first"))
     for tag, priority in (("low", 0), ("high", 5), ("late", 5)):
@@ -74,10 +74,12 @@ def test_the_heir_has_the_highest_priority_and_of_equals_came_first(client: Clie
 
 
 @pytest.mark.parametrize("end", ["channel", "error", "connection"])
-def test_however_the_active_one_ends_there_is_an_heir(client: Client, connect: Connect, shared: str, end: str) -> None:
+def test_however_the_active_one_ends_there_is_a_successor(
+    client: Client, connect: Connect, shared: str, end: str
+) -> None:
     other = connect(channels=(1, 2))
     other.ask(consume(shared, "active"))
-    client.ask(consume(shared, "heir"))
+    client.ask(consume(shared, "successor"))
     deposit(client, b"x", key=shared)
     assert other.expect_message(BasicDeliver).method.consumer_tag == "active"
     if end == "channel":
@@ -86,7 +88,7 @@ def test_however_the_active_one_ends_there_is_an_heir(client: Client, connect: C
         other.refusal(ack(99))
     else:
         other.close()
-    assert client.expect_message(BasicDeliver).method == BasicDeliver("heir", 1, True, "", shared)
+    assert client.expect_message(BasicDeliver).method == BasicDeliver("successor", 1, True, "", shared)
 
 
 def test_an_exclusive_consumer_is_refused(client: Client, queue: str) -> None:
@@ -173,7 +175,7 @@ def test_order_is_kept_when_the_active_one_leaves_gracefully(
     client.ask(queue_declare(queue, durable=True, arguments={"x-single-active-consumer": True, "x-queue-type": kind}))
     leaving.ask(prefetch(3))
     leaving.ask(consume(queue, "active"))
-    client.send(consume(queue, "heir", no_wait=True))
+    client.send(consume(queue, "successor", no_wait=True))
     deposit(publisher, *(b"%d" % number for number in range(1, 7)), key=queue)
     assert [leaving.expect_message(BasicDeliver).body for _ in range(3)] == [b"1", b"2", b"3"]
     leaving.ask(BasicCancel("active", False))

@@ -70,7 +70,7 @@ def offset_of(message: Message) -> int:
 
 
 def delivered(client: Client, count: int) -> list[tuple[int, bytes]]:
-    """Await so many deliveries: offset and body of each."""
+    """Await `count` deliveries: offset and body of each."""
     return [(offset_of(message), message.body) for message in deliveries(client, count)]
 
 
@@ -177,7 +177,7 @@ def test_every_consumer_reads_for_itself(connect: Connect, client: Client, strea
 
 
 def test_credit(client: Client, stream: str) -> None:
-    """So many unacknowledged as the prefetch says, for each consumer; an ack makes room for one more."""
+    """At most the prefetch count is unacknowledged, for each consumer; an ack makes room for one more."""
     fill(client, stream, *numbered(6))
     read_from(client, stream, credit=2)
     assert delivered(client, 2) == from_to(0, 2)
@@ -239,7 +239,7 @@ def test_nothing_is_given_back(client: Client, stream: str, method: Any) -> None
 
 
 def test_classic_deliveries_come_back_when_a_stream_refuses(connect: Connect, stream: str, name: Made) -> None:
-    """What was to be given back along with a stream's delivery is not lost with the connection."""
+    """A classic queue's delivery that was to be given back along with a stream's is not lost with the connection."""
     client, other = connect(), connect()
     queue = client.ask(queue_declare(name(), auto_delete=True)).queue
     deposit(client, b"classic", key=queue)
@@ -314,7 +314,7 @@ def test_conditions_of_deleting(client: Client, stream: str) -> None:
 def test_the_oldest_segments_go_when_the_stream_is_too_long(
     client: Client, declare: Made, limit: int, count: int, kept_from: range, asked: Any
 ) -> None:
-    """What is left is whole segments, within the limit or the last one, which never goes."""
+    """Whole segments are left, within the limit; the last one never goes."""
     stream = declare(max_length_bytes=limit, stream_max_segment_size_bytes=1_000)
     fill(client, stream, *(b"%99d" % number for number in range(count)))
     eventually(lambda: first_kept(client, stream) >= kept_from[0], "the first segments to go")

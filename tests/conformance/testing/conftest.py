@@ -53,7 +53,7 @@ def order(process: BrokerProcess) -> Orders:
 
 @pytest.fixture
 def broker(process: BrokerProcess, order: Orders) -> Address:
-    """Where clients find it."""
+    """Address of the broker for clients."""
     return process.address
 
 
@@ -79,6 +79,6 @@ def client(connect: Connect) -> Client:
 
 @pytest.fixture
 def told(process: BrokerProcess) -> Callable[[str], bool]:
-    """Whether the log has a line with these words since the test began."""
+    """Return a function: does the log have a line with these words since the test began?"""
     before = len(process.log())
     return lambda words: words in process.log()[before:]

@@ -73,7 +73,7 @@ LANGUAGES = {
     "go": ("go run", "requests.go"),
     "ruby": ("ruby", "requests.rb"),
 }
-"""How a program of the page is run, and in which file. .NET needs a project."""
+"""Command and file name of each language's programs on the page. .NET needs a project."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What has happened, to assert on; and waiting for it in place of sleeping."""
+"""Events to assert on; and waiting for them in place of sleeping."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_the_ways_a_message_ends_have_each_their_word(order: Orders, client: Cli
         "delivered", "requeued", "delivered", "rejected",
     ]  # fmt: skip
     assert words(order, routing_key="nowhere") == ["published", "returned"]
-    (letter,) = history(order, event="dead-lettered")
-    assert (letter["reason"], letter["to_exchange"]) == ("expired", "")
+    (dead_letter,) = history(order, event="dead-lettered")
+    assert (dead_letter["reason"], dead_letter["to_exchange"]) == ("expired", "")
     assert words(order, queue="dead") == ["declared", "routed"]
 
 

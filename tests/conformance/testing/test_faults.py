@@ -54,7 +54,7 @@ def answers(client: Client) -> Iterator[BasicAck | BasicNack]:
 
 
 def settled(client: Client, order: Orders, count: int) -> dict[int, str]:
-    """Publish so many messages, and how each is answered by the time that they all are on disk."""
+    """Publish `count` messages; return the answer to each by the time that they all are on disk."""
     before = order("history", method="GET", event="routed")["last"]
     for number in range(count):
         client.publish(b"%d" % number, key="q")
@@ -193,7 +193,7 @@ def test_a_method_is_answered_with_a_close(order: Orders, client: Client, fault:
 
 
 def test_a_publish_is_answered_with_a_close_of_its_channel(order: Orders, publisher: Client) -> None:
-    """What comes behind it, its content first of all, is passed over."""
+    """Frames behind it, its content first of all, are passed over."""
     order("faults", fault="close-channel", on="basic.publish", code=404, text="no exchange", skip=1)
     publisher.publish(b"1", key="q")
     assert publisher.expect(BasicAck).delivery_tag == 1

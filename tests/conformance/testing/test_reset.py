@@ -129,7 +129,7 @@ def test_the_socket_takes_the_same_orders(order: Orders, process: BrokerProcess)
 
 
 def test_a_client_that_comes_during_a_reset_is_served_after_it(broker: Address, order: Orders) -> None:
-    """One that declares a queue all the time, and connects anew: it is never refused, and the queue is soon there
+    """One that declares a queue all the time, and connects again: it is never refused, and the queue is soon there
     again after each reset."""
     over = threading.Event()
     refused: list[Exception] = []

@@ -1,4 +1,4 @@
-"""What a snapshot brings back: definitions and messages, as a restart on a backup would, in the process that is there."""
+"""A snapshot brings back definitions and messages, as a restart on a backup would, in the running process."""
 
 from __future__ import annotations
 

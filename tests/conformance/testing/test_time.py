@@ -92,9 +92,9 @@ def test_a_day_of_retries_takes_one_step_and_keeps_their_order(order: Orders, cl
     order("clock/step", seconds=1)
     assert order.api("queues/%2F/end")["messages"] == 1
     order("clock/step", seconds=1800)
-    letters = drain_messages(client, "end")
-    assert bodies(letters) == [b"first", b"second"]
-    deaths = x_death(letters[0])
+    dead_letters = drain_messages(client, "end")
+    assert bodies(dead_letters) == [b"first", b"second"]
+    deaths = x_death(dead_letters[0])
     assert [death["queue"] for death in deaths] == hours[::-1]
 
 

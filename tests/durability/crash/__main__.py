@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import signal
-import sys
 from pathlib import Path
 
+from harness.campaign_options import exit_on_sigterm
 from tests.durability.crash.campaign import run
 from tests.durability.crash.explorer import Place, explore, replay, shown
 from tests.durability.crash.recording.recorder import Recording
@@ -22,7 +21,7 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     seeds = verbs.add_parser("run", help="explore seed after seed; goes on where it was interrupted")
     seeds.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many seeds at a time")
-    seeds.add_argument("--minutes", type=float, default=math.inf, help="begin no seed after so many")
+    seeds.add_argument("--minutes", type=float, default=math.inf, help="begin no seed after this time")
     seeds.add_argument("--directory", type=Path, default=DIRECTORY, help="where progress and failures are kept")
     seeds.add_argument("--steps", type=int, default=0, help="how long a life to record; without: some twelve steps")
     search = verbs.add_parser("explore", help="explore a record")
@@ -32,7 +31,7 @@ def main() -> int:
     again = verbs.add_parser("replay", help="recover one state of a record, and judge it")
     again.add_argument("record", type=Path)
     again.add_argument("place", type=Place.parse, help="EVENT/ATTEMPT, as a failure names it")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left behind
+    exit_on_sigterm()
     return _do(parser.parse_args())
 
 

@@ -22,12 +22,12 @@ from tests.durability.crash.explorer import MEMORY, Findings, explore
 from tests.durability.crash.recording.recorded import LIVES, record_broker
 
 MISHAPS_MAX = 5
-"""So many seeds in a row that could not be explored end the campaign."""
+"""Seeds in a row that cannot be explored before the campaign ends."""
 
 
 @dataclass
 class Progress:
-    """What has been done so far, over all runs."""
+    """Counts of all runs so far."""
 
     states: int = 0
     judged: int = 0
@@ -36,7 +36,7 @@ class Progress:
 
     @classmethod
     def read(cls, path: Path) -> Progress:
-        """What is written down, or the beginning."""
+        """Read the progress written down, or begin."""
         if not path.exists():
             return cls()
         known = json.loads(path.read_text())
@@ -69,7 +69,7 @@ class Progress:
 
 
 class Explored(NamedTuple):
-    """What came of a seed, and where its record is kept if anything is wrong."""
+    """The result of a seed, and the place of its record if anything is wrong."""
 
     seed: int
     findings: Findings
@@ -77,7 +77,7 @@ class Explored(NamedTuple):
 
 
 def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> Explored:
-    """Record and explore a seed; with `steps` one life of so many."""
+    """Record and explore a seed; with `steps` one life of that many."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="leveret-record-", dir=memory) as temporary:
         lives = (steps,) if steps else LIVES
@@ -91,7 +91,7 @@ def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> E
 
 
 def run(directory: Path, jobs: int, minutes: float, steps: int = 0) -> int:
-    """Several seeds at a time, none begun after so many minutes; the exit code."""
+    """Several seeds at a time, none begun after `minutes`; the exit code."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "progress.json"
     progress, here = Progress.read(file), Progress()

@@ -25,10 +25,10 @@ from tests.durability.ledgers.broker_ledger import BrokerLedger
 
 MEMORY = Path("/dev/shm")
 REMEMBERED = 400
-"""What was found on so many disks is kept."""
+"""Disks whose findings are kept."""
 
 LOCK = "/broker.lock"
-"""What a broker opens first of all, once in each of its lives."""
+"""The file that a broker opens first of all, once in each of its lives."""
 
 
 class Case(NamedTuple):
@@ -53,7 +53,7 @@ def cases(events: list[Event]) -> Iterator[Case]:
 
 
 class Place(NamedTuple):
-    """Which crash state of a record: the number of the event that was the last, and which of the disks it may leave."""
+    """A crash state of a record: the number of the last event, and the number among the disks possible then."""
 
     event: int
     attempt: int
@@ -86,7 +86,7 @@ class Failure(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """How many different disks were recovered, how often one was judged, how many failed and what the first were.
+    """Counts of disks recovered, judgements and failures, and the first failures.
 
     `instants` is after how many events a crash was explored.
     """
@@ -104,7 +104,7 @@ SOCKETS = "rsx"
 
 
 def makes_certain(event: Event) -> bool:
-    """Whether an event is a sync, or a write that is synced at once."""
+    """True for a sync, and for a write that is synced at once."""
     return event.kind == "f" or (event.kind == "w" and bool(event.flags & 1))
 
 
@@ -170,11 +170,11 @@ class Examination:
 
     @property
     def states(self) -> int:
-        """How many different disks were recovered."""
+        """Count of different disks recovered."""
         return len(self._marks)
 
     def problems(self, state: State) -> list[str]:
-        """What is wrong with a state."""
+        """Return problems of a state."""
         outcome = self._known.get(state.mark)
         if outcome is None:
             outcome = self._known[state.mark] = self._recover(state)

@@ -1,4 +1,4 @@
-"""How the tests explore a record: in a process of its own, with a failure that says how to repeat it."""
+"""Exploring a record for tests: in a process of its own, with a failure that says how to repeat it."""
 
 from __future__ import annotations
 

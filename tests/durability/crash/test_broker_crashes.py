@@ -40,7 +40,7 @@ pytestmark = [needs_compiler, pytest.mark.slow]
 
 LIVES = (3, 2)
 PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueBindOk, ExchangeDeclareOk, Answer}
-"""What the broker must have answered in the record: of messages, transactions and definitions."""
+"""Answers that the record must have: on messages, transactions and definitions."""
 
 
 def test_no_crash_loses_what_a_client_was_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ _fork = multiprocessing.get_context("fork")
 
 
 class Outcome(NamedTuple):
-    """What was found on a disk, or what went wrong."""
+    """Findings on a disk, or the failure."""
 
     found: Recovered | None
     problem: str

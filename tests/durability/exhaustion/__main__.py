@@ -7,18 +7,15 @@ repeats it, and keeps the data directory. The last line says what was tried.
 
 from __future__ import annotations
 
-import argparse
 import logging
-import secrets
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from harness.waiting import begun_within
+from harness.campaign_options import campaign_parser, exit_on_sigterm, first_seed, numbered
 from tests.durability.exhaustion.exhausted import prepared
 from tests.durability.exhaustion.plan import LARGE, SMALL, Plan
 from tests.durability.kills.cycle import BrokenPromiseError
@@ -26,21 +23,15 @@ from tests.durability.kills.cycle import BrokenPromiseError
 
 def main() -> None:
     """Run the rounds; exit with 1 when one has failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.durability.exhaustion", description=__doc__)
-    often = parser.add_mutually_exclusive_group()
-    often.add_argument("--rounds", type=int, default=20, help="20 if not given")
-    often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
-    parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
+    parser = campaign_parser("tests.durability.exhaustion", __doc__, rounds=20)
     parser.add_argument("--small", action="store_true", help="short rounds with small backlogs, as in the tests")
     parser.add_argument("--directory", type=Path, help="where data directories are made; the system's for such things")
     options = parser.parse_args()
-    first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no file system is left
+    exit_on_sigterm()
     logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost
-    rounds = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
     begun, done = time.monotonic(), Counter[str]()
-    for number in rounds:
-        plan = Plan.drawn(first + number - 1, SMALL if options.small else LARGE)
+    for seed in numbered(options, first_seed(options)):
+        plan = Plan.drawn(seed, SMALL if options.small else LARGE)
         try:
             done += run(plan, options.directory)
         except BrokenPromiseError as error:
@@ -64,7 +55,7 @@ def run(plan: Plan, within: Path | None) -> Counter[str]:
 
 
 def summary(done: Counter[str], begun: float) -> str:
-    """What was tried."""
+    """Return a line on what was tried."""
     seconds = time.monotonic() - begun
     return (
         f"{done['rounds']:,} rounds in {seconds:.0f} s: {done['troubles']:,} troubles, {done['kills']:,} ends of the "

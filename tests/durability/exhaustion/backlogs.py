@@ -11,18 +11,18 @@ from tests.durability.exhaustion.plan import TTL_SECONDS
 from tests.durability.exhaustion.troubles import FairTime
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.with_wire_client import WireAdapter
-from tests.durability.kills.plans import letters_to
+from tests.durability.kills.plans import dead_letters_to
 from tests.durability.kills.scenario import Plan, Traffic, Way
 from tests.durability.ledgers.client_ledger import Chain
 
 BODY_BYTES_MAX = 120_000
 AT_ONCE = 50
 SILENCE_SECONDS_MAX = 60.0
-"""After so long without an answer, or a word on why there is none, the broker counts as silent."""
+"""Seconds without an answer, or a word on why there is none, after which the broker counts as silent."""
 STEP_SECONDS = 0.02
 WINDOW = 5
 NUDGE_SECONDS = 1.0
-"""Who publishes is told that it is blocked; so who waits so long for an answer publishes again."""
+"""Seconds without an answer after which a client publishes: only publishers are told that they are blocked."""
 
 BACKLOG = Plan(
     chains=(
@@ -37,8 +37,8 @@ BACKLOG = Plan(
     ),
     consumed=(),
     arguments={
-        "heap.fading": letters_to("heap.faded", **{"x-message-ttl": int(TTL_SECONDS * 1000)}),
-        "heap.kept": letters_to("heap.rejected"),
+        "heap.fading": dead_letters_to("heap.faded", **{"x-message-ttl": int(TTL_SECONDS * 1000)}),
+        "heap.kept": dead_letters_to("heap.rejected"),
         "heap.quorum": {"x-queue-type": "quorum"},
     },
     fanouts={},
@@ -93,7 +93,7 @@ class Backlog(Traffic):
         for chain in self.ledger.chains.values():
             if chain is not self.ledger.proofs:
                 self.ledger.purged(chain.home)
-                for queue in filter(None, (chain.home, chain.letters)):
+                for queue in filter(None, (chain.home, chain.dead_letters)):
                     adapter.ask(QueuePurge(queue, False))
         self._messages = 0
 

@@ -37,12 +37,12 @@ timeout_seconds = 60.0
 """
 """Windows that are small, so that backlogs are on disk, and limits that are looked at often."""
 MENDED_SECONDS = 120.0
-"""How long after the end of all trouble each thing may take to be well again."""
+"""Seconds from the end of all trouble within which each thing has to be well again."""
 
 
 SCRIPTED_CHANCE = 0.3
 LAST_LINES, FLOODED = 20, "client unexpectedly closed TCP connection"
-"""How many lines of the broker's log a failure shows, and what a flood fills it with."""
+"""Lines of the broker's log in a failure, and the text that a flood fills the log with."""
 
 
 class Round(Campaign):

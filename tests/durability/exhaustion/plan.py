@@ -1,4 +1,4 @@
-"""What one round of the campaign does, drawn from its seed."""
+"""One round of the campaign, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import NamedTuple
 
 MEBIBYTE = 1 << 20
 MEMORY_BYTES = 192 * MEBIBYTE
-"""What the broker may take: by a control group where one can be made, and measured in any case. It takes 30 idle."""
+"""The broker's memory: limited by a control group if one can be made, and measured in any case. It takes 30 idle."""
 DESCRIPTORS = 160
 """Open files that it may have; the broker keeps 64 of them to itself."""
 WATERMARK = 1 / 3
 """The part of it from which on publishers wait; their clients may have sent much before they notice."""
 HOGS = 24
-"""Clients that together take so much that publishers must wait; two mebibytes of each lie in the broker."""
-CROWD = 50
+"""Clients that together take enough memory to make publishers wait; two mebibytes of each lie in the broker."""
+PUBLISHERS = 50
 """Clients that publish on although they are blocked; a mebibyte of each is taken."""
 TTL_SECONDS = 2.0
 OUTAGES_SECONDS = (0.0, 0.5, 2 * TTL_SECONDS)
 SLOW_MILLISECONDS = (50, 200, 1000, 3000, 10_000)
 LEFT_BYTES = (0, 1 * MEBIBYTE, 6 * MEBIBYTE)
-"""How much room the one who fills the disk leaves."""
+"""Bytes left on the disk by whoever fills it."""
 FREE_LIMITS_BYTES = (0, 8 * MEBIBYTE)
 """Limits of the disk alarm: none, so that commits find the disk full, and one above what is left."""
 
-TROUBLES = {"fill": 4, "pause": 2, "slow": 2, "flood": 2, "hog": 2, "crowd": 2, "nothing": 2}
-"""What may happen, and how often in comparison. `Troubles` has a method for each."""
+TROUBLES = {"fill": 4, "pause": 2, "slow": 2, "flood": 2, "hog": 2, "publishers": 2, "nothing": 2}
+"""Troubles, and the relative frequency of each. `Troubles` has a method for each."""
 ENDS = {"fill": "free", "pause": "go on", "slow": "quick"}
-"""What ends some of them. It happens sooner or later, or all are ended together."""
+"""The end of a trouble that has one. It happens sooner or later, or all are ended together."""
 END_WEIGHT = 5
-ONCE = frozenset(("hog", "crowd"))
-"""What happens at most once in a life: so that both together fit into the memory, however late the alarm is."""
+ONCE = frozenset(("hog", "publishers"))
+"""Troubles that happen at most once in a life, so that both together fit into the memory, however late the alarm is."""
 
 
 class Size(NamedTuple):
-    """How large a round is."""
+    """The size of a round."""
 
     disk_bytes: int
     backlog_messages: int
     """A message has 60,000 bytes on average."""
     troubles: tuple[int, int]
     seconds_max: float
-    """How long one trouble lasts before the next thing happens."""
+    """Longest time from a trouble to the next thing."""
     slow_milliseconds_max: int
     clients: int
 
@@ -52,7 +52,7 @@ LARGE = Size(2048 * MEBIBYTE, 12_000, (4, 9), 5.0, 10_000, 3)
 
 
 class Trouble(NamedTuple):
-    """One thing that happens; `amount` is in the unit of its kind; then nothing more does for so many seconds."""
+    """One thing that happens; `amount` is in the unit of its kind; then nothing more does for `seconds`."""
 
     kind: str
     amount: int
@@ -123,4 +123,6 @@ def _troubles(dice: random.Random, size: Size) -> list[Trouble]:
 def _amount(dice: random.Random, kind: str, size: Size) -> int:
     if kind == "slow":
         return dice.choice([one for one in SLOW_MILLISECONDS if one <= size.slow_milliseconds_max])
-    return {"fill": dice.choice(LEFT_BYTES), "hog": HOGS, "crowd": CROWD, "flood": 2 * DESCRIPTORS}.get(kind, 0)
+    return {"fill": dice.choice(LEFT_BYTES), "hog": HOGS, "publishers": PUBLISHERS, "flood": 2 * DESCRIPTORS}.get(
+        kind, 0
+    )

@@ -17,7 +17,7 @@ from tests.planted.planted_catalogue import found_by, with_mistake
 
 SEEDS = (5, 7, 86)
 MISTAKE_SECONDS = 3.0
-"""How long a mistake that shows as waiting is waited for."""
+"""Seconds to wait for a mistake that shows as waiting."""
 
 ROUNDS_MAX = 3
 """A mistake shows when what clients send meets a shortage; one round may miss that, and the campaign has many."""
@@ -49,7 +49,7 @@ def test_a_mistake_is_found(tmp_path: Path, name: str, exhaustion: Exhaustion) -
 
 
 def _broken_promise(directory: Path, plan: Plan, name: str) -> BrokenPromiseError | None:
-    """What a round finds of a broker with the mistake."""
+    """Return the failure that a round finds in a broker with the mistake."""
     directory.mkdir()
     with prepared(directory, plan, with_mistake(name)) as one:
         one.mended_seconds = MISTAKE_SECONDS

@@ -1,4 +1,4 @@
-"""What is done to a broker and its surroundings, and taken back."""
+"""Troubles for a broker and its surroundings, and their ends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.durability.faults.full_disks import SmallDisk
 from tests.durability.faults.injector import Disk
 
 ANSWER_SECONDS = 1.0
-"""How long a flood and a hog wait for the broker before they let it be."""
+"""Seconds that a flood and a hog wait for the broker before they let it be."""
 HOG_BODY, HOG_MESSAGES = bytes(64 << 10), 80
-CROWD_SECONDS, CROWD_MESSAGES = 0.05, 30
+PUBLISHER_SECONDS, PUBLISHER_MESSAGES = 0.05, 30
 SAMPLE_SECONDS = 0.02
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -66,7 +66,7 @@ class Troubles:
             "quick": lambda _: self._hold_up(milliseconds=0),
             "flood": self._flood,
             "hog": self._hog,
-            "crowd": self._crowd,
+            "publishers": self._publishers,
             "nothing": lambda _: None,
         }
 
@@ -118,15 +118,15 @@ class Troubles:
                     client.publish(HOG_BODY, key=queue)
                 client.send(*[get(queue, no_ack=True)] * HOG_MESSAGES)
 
-    def _crowd(self, most: int) -> None:
+    def _publishers(self, most: int) -> None:
         """Clients that publish whether they may or not, until the broker reads no more."""
         with suppress(OSError, EOFError):
             for _ in range(most):
                 client = Client.connect(self._broker.address, timeout=ANSWER_SECONDS)
                 self._clients.append(client)
-                client.socket.settimeout(CROWD_SECONDS)
+                client.socket.settimeout(PUBLISHER_SECONDS)
                 with suppress(TimeoutError):
-                    for _ in range(CROWD_MESSAGES):
+                    for _ in range(PUBLISHER_MESSAGES):
                         client.publish(HOG_BODY, key="nowhere")
 
 
@@ -153,7 +153,7 @@ class MemoryWatch:
 
 @contextmanager
 def control_group(name: str, memory_bytes: int) -> Iterator[Path | None]:
-    """A control group that may take so much memory, of either kind; None where none can be made."""
+    """A control group limited to this memory, of either kind; None if none can be made."""
     first = (CGROUPS / "memory" / "memory.limit_in_bytes").exists()
     made: Path | None = None
     group: Path | None = None

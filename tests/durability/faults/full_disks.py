@@ -27,7 +27,7 @@ class SmallDisk:
         return shutil.disk_usage(self.directory).free
 
     def fill(self, *, leave: int = 0) -> None:
-        """Somebody else takes all room but so many bytes."""
+        """Somebody else takes all room but `leave` bytes."""
         with self._filler.open("ab") as file:
             for size in FILLER_BLOCKS:
                 with suppress(OSError):
@@ -40,7 +40,7 @@ class SmallDisk:
 
 
 class LimitedFiles(SmallDisk):
-    """What is left where nothing can be mounted: the message store of a process cannot grow."""
+    """Stands for a small disk if nothing can be mounted: the message store of a process cannot grow."""
 
     def __init__(self, directory: Path, pid: Callable[[], int]) -> None:
         super().__init__(directory)

@@ -18,7 +18,7 @@ SLOW = 0
 
 MESSAGES, LMDB, JOURNAL = "messages*", "messages/data.mdb", "messages/journal"
 DEFINITIONS, LOG, ANYTHING = "definitions.sqlite*", "definitions.sqlite-wal", "*"
-"""Which files, as patterns of paths below the data directory."""
+"""Patterns of the files to fail, as paths below the data directory."""
 
 KINDS = ("write", "sync", "rename", "truncate", "open", "unlink")
 
@@ -48,7 +48,7 @@ class Disk:
     library: Path
     directory: Path
     signs: Path | None = None
-    """Where the files are by which it is broken and mended; beside the directory if not said."""
+    """Directory of the files by which it is broken and mended; beside the data directory by default."""
 
     @property
     def _sign(self) -> Path:
@@ -59,7 +59,7 @@ class Disk:
         return (self.signs or self.directory.parent) / f"{self.directory.name}.failures"
 
     def environment(self, fault: Fault, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """What a process needs in its environment to meet the fault."""
+        """Return the environment of a process that is to meet the fault."""
         settings = {
             "LD_PRELOAD": str(self.library),
             "FAULT_DIRECTORY": str(self.directory.resolve()),
@@ -77,7 +77,7 @@ class Disk:
         self._sign.touch()
 
     def slow_down(self, milliseconds: int) -> None:
-        """Have each sync take so much longer from now on: with the fault `SLOW_SYNCS`."""
+        """Have each sync take that much longer from now on: with the fault `SLOW_SYNCS`."""
         self._sign.write_text(str(milliseconds))
 
     def mend(self) -> None:
@@ -86,5 +86,5 @@ class Disk:
 
     @property
     def failures(self) -> list[str]:
-        """What has failed so far: `kind path` of each operation."""
+        """Return failures so far: `kind path` of each operation."""
         return self._report.read_text().splitlines() if self._report.exists() else []

@@ -104,7 +104,7 @@ class Renewer:
 
 
 class Ending(NamedTuple):
-    """What became of a broker. `line` says why it ended, if it did; `problems` is what must not be."""
+    """The end of a broker. `line` says why it ended, if it did; `problems` is what must not be."""
 
     fault: Fault
     met: bool
@@ -177,7 +177,7 @@ class Life:
         self._steps(2)
 
     def _steps(self, count: int) -> None:
-        """Do so much, or until the fault was met and a little more."""
+        """Do `count` steps, or until the fault was met and a little more."""
         done = after = 0
         while done < count and after < STEPS:
             try:

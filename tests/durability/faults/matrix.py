@@ -2,7 +2,7 @@
 
 Prints a line for each column (a kind of operation, an error, some files, from when on): how often the fault was met,
 and what became of the broker. Exit code 1 when anything was not as promised. With `--minutes` no column is begun after
-so many; the next run with it goes on with the next column, and after the last one with the first.
+that time; the next run with it goes on with the next column, and after the last one with the first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.durability.faults.injector import (
 from tests.durability.faults.life import Ending, live
 
 PROGRESS = Path("build/disk-faults-next")
-"""Where a run with `--minutes` keeps the number of the first column that it has not begun."""
+"""Number of the first column that a run with `--minutes` has not begun."""
 NTH_MAX = 50
 WHEN = ("creation", "start", "work")
 
@@ -123,7 +123,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--upto", type=int, default=NTH_MAX, help="the highest N")
     parser.add_argument("--only", default="", help="columns whose line contains this")
-    parser.add_argument("--minutes", type=float, help="begin no column after so many; the next run goes on there")
+    parser.add_argument("--minutes", type=float, help="begin no column after this time; the next run goes on there")
     parser.add_argument("--progress", type=Path, default=PROGRESS, help="the file that says where")
     wanted = parser.parse_args()
     began = time.monotonic()

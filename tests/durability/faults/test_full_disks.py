@@ -210,7 +210,7 @@ def test_too_large_for_the_disk(disk: SmallDisk, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["kill", "purge"])
 def test_others_go_on_behind_a_batch_that_does_not_fit(disk: SmallDisk, tmp_path: Path, end: str) -> None:
-    """What makes room reaches the disk before it, and it is not written when nobody wants it any more."""
+    """Removals reach the disk before it, and it is not written when nobody wants it any more."""
     with serving(tmp_path, disk.directory / "data") as server:
         for _ in range(20):
             server.publish()

@@ -1,6 +1,6 @@
 """Kill a broker again and again under real clients: `python -m tests.durability.kills --cycles 300 --seed 1`.
 
-With `--minutes` instead of `--cycles`, no cycle is begun after so many; the audit comes on top.
+With `--minutes` instead of `--cycles`, no cycle is begun after that time; the audit comes on top.
 Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
 expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
 now and then, and at the end its log is audited, which is held against what the clients have logged.
@@ -8,10 +8,8 @@ now and then, and at the end its log is audited, which is held against what the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import secrets
 import shutil
 import sys
 import tempfile
@@ -19,7 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.waiting import begun_within
+from harness.campaign_options import campaign_parser, first_seed, numbered
 from tests.durability.kills.audited import AuditedCampaign
 from tests.durability.kills.cycle import BrokenPromiseError, Campaign, summary
 
@@ -29,23 +27,17 @@ STOP_CYCLES = 5
 
 def main() -> None:
     """Run the cycles; exit with 1 when a promise was broken."""
-    parser = argparse.ArgumentParser(prog="python -m tests.durability.kills", description=__doc__)
-    often = parser.add_mutually_exclusive_group()
-    often.add_argument("--cycles", type=int, default=300, help="300 if not given")
-    often.add_argument("--minutes", type=float, help="as many cycles as are begun within so many")
-    parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
+    parser = campaign_parser("tests.durability.kills", __doc__, rounds=300, unit="cycles")
     parser.add_argument("--audit", action="store_true", help="and audit the event log; needs leveret[pipeline]")
     options = parser.parse_args()
-    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    seed = first_seed(options)
     directory = Path(tempfile.mkdtemp(prefix="leveret-kills-"))
-    often = f"{options.cycles} cycles" if options.minutes is None else f"{options.minutes:g} minutes"
+    often = f"{options.rounds} cycles" if options.minutes is None else f"{options.minutes:g} minutes"
     print(f"seed {seed}, {often}, data in {directory}", flush=True)
     logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost
     campaign = AuditedCampaign(directory, seed) if options.audit else Campaign(directory, seed)
     try:
-        audited = run(
-            campaign, begun_within(options.minutes) if options.minutes is not None else range(1, options.cycles + 1)
-        )
+        audited = run(campaign, numbered(options))
     except BrokenPromiseError as error:
         campaign.abandon()
         sys.exit(f"{error}\n{summary(campaign)}")

@@ -32,7 +32,7 @@ kept_bytes = 0
 
 
 class Sight(NamedTuple):
-    """What was in the queues, and what the ledgers make of it."""
+    """The contents of the queues, and the ledgers' judgement."""
 
     held: dict[str, list[Found]]
     places: dict[str, dict[int, int]]
@@ -40,7 +40,7 @@ class Sight(NamedTuple):
     lost: list[tuple[str, int]]
     """ClientLedger and number of what must be somewhere, and is nowhere."""
     returned: list[Place]
-    """What is where it may not be any more."""
+    """Messages in places that they had left for good."""
 
 
 class AuditedCampaign(Campaign):
@@ -54,7 +54,7 @@ class AuditedCampaign(Campaign):
 
     @property
     def ledgers(self) -> list[ClientLedger]:
-        """Of all scenarios."""
+        """The ledgers of all scenarios."""
         return [scenario.ledger for scenario in self.scenarios]
 
     def _new_adapter(self, scenario: Traffic) -> ClientAdapter:
@@ -97,7 +97,7 @@ class AuditedCampaign(Campaign):
         return not any(row["messages_delayed"] for row in rows)
 
     def look(self) -> Sight:
-        """What every queue of the ledgers holds."""
+        """Look at the contents of every queue of the ledgers."""
         sight = Sight({}, {}, [], [])
         for ledger in self.ledgers:
             held: dict[str, list[Found]] = {}
@@ -122,13 +122,13 @@ class AuditedCampaign(Campaign):
         return sight
 
     def kill_for_good(self) -> None:
-        """What this boot has done stays unsealed, and is no part of the log."""
+        """Events of this boot stay unsealed, and are no part of the log."""
         self._forget_adapters()
         self.broker.kill()
 
     @property
     def segments(self) -> Path:
-        """Where the log is."""
+        """The log's directory."""
         return self.broker.data_dir / "events"
 
     def events(self) -> list[Event]:

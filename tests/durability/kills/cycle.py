@@ -38,7 +38,7 @@ AGAIN_CHANCES = {"in a start": 0.2, "in recovery": 0.3, "while clients come back
 
 
 class BrokenPromiseError(AssertionError):
-    """What a kill has shown, and where to look."""
+    """A promise broken by a kill, and where to look."""
 
 
 class Worker(threading.Thread):
@@ -105,7 +105,7 @@ class Campaign:
 
     @property
     def tally(self) -> Tally:
-        """What all ledgers have seen, summed up."""
+        """Sum of all ledgers' tallies."""
         return Tally(*map(sum, zip(*(astuple(scenario.tally) for scenario in self.scenarios), strict=True)))
 
     def begin(self) -> None:
@@ -117,7 +117,7 @@ class Campaign:
         client.close()
 
     def cycles(self, count: int) -> None:
-        """So many of them."""
+        """Run `count` cycles."""
         for _ in range(count):
             self.cycle()
 
@@ -223,7 +223,7 @@ class Campaign:
         return self.directory / "before the last start"
 
     def _keep_a_copy(self) -> None:
-        """What the kill has left, as it was before recovery."""
+        """Copy the data directory as the kill has left it, before recovery."""
         shutil.rmtree(self._copy, ignore_errors=True)
         shutil.copytree(self.broker.data_dir, self._copy, ignore=shutil.ignore_patterns("*.sock"))
 

@@ -16,7 +16,7 @@ PASSING = {"later.short", "later.dead", "later.full", "later.dropped", "later.du
 
 
 class Judgement(NamedTuple):
-    """What the audit says: a row for each copy, and the gaps; what was wrong when it was held against the clients."""
+    """The audit's result: a row for each copy, and the gaps; and differences from the clients' observations."""
 
     rows: list[Any]
     gaps: list[Any]
@@ -48,12 +48,12 @@ def judge(campaign: AuditedCampaign) -> Judgement:
 
 
 def sound(judgement: Judgement) -> list[str]:
-    """What a broker that keeps its promises must not show."""
+    """Return problems that a broker that keeps its promises never has."""
     return [str(row) for row in (*judgement.lost, *judgement.violations)] + judgement.problems
 
 
 def figures(judgement: Judgement, campaign: AuditedCampaign) -> dict[str, Any]:
-    """What was compared, in numbers."""
+    """Return figures on what was compared."""
     size = sum(path.stat().st_size for path in campaign.segments.glob("*.events"))
     compared = vars(judgement.comparison.figures)
     return {

@@ -23,7 +23,7 @@ SAYS = {
     Verdict.REJECT: ("reject",),
     Verdict.REQUEUE: ("requeue", "drop"),
 }
-"""What a client says of a delivery, and what becomes of it: a message that was given back too often is dropped."""
+"""A client's settlement, and the message's end: a message that was given back too often is dropped."""
 PROBLEMS_MAX = 30
 
 Stay = tuple[int, str | None, int | None]
@@ -33,7 +33,7 @@ Place = tuple[str, int]
 
 @dataclass
 class Recorded:
-    """What the log has of one connection."""
+    """The log's events of one connection."""
 
     boot: int
     published: list[Event] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Recorded:
 
 @dataclass
 class Figures:
-    """How much was compared, and how much of it lies in gaps."""
+    """Counts of comparisons, and of those in gaps."""
 
     connections: int = 0
     confirmed: int = 0
@@ -64,7 +64,7 @@ class Log:
         self.confirmed: set[int] = set()
         self.routes: dict[int, list[Event]] = defaultdict(list)
         self.origins: dict[int, int] = {}
-        """The message that a letter, or a message whose delay is over, was before."""
+        """The message that a dead letter, or a message whose delay is over, was before."""
         self._stays: dict[Stay, Recorded] = {}
         self._held: dict[Place, tuple[Recorded, int]] = {}
         self._leaving: list[int] = []
@@ -152,7 +152,7 @@ class Comparison:
         self._sums()
 
     def queues(self, places: dict[str, dict[int, int]], passing: set[str]) -> None:
-        """What is in the queues is what the audit says is there, save where messages come and go by themselves."""
+        """The queues hold what the audit says, save for messages that come and go by themselves."""
         told: dict[str, set[int]] = defaultdict(set)
         for (queue, position), row in self._rows.items():
             if row.verdict == "queued":
@@ -225,7 +225,7 @@ class Comparison:
                 self._say(f"{client_log.name}: {one.tag} was acknowledged, the audit does not know it: {row}")
 
     def _unsettled(self, client_log: ConnectionLog, recorded: Recorded, one: Settled) -> None:
-        """What came before a publish that is in the log is there; of the last things nobody knows if they came."""
+        """Settlements before a publish that is in the log are there; nobody knows if the last ones came."""
         if one.behind < len(recorded.published):
             self._say(f"{client_log.name}: the log lacks {one}, and has {len(recorded.published)} publishes")
 

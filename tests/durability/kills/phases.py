@@ -17,7 +17,7 @@ COMING_BACK_SECONDS_MAX = 0.15
 LOOK_SECONDS = 0.001
 
 Pause = Callable[[float], object]
-"""Waits so many seconds, or until something has gone wrong."""
+"""Waits for a number of seconds, or until something has gone wrong."""
 
 Phase = Callable[[BrokerProcess, random.Random, Pause, threading.Event], str]
 """Kills; the event is set as soon as the broker may be expected to go."""

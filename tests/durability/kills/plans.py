@@ -14,7 +14,7 @@ DELAY_MILLISECONDS_MAX = 120
 LENGTH_MAX = 15
 
 
-def letters_to(queue: str, **more: object) -> dict[str, object]:
+def dead_letters_to(queue: str, **more: object) -> dict[str, object]:
     """Arguments of a queue whose dead letters go there, and further ones."""
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, **more}
 
@@ -27,7 +27,7 @@ WORK = Plan(
         Way("", "work.big", ("work.big",), persistent_part=0.9),
     ),
     consumed=("work", "work.dead", "work.copy"),
-    arguments={"work": letters_to("work.dead")},
+    arguments={"work": dead_letters_to("work.dead")},
     fanouts={"work.both": ("work", "work.copy")},
 )
 """Classic queues: rejects into dead letters, a fan-out, a backlog that is paged."""
@@ -36,7 +36,7 @@ RANKED = Plan(
     chains=(Chain("ranked", "ranked.dead", priorities=PRIORITIES),),
     ways=(Way("", "ranked", ("ranked",), persistent_part=0.9, priority_max=PRIORITIES + 1),),
     consumed=("ranked", "ranked.dead"),
-    arguments={"ranked": letters_to("ranked.dead", **{"x-max-priority": PRIORITIES})},
+    arguments={"ranked": dead_letters_to("ranked.dead", **{"x-max-priority": PRIORITIES})},
 )
 
 QUORUM = Plan(
@@ -52,11 +52,11 @@ QUORUM = Plan(
     ),
     consumed=("quorum", "quorum.dead", "quorum.often", "quorum.all"),
     arguments={
-        "quorum": letters_to(
+        "quorum": dead_letters_to(
             "quorum.dead",
             **{"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"},
         ),
-        "quorum.often": letters_to("quorum.too often", **{"x-queue-type": "quorum", "x-delivery-limit": 2}),
+        "quorum.often": dead_letters_to("quorum.too often", **{"x-queue-type": "quorum", "x-delivery-limit": 2}),
         "quorum.all": {"x-queue-type": "quorum"},
     },
 )
@@ -77,8 +77,8 @@ LATER = Plan(
     ),
     consumed=("later.dead", "later.due", "later.dropped"),
     arguments={
-        "later.short": letters_to("later.dead", **{"x-message-ttl": TTL_MILLISECONDS}),
-        "later.full": letters_to("later.dropped", **{"x-max-length": LENGTH_MAX}),
+        "later.short": dead_letters_to("later.dead", **{"x-message-ttl": TTL_MILLISECONDS}),
+        "later.full": dead_letters_to("later.dropped", **{"x-max-length": LENGTH_MAX}),
     },
     fanouts={"later.delaying": ("later.due",)},
     delaying=("later.delaying",),

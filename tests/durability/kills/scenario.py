@@ -1,4 +1,4 @@
-"""What the clients do: publish, consume, settle, each with its ledger, over any number of lives of the broker."""
+"""The clients' work: publish, consume, settle, each with its ledger, over any number of lives of the broker."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Way:
 
 @dataclass(frozen=True)
 class Plan:
-    """The queues, exchanges and ways of a scenario. The first chain's letters are consumed like its home."""
+    """The queues, exchanges and ways of a scenario. The first chain's dead letters are consumed like its home."""
 
     chains: tuple[Chain, ...]
     ways: tuple[Way, ...]
     consumed: tuple[str, ...]
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Of the queues that have some."""
+    """Arguments of queues that have some."""
     fanouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Exchanges, and the queues bound to each."""
     delaying: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Plan:
 
 
 def choose_verdict(dice: random.Random) -> Verdict | None:
-    """What to do with a delivery; None: keep it."""
+    """Return a settlement for a delivery; None: keep it."""
     chance = dice.random()
     for limit, verdict in (
         (0.65, Verdict.ACK),

@@ -1,4 +1,4 @@
-"""What a broker owes after its end: messages and definitions, by what it was asked and what it has answered."""
+"""Messages and definitions that a broker owes after its end, by requests and answers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ASKED = {
     methods.TxRollback: methods.TxRollbackOk,
     Request: Answer,
 }
-"""What is asked for, and how it is answered: in the order of asking, on each connection."""
+"""Requests and their answers: in the order of asking, on each connection."""
 
 ANSWERS = frozenset(ASKED.values())
 
 
 class Recovered(NamedTuple):
-    """What a broker has after a start.
+    """The contents of a broker after a start.
 
     The numbers of the messages in every queue, as a consumer would get them; those of the stream by their offsets; how
     often those of the quorum queue say that they were handed out; and the definitions.
@@ -65,10 +65,10 @@ class BrokerLedger:
                 answered()
 
     def begin_life(self) -> None:
-        """All clients connect anew, to a broker that has started again or to the same one."""
+        """All clients connect again, to a broker that has started again or to the same one."""
         self._asked.clear()
         self.messages.begin_life()
 
     def problems(self, found: Recovered) -> list[str]:
-        """What is wrong with what was found."""
+        """Return problems of the contents found."""
         return [*self.definitions.problems(found.facts), *problems(self.messages, found.held, found.log, found.counts)]

@@ -1,4 +1,4 @@
-"""What one client knows of its messages, and what may be demanded of the queues after the broker was killed.
+"""One client's knowledge of its messages, and its demands on the queues after the broker was killed.
 
 A client does everything over one channel, so all of it reaches the broker in one order. Its events are counted; a
 confirm of a message in a queue that nobody consumes (a proof) says that every event before that publish is on disk.
@@ -22,22 +22,22 @@ BODY_BYTES_MAX = 2000
 PREFETCH = 40
 NEVER = 1 << 60
 SOMETIME = NEVER - 1
-"""Of what happens at the disk's pace: later than anything that a confirm proves."""
+"""Moment of things that happen at the disk's pace: later than anything that a confirm proves."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Where a copy begins, where its dead letter goes, and how the home treats it."""
+    """A copy's first place, the place of its dead letter, and the treatment by its home."""
 
     home: str
-    letters: str = ""
+    dead_letters: str = ""
     by_itself: bool = False
-    """It may go on to `letters` without being told to."""
+    """It may go on to `dead_letters` without being told to."""
     keeps_all: bool = False
     """Transient messages last, too."""
     priorities: int = 0
     returns_last: bool = False
-    """What is given back goes to the end."""
+    """Messages given back go to the end."""
     looked_at: bool = True
     """Messages can be seen in the home; not so where they are delayed."""
 
@@ -58,7 +58,7 @@ class Copy:
     acked_at: int = NEVER
     rejected_at: int = NEVER
     moved: bool | None = False
-    """Is it in `letters`? None: perhaps."""
+    """Is it in `dead_letters`? None: perhaps."""
     handed_at: dict[str, int] = field(default_factory=dict)
     """First delivery of this life, by queue."""
     wanders: bool = False
@@ -69,12 +69,12 @@ class Copy:
     """Queues from which its delivery is on disk."""
 
     def places(self) -> set[str]:
-        """Where it may be now."""
-        home, letters = self.chain.home, self.chain.letters
+        """Places of the copy that are possible now."""
+        home, dead_letters = self.chain.home, self.chain.dead_letters
         if self.moved:
-            return {letters}
+            return {dead_letters}
         onward = self.moved is None or self.rejected_at != NEVER or self.chain.by_itself
-        return {home, letters} if onward and letters else {home}
+        return {home, dead_letters} if onward and dead_letters else {home}
 
     @property
     def lasts(self) -> bool:
@@ -92,7 +92,7 @@ class Transaction:
 
 @dataclass
 class Tally:
-    """How much a ledger has seen."""
+    """Counts of a ledger."""
 
     published: int = 0
     confirmed: int = 0
@@ -116,7 +116,7 @@ class ClientLedger:
         self.tally = Tally()
         self.transaction: Transaction | None = None
         self.in_doubt: Transaction | None = None
-        self._chain_of = {queue: chain for chain in self.chains.values() for queue in (chain.home, chain.letters)}
+        self._chain_of = {queue: chain for chain in self.chains.values() for queue in (chain.home, chain.dead_letters)}
         self._copies: dict[tuple[int, str], Copy] = {}
         self._unconfirmed: dict[int, list[Copy]] = {}
         self._counts = dict.fromkeys(self.chains, 0)
@@ -128,9 +128,9 @@ class ClientLedger:
 
     @property
     def queues(self) -> list[str]:
-        """Every queue that can be looked at, homes before the queues that letters go to."""
+        """Every queue that can be looked at, homes before the queues that dead letters go to."""
         homes = [chain.home for chain in self.chains.values() if chain.looked_at]
-        return homes + sorted({chain.letters for chain in self.chains.values() if chain.letters})
+        return homes + sorted({chain.dead_letters for chain in self.chains.values() if chain.dead_letters})
 
     def body(self, number: int) -> bytes:
         """The body of a message: it says which one it is."""
@@ -138,7 +138,7 @@ class ClientLedger:
         return b"%s %d %s" % (self.name.encode(), number, b"%d" % (number % 10) * size)
 
     def number_of(self, body: bytes) -> int:
-        """Whose body this is."""
+        """Return the number of the message with this body."""
         number = int(body.split(b" ")[1])
         assert body == self.body(number), f"the body of {number} is not what was published"
         return number
@@ -182,7 +182,7 @@ class ClientLedger:
         self.tally.rejected += 1
         copy, moment = self._copy_in(queue, number), SOMETIME if with_many else self._moment
         copy.with_many = with_many
-        if queue == copy.chain.home and copy.chain.letters:
+        if queue == copy.chain.home and copy.chain.dead_letters:
             copy.rejected_at = moment
         else:
             copy.acked_at = moment
@@ -195,7 +195,7 @@ class ClientLedger:
         copy.wanders = copy.wanders or copy.chain.returns_last
 
     def purged(self, home: str) -> None:
-        """A queue, and then the one its letters go to, are about to be purged; nobody has to settle any of it."""
+        """A queue, and then the one its dead letters go to, are about to be purged; nobody has to settle any of it."""
         self._moment += 1
         for (_, place), copy in self._copies.items():
             if place == home:
@@ -228,7 +228,7 @@ class ClientLedger:
         self._moment += 1
         self.tally.delivered += 1
         copy = self._copy_in(queue, number)
-        if queue == copy.chain.letters and copy.rejected_at == SOMETIME == copy.acked_at:
+        if queue == copy.chain.dead_letters and copy.rejected_at == SOMETIME == copy.acked_at:
             copy.acked_at = NEVER  # the queues were purged before its turn came to be a dead letter
         assert copy.acked_at == NEVER, f"{queue}: {number} was delivered after its acknowledgement"
         assert queue in copy.places(), f"{queue}: {number} was delivered and should not be there"
@@ -274,7 +274,7 @@ class ClientLedger:
     def _settle_doubts(self, copy: Copy) -> None:
         handed = {queue for queue, moment in copy.handed_at.items() if moment < self._proven}
         copy.marked |= handed
-        if copy.rejected_at < self._proven or copy.chain.letters in handed:
+        if copy.rejected_at < self._proven or copy.chain.dead_letters in handed:
             copy.moved = copy.certain = True
         elif copy.rejected_at != NEVER:
             copy.moved = None
@@ -290,7 +290,7 @@ class ClientLedger:
         return any(
             copy.certain and copy.number not in there
             for copy in self._copies.values()
-            if copy.chain.letters == queue and not copy.chain.looked_at
+            if copy.chain.dead_letters == queue and not copy.chain.looked_at
         )
 
     def lost(self, held: Mapping[str, list[Found]]) -> list[int]:
@@ -298,11 +298,11 @@ class ClientLedger:
         return [verdict.number for verdict in self._verdicts(held) if verdict.kind is Kind.LOST]
 
     def returned(self, held: Mapping[str, list[Found]]) -> list[Place]:
-        """What is in a queue that it had left, or was never to be in after a restart."""
+        """Return messages found in a queue that they had left, or must not be in after a restart."""
         return [(verdict.queue, verdict.number) for verdict in self._verdicts(held) if verdict.kind is Kind.NOT_OWED]
 
     def problems(self, held: Mapping[str, list[Found]]) -> list[str]:
-        """What is wrong with what the queues hold."""
+        """Return problems of the queues' contents."""
         self.tally.checked += len(self._copies)
         return [f"{self.name}: {verdict.text}" for verdict in self._verdicts(held)]
 
@@ -327,7 +327,8 @@ class ClientLedger:
         return f"should be in {sorted(copy.places())}: {copy}" if copy else "was gone, or never to be kept"
 
     def seen(self, held: Mapping[str, list[Found]]) -> None:
-        """What was found is certain, in the place where it was found; what was not found is gone, if it can be."""
+        """Take the contents found as certain: each message is where it was found; one not found is gone, if it can
+        be."""
         places = {
             (one.number, self._chain_of[queue].home): queue for queue, messages in held.items() for one in messages
         }
@@ -338,7 +339,7 @@ class ClientLedger:
         }
         for key, queue in places.items():
             copy = self._copies[key]
-            copy.certain, copy.moved = True, queue == copy.chain.letters
+            copy.certain, copy.moved = True, queue == copy.chain.dead_letters
             copy.marked.add(queue)  # the look was a delivery, too
             if queue == copy.chain.home:
                 self._reach[queue] = max(self._reach[queue], copy.place)
@@ -347,4 +348,4 @@ class ClientLedger:
 
 def _chain(copy: Copy) -> frozenset[Place]:
     """All places that a copy may ever be in."""
-    return frozenset((queue, copy.number) for queue in (copy.chain.home, copy.chain.letters))
+    return frozenset((queue, copy.number) for queue in (copy.chain.home, copy.chain.dead_letters))

@@ -1,4 +1,4 @@
-"""What a broker is told and what it answers, one thing at a time."""
+"""Requests to a broker and its answers, one at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ CHANNEL = 1
 
 
 class Request(NamedTuple):
-    """What the administration socket was asked."""
+    """A request to the administration socket."""
 
     command: str
     arguments: Mapping[str, Any]
 
 
 class Answer(NamedTuple):
-    """What it answered."""
+    """Its answer."""
 
     ok: bool
 

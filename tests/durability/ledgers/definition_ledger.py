@@ -1,4 +1,4 @@
-"""Which definitions a broker owes after its end: what was asked of it, and what it has answered.
+"""Definitions that a broker owes after its end, by requests and answers.
 
 A fact is a queue, an exchange, a binding, a user, a permission, a virtual host or a policy, with a value; None is:
 not there. From the request on the new value may be there; from its answer on no older one may.
@@ -22,7 +22,7 @@ USERS = "user"
 
 
 class DefinitionLedger:
-    """What may be there, the certain first; what comes later has been asked for and not been answered."""
+    """Possible values of each fact, the certain first; later ones have been asked for and not been answered."""
 
     def __init__(self) -> None:
         self._possible: dict[Fact, list[tuple[int, Any]]] = {}
@@ -57,11 +57,11 @@ class DefinitionLedger:
         }
 
     def must_be_there(self, fact: Fact) -> bool:
-        """Whether a fact has been answered, and nobody has asked since for it to be gone."""
+        """True if a fact has been answered, and nobody has asked since for it to be gone."""
         return all(value is not None for _serial, value in self._possible.get(fact, [(0, None)]))
 
     def problems(self, facts: Mapping[Fact, Any]) -> list[str]:
-        """What is wrong with the definitions that were found."""
+        """Return problems of the definitions found."""
         found = []
         for fact, possible in self._possible.items():
             value = facts.get(fact)

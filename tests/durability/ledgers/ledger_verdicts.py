@@ -1,4 +1,4 @@
-"""What is wrong with the messages that a broker holds when it has started again, by the ledger of what it owes."""
+"""Problems of the messages that a broker holds after a restart, by the ledger of those that it owes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tests.durability.ledgers.message_ledger import ALIVE, MessageLedger, State, dead
 from tests.durability.ledgers.oracle import Debt, Found, Kind, Order, Owed, Place, Unit, Verdict, verdicts
-from tests.durability.ledgers.topology import CLIENTS, DEAD, LETTERS, LOG, TX_DEAD, place_in
+from tests.durability.ledgers.topology import CLIENTS, DEAD, LOG, TX_DEAD, WAITING_DEAD_LETTERS, place_in
 
-UNORDERED = (DEAD, LETTERS, TX_DEAD)
+UNORDERED = (DEAD, WAITING_DEAD_LETTERS, TX_DEAD)
 """Queues whose messages come in the order in which they died."""
 
 
@@ -20,7 +20,7 @@ def problems(
     *,
     there: Collection[str] | None = None,
 ) -> list[str]:
-    """What is wrong with what the queues hold, the stream by its offsets, and how often the quorum queue counts.
+    """Return problems of the queues' contents, the stream's offsets and the quorum queue's delivery counts.
 
     `there`: the queues that there are, where a message may be gone because its queue is.
     """
@@ -34,7 +34,7 @@ def problems(
 def wrong_messages(
     ledger: MessageLedger, held: Mapping[str, list[int]], *, there: Collection[str] | None = None
 ) -> Iterator[Verdict]:
-    """What is wrong with what the queues hold, as verdicts."""
+    """Yield problems of the queues' contents as verdicts."""
     found = {queue: list(map(Found, numbers)) for queue, numbers in held.items()}
     for verdict in verdicts(debt(ledger), found):
         if there is None or verdict.kind is not Kind.LOST or verdict.queue in there:
@@ -42,7 +42,7 @@ def wrong_messages(
 
 
 def debt(ledger: MessageLedger) -> Debt:
-    """What is owed. A message that was rejected is here or among the dead letters, and not in both."""
+    """Return the debt. A rejected message is here or among the dead letters, and not in both."""
 
     def why_not(queue: str, number: int) -> str:
         state = ledger.places.get((queue, number))

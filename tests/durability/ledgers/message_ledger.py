@@ -1,4 +1,4 @@
-"""Which messages a broker owes after its end, told by what its clients and it have said.
+"""Messages that a broker owes after its end, by what clients and broker have said.
 
 What each queue may or must hold is one word for each message in each queue. A client says everything over one
 channel, so what it says reaches the broker in one order; what different clients say does not, quite. So the confirm of
@@ -32,7 +32,7 @@ from tests.durability.ledgers.topology import (
 
 
 class State(enum.Enum):
-    """What may be said of a message in a queue."""
+    """Certainty about a message in a queue."""
 
     POSSIBLE = "published, not confirmed"
     CERTAIN = "confirmed"
@@ -49,7 +49,7 @@ NEVER_CERTAIN = 1 << 62
 
 @dataclass
 class Transaction:
-    """What a transaction is to change. `puts` are persistent; `moves` are rejected."""
+    """Changes of a transaction. `puts` are persistent; `moves` are rejected."""
 
     puts: list[Place] = field(default_factory=list)
     takes: list[Place] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Session:
 
 
 class Handouts:
-    """How often each message of the quorum queue was handed out."""
+    """Handouts of each message of the quorum queue."""
 
     def __init__(self) -> None:
         self._moments: dict[int, list[int]] = {}
@@ -82,27 +82,27 @@ class Handouts:
         self._moments.setdefault(number, []).append(moment)
 
     def certain_before(self, moment: int) -> None:
-        """What happened before a moment is on disk."""
+        """Events before a moment are on disk."""
         for number, moments in self._moments.items():
             self._certain[number] = sum(handed < moment for handed in moments)
 
     def begin_life(self) -> None:
-        """What was not certain may have been forgotten, and will never be certain."""
+        """Events that were not certain may have been forgotten, and will never be certain."""
         for number, moments in self._moments.items():
             certain = self._certain.get(number, 0)
             self._moments[number] = [*sorted(moments)[:certain], *[NEVER_CERTAIN] * (len(moments) - certain)]
 
     def least(self) -> dict[int, int]:
-        """How often each message must at least have been handed out, by its number."""
+        """Return the least number of handouts of each message, by its number."""
         return dict(self._certain)
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """How often a message must at least, and can at most, have been handed out."""
+        """Return the least and the largest possible number of handouts of a message."""
         return self._certain.get(number, 0), len(self._moments.get(number, ()))
 
 
 class Places(dict[Place, State]):
-    """What may be said of each message in each queue. To ask for one that nobody has published is a failed check."""
+    """Certainty about each message in each queue. To ask for one that nobody has published is a failed check."""
 
     def __missing__(self, place: Place) -> State:
         raise AssertionError(f"{place[0]} had {place[1]}, which nobody has published there")
@@ -129,7 +129,7 @@ class MessageLedger:
             handler(self, self._sessions.setdefault(connection, Session()), what, message)
 
     def begin_life(self) -> None:
-        """All clients connect anew: nobody knows whether what was about to happen has happened."""
+        """All clients connect again: nobody knows the end of the requests that were on their way."""
         for session in self._sessions.values():
             self._set([*session.left, *map(dead, session.moved_at)], State.POSSIBLE)
         for transaction in self.committing:
@@ -240,7 +240,7 @@ class MessageLedger:
             self.handouts.add(number, self._moment)
 
     def _read_from_log(self, message: Message) -> None:
-        """What a reader has seen is on disk, and has its offset for good."""
+        """A message seen by a reader is on disk, and has its offset for good."""
         offset, number = read_from_log(message)
         assert self.read.setdefault(offset, number) == number, f"offset {offset} is another message's"
         self.places[LOG, number] = State.CERTAIN
@@ -271,7 +271,7 @@ class MessageLedger:
             self._set(places, State.NEVER)
 
     def _on_disk(self, session: Session, moment: int, *, only: Iterable[Place] | None = None) -> None:
-        """What a client said before a moment is on disk; `only` for some places, if no more is known."""
+        """A client's requests before a moment are on disk; `only` for some places, if no more is known."""
         wanted = None if only is None else set(only)
         for place in [place for place, left in session.left.items() if left < moment]:
             if wanted is None or place in wanted:
@@ -299,7 +299,7 @@ def read_from_log(message: Message) -> tuple[int, int]:
 
 
 def _answered(session: Session, method: methods.BasicAck | methods.BasicNack) -> list[tuple[tuple[Place, ...], int]]:
-    """What was published under the tags that a confirm names, and when."""
+    """Return the places and the moment of each publish that a confirm names."""
     up_to = method.delivery_tag
     tags = [tag for tag in session.published if tag <= up_to] if method.multiple else [up_to]
     return [session.published.pop(tag) for tag in tags]
@@ -312,7 +312,7 @@ def _taken(session: Session, tag: int, multiple: bool) -> list[tuple[int, Place]
 
 
 def dead(place: Place) -> Place:
-    """Where a message is when it has been rejected in a queue."""
+    """Return the place of a message rejected in a queue."""
     return dead_letter_queue(place[0]), place[1]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the messages that queues hold, by what is owed of each: the one place that says so.
+"""Problems of the messages that queues hold, by the debt of each: the one place of this rule.
 
 Ledgers follow what clients said and heard, each in its own way, and say what is owed after a restart: which messages
 must be there, which may be, in which queue, in what order, what their redelivered flag must be, and which changes came
@@ -32,12 +32,12 @@ class Owed(NamedTuple):
 
     @property
     def places(self) -> frozenset[Place]:
-        """Where it may be."""
+        """Places in which it may be."""
         return frozenset((queue, self.number) for queue in self.queues)
 
 
 class Unit(NamedTuple):
-    """What is done as one or not at all: copies that come and copies that leave, each by its possible places."""
+    """Changes that happen as one or not at all: copies that come and copies that leave, each by its possible places."""
 
     added: Sequence[frozenset[Place]]
     removed: Sequence[frozenset[Place]]
@@ -62,11 +62,11 @@ class Debt:
     units: Sequence[Unit] = ()
     order: Callable[[str, int], Order | None] = field(default=lambda queue, number: None)
     why_not: Callable[[str, int], str] = field(default=lambda queue, number: "is not owed")
-    """Of a message that is not owed where it was found."""
+    """Returns the reason that a message is not owed in the place where it was found."""
 
 
 class Kind(enum.Enum):
-    """What may be wrong."""
+    """Kinds of problems."""
 
     LOST = enum.auto()
     NOT_OWED = enum.auto()
@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(debt: Debt, held: Mapping[str, Sequence[Found]]) -> list[Verdict]:
-    """What is wrong with what queues hold, each message in the order in which it was found."""
+    """Return problems of the queues' contents, each message in the order in which it was found."""
     owed: dict[Place, list[Owed]] = defaultdict(list)
     for each in debt.owed:
         for place in each.places:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from broker.config import Config, LimitsSettings
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.node.broker import Broker
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams.stream_queue import Stream
-from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
 from harness.brokers.broker_core import BY_HAND, message
@@ -32,10 +32,10 @@ from tests.durability.ledgers.definition_ledger import Facts
 from tests.durability.ledgers.topology import (
     DELAYING,
     LATE,
-    LETTERS,
     MOVES,
     QUORUM,
     RANKED,
+    WAITING_DEAD_LETTERS,
     WINDOW_BYTES,
     WINDOW_MESSAGES,
     WORK,
@@ -45,7 +45,7 @@ from tests.durability.ledgers.topology import (
 )
 from tests.unit.storage.writing import END
 
-EVERYTHING = Window(1 << 30, 1 << 40)
+EVERYTHING = MemoryWindow(1 << 30, 1 << 40)
 CONFIG = Config(limits=LimitsSettings(queue_window_messages=WINDOW_MESSAGES, queue_window_bytes=WINDOW_BYTES))
 
 USED = (kept(0), WORK, RANKED, QUORUM)
@@ -63,7 +63,7 @@ class Contents:
         self.held: Held = {}
         self.log: dict[int, int] = {}
         self.counts: dict[int, int] = {}
-        self.first: dict[str, Entry] = {}
+        self.first: dict[str, QueuedMessage] = {}
 
     def look_at(self, vhost: VHost) -> None:
         """Add what a virtual host holds."""
@@ -72,13 +72,13 @@ class Contents:
             self.held[name] = [number_of(body) for body in self._bodies(queue)]
             assert len(self.held[name]) == ready, f"{name} counts {ready} and holds {self.held[name]}"
             if isinstance(queue, QuorumQueue):
-                self.held[LETTERS] = letters_of(queue)
+                self.held[WAITING_DEAD_LETTERS] = dead_letters_of(queue)
         for exchange in vhost.exchanges.values():
             if exchange.delays is not None:
                 self.held[exchange.name] = waiting(self._store, exchange.delays)
 
     def _bodies(self, queue: Queue) -> Iterator[bytes]:
-        """What a queue holds; of a stream, as it is read."""
+        """Yield the bodies of a queue; those of a stream as they are read."""
         if isinstance(queue, Stream):
             yield from self._bodies_of_stream(queue)
             return
@@ -91,7 +91,7 @@ class Contents:
 
     def _bodies_of_stream(self, stream: Stream) -> Iterator[bytes]:
         """Offsets begin at 0 and have no holes, but for what a restore leaves out, or what was accepted as lost."""
-        found, end = stream.log.read(0, Window(1 << 20, 1 << 30))
+        found, end = stream.log.read(0, MemoryWindow(1 << 20, 1 << 30))
         offsets = [message.offset for message in found]
         gaps = [later - earlier - 1 for earlier, later in pairwise((-1, *offsets, end))]
         least = OFFSET_STRIDE if self._store.origin.timeline else 1 << 64
@@ -112,13 +112,13 @@ def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
     return [number_of(message.body) for message in stored]
 
 
-def letters_of(queue: QuorumQueue) -> list[int]:
+def dead_letters_of(queue: QuorumQueue) -> list[int]:
     """The numbers of the dead letters that wait in a queue."""
     found = queue.store.dead_letters.read(queue, 0, END, EVERYTHING)
     assert len(found) == len(queue.dead_letters), (
-        f"{len(queue.dead_letters)} letters are counted, {len(found)} are there"
+        f"{len(queue.dead_letters)} dead letters are counted, {len(found)} are there"
     )
-    return [number_of(letter.message.body) for letter in found if letter.message is not None]
+    return [number_of(dead_letter.message.body) for dead_letter in found if dead_letter.message is not None]
 
 
 def by_place(held: Held) -> Held:
@@ -181,7 +181,7 @@ def use(stores: Stores, broker: Broker, contents: Contents) -> Held:
 
 
 def recovered(root: Path) -> Recovered:
-    """What is there after a start. It can be used, and is the same after another start."""
+    """Return the contents after a start. They can be used, and are the same after another start."""
     data = root / "data"
     data.mkdir(exist_ok=True)  # as the broker does first of all
     found, expected = started(data, used=True)
@@ -194,6 +194,6 @@ def recovered(root: Path) -> Recovered:
 
 
 def different(held: Held, expected: Held) -> str:
-    """Where two contents differ."""
+    """Return the first difference of two contents."""
     names = [name for name in {**held, **expected} if held.get(name) != expected.get(name)]
     return ", ".join(f"{name} holds {held.get(name)}, not {expected.get(name)}" for name in names)

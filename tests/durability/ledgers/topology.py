@@ -16,10 +16,10 @@ CLIENTS = 8
 WORK, RANKED, QUORUM, DEAD, COPY, LOG, FETCHED = "work", "ranked", "quorum", "dead", "copy", "log", "fetched"
 BOTH, DELAYING, LATE = "both", "delaying", "late"
 FADING, FADED = "fading", "faded"
-"""A queue whose messages have no time to live, as good as, and where their letters go."""
+"""A queue whose messages hardly live, and the queue of their dead letters."""
 SHORT, PUSHED = "short", "pushed"
-"""A queue that holds few messages, and where those go that are pushed out of it."""
-LETTERS = "letters that wait in quorum"
+"""A queue that holds few messages, and the queue of those pushed out of it."""
+WAITING_DEAD_LETTERS = "dead letters that wait in quorum"
 TX_BOTH, TX_A, TX_B, TX_WORK, TX_DEAD = "tx both", "tx a", "tx b", "tx work", "tx dead"
 
 READER = "reader"
@@ -33,10 +33,11 @@ KEEPS_ALL = (LOG, QUORUM)
 """Queues that keep what was published as transient."""
 
 MOVES = {FADED: FADING, PUSHED: SHORT}
-"""Where messages go by themselves, and from where: the two count as one place, in which a message is once."""
+"""Places of messages that move by themselves, and their origins: the two count as one place, in which a message is
+once."""
 
-DEAD_LETTERS = {QUORUM: LETTERS, TX_WORK: TX_DEAD}
-"""Where a queue's rejected messages go, if not to DEAD."""
+DEAD_LETTER_QUEUES = {QUORUM: WAITING_DEAD_LETTERS, TX_WORK: TX_DEAD}
+"""Dead-letter queues other than DEAD."""
 
 TARGETS = {BOTH: (WORK, COPY, LOG), DELAYING: (LATE,), TX_BOTH: (TX_A, TX_B)}
 """The queues behind each exchange. DELAYING holds its messages for a while: they count as the queue's."""
@@ -82,34 +83,34 @@ def full(client: int) -> str:
 
 
 def refuses(queue: str) -> bool:
-    """Whether a queue may refuse what is published to it."""
+    """True if a queue may refuse a publish."""
     return queue.startswith("full")
 
 
 def prioritized(queue: str) -> bool:
-    """Whether a queue has priorities."""
+    """True if a queue has priorities."""
     return queue == RANKED or queue.startswith("purged")
 
 
-def _letters_to(queue: str) -> dict[str, Any]:
+def _dead_letters_to(queue: str) -> dict[str, Any]:
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     **{name: {} for name in (DEAD, COPY, LATE, FADED, PUSHED, TX_A, TX_B, TX_DEAD)},
-    WORK: _letters_to(DEAD),
-    FETCHED: _letters_to(DEAD),
-    RANKED: {**_letters_to(DEAD), "x-max-priority": PRIORITY_MAX},
+    WORK: _dead_letters_to(DEAD),
+    FETCHED: _dead_letters_to(DEAD),
+    RANKED: {**_dead_letters_to(DEAD), "x-max-priority": PRIORITY_MAX},
     QUORUM: AT_LEAST_ONCE,
     LOG: {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 2000},
-    FADING: {**_letters_to(FADED), "x-message-ttl": TIME_TO_LIVE_MILLISECONDS},
-    SHORT: {**_letters_to(PUSHED), "x-max-length": SHORT_MAX},
-    TX_WORK: _letters_to(TX_DEAD),
+    FADING: {**_dead_letters_to(FADED), "x-message-ttl": TIME_TO_LIVE_MILLISECONDS},
+    SHORT: {**_dead_letters_to(PUSHED), "x-max-length": SHORT_MAX},
+    TX_WORK: _dead_letters_to(TX_DEAD),
 }
 
 
 def declarations(client: int) -> list[Method]:
-    """What makes everything a client needs; what is there already stays."""
+    """Return declarations of everything that a client needs; things that exist stay."""
     own: dict[str, dict[str, Any]] = {
         kept(client): {},
         purged(client): {"x-max-priority": PRIORITY_MAX},
@@ -149,10 +150,10 @@ def priority_of(number: int) -> int:
 
 
 def place_in(queue: str, number: int) -> tuple[int, int]:
-    """What a queue sorts the messages of one client by."""
+    """Return the order of one client's messages in a queue, as a sort key."""
     return (-min(priority_of(number), PRIORITY_MAX) if prioritized(queue) else 0), number
 
 
 def dead_letter_queue(queue: str) -> str:
-    """Where messages are when they were rejected in a queue."""
-    return DEAD_LETTERS.get(queue, DEAD)
+    """Return the queue of messages rejected in a queue."""
+    return DEAD_LETTER_QUEUES.get(queue, DEAD)

@@ -1,1 +1,1 @@
-"""What operators do around a crash: commands, other settings, full disks, copies, harmed files, other releases."""
+"""Operators' actions around a crash: commands, other settings, full disks, copies, harmed files, other releases."""

@@ -7,12 +7,9 @@ repeats it, and keeps the directory. The last line says what was tried.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
-import secrets
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -23,7 +20,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from harness.waiting import begun_within
+from harness.campaign_options import campaign_parser, exit_on_sigterm, first_seed, numbered
 from tests.durability.kills.cycle import BrokenPromiseError
 from tests.durability.operators.operator_round import prepared
 from tests.planted.planted_catalogue import with_mistake
@@ -31,24 +28,18 @@ from tests.planted.planted_catalogue import with_mistake
 
 def main() -> None:
     """Run the rounds; exit with 1 when one has failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.durability.operators", description=__doc__)
-    often = parser.add_mutually_exclusive_group()
-    often.add_argument("--rounds", type=int, default=100, help="100 if not given")
-    often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
-    parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
+    parser = campaign_parser("tests.durability.operators", __doc__, rounds=100)
     parser.add_argument("--steps", default="", help="the names of the steps, with semicolons between them; else drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many rounds at a time")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--planted", metavar="MISTAKE", help="plant a mistake of the catalogue in every process")
     parser.add_argument("--directory", type=Path, help="where data directories are made; the system's for such things")
     options = parser.parse_args()
-    first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no file system is left
+    exit_on_sigterm()
     logging.disable(logging.CRITICAL)  # what is found in stores is logged by what looks into them
-    numbers = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
     begun, done = time.monotonic(), Counter[str]()
     environment = with_mistake(options.planted) if options.planted else dict(os.environ)
-    seeds = (first + number - 1 for number in numbers)
+    seeds = numbered(options, first_seed(options))
     rounds = partial(run, within=options.directory, environment=environment, steps=names(options.steps))
     for outcome, problem in outcomes(seeds, options.jobs, rounds):
         done += outcome
@@ -69,7 +60,7 @@ Outcome = tuple[Counter[str], str]
 
 
 def outcomes(seeds: Iterator[int], jobs: int, one: Callable[[int], Outcome]) -> Iterator[Outcome]:
-    """What was done in each round, and what was wrong with it, several at a time."""
+    """Yield the outcome of each round, several rounds at a time."""
     with ProcessPoolExecutor(jobs) as pool:
         running: set[Future[Outcome]] = set()
         while True:
@@ -99,7 +90,7 @@ def run(seed: int, within: Path | None, environment: Mapping[str, str], steps: S
 
 
 def summary(done: Counter[str], begun: float) -> str:
-    """What was tried."""
+    """Return a line on what was tried."""
     return (
         f"{done['rounds']:,} rounds in {time.monotonic() - begun:.0f} s: {done['lives']:,} lives, "
         f"{done['steps']:,} steps, {done['refused']:,} starts refused and mended, {done['failed']:,} rounds failed"

@@ -23,7 +23,7 @@ from tests.durability.operators.step_record import Cut, StepRecord
 
 JOURNALS = (16 << 10, 16 << 10, 64 << 10, 1 << 20)
 BLOCKED_SECONDS = 1.5
-"""How long a client waits on a full disk before it counts as blocked: who does not publish is not told."""
+"""Seconds after which a client on a full disk counts as blocked: only publishers are told."""
 WAIT_SECONDS = 20.0
 ACCEPTS = "accept_loss"
 
@@ -59,7 +59,7 @@ class Turn(NamedTuple):
 
 
 class Live(NamedTuple):
-    """How a life goes: the clients' steps, when half of which are done somebody fills the disk, and how it ends.
+    """The course of a life: the clients' steps, the fault after half of them, and the end.
 
     `first` is done before clients come, `midway` when half of their steps are done and they are silent. `stops`: in
     order, unless it is `cut`.
@@ -287,5 +287,5 @@ def copy_of_running(store: OperatedStore, process: BrokerProcess, target: Path) 
 
 
 def settings_known(section: str, name: str) -> bool:
-    """Whether there is a setting of this name."""
+    """True if there is a setting of this name."""
     return name in getattr(Config(), section).__struct_fields__

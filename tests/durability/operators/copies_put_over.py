@@ -22,7 +22,7 @@ from tests.durability.operators.other_starts import drawn_life
 from tests.durability.operators.step_record import Cut, StepRecord
 
 OF_OTHER_MOMENTS = ("data.mdb", "journal", "definitions.sqlite", "backup", "restore")
-"""What a line may name where files of two moments lie together."""
+"""Words of which a refusal may have one if files of two moments lie together."""
 TESTING: dict[str, dict[str, Any]] = {"testing": {"enabled": True}, "events": {"enabled": False}}
 CUT_CHANCE = 0.4
 

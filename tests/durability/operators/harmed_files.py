@@ -22,11 +22,11 @@ FILES = (
 )
 READ_ONLY = 0o400
 WEIGHTS = {"messages/journal": 3, "messages/journal.end": 2}
-"""How often a file is harmed, if not as often as any other."""
+"""Relative frequency of harm to a file; 1 for the others."""
 STORES = ("data.mdb", "messages belongs to other definitions", "journal", "definitions.sqlite")
-"""What a line may name where one file is of another moment than the others."""
+"""Words of which a refusal may have one if one file is of another moment than the others."""
 TAKES_NO_ROOM = ("missing", "empty", "cut", "closed")
-"""What can be done to a file on a full disk."""
+"""Kinds of harm that a full disk allows."""
 
 
 class Place(NamedTuple):

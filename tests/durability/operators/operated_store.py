@@ -39,15 +39,15 @@ READERS = "messages/lock.mdb"
 """LMDB's table of readers: written through memory, so no record has it, and a process that is killed leaves it."""
 FULL = re.compile(r"disk is full|no room|no space|too large|full\b", re.IGNORECASE)
 NEVER_RUN = ("no broker has run on the data directory", "does not exist", "its first start was cut short")
-"""What is said of a directory whose first start was cut short."""
+"""Refusals of a directory whose first start was cut short."""
 GROWS = re.compile("disk I/O error|File too large")
-"""What SQLite and LMDB say of a file that cannot grow, on a disk that has room."""
+"""Errors of SQLite and LMDB about a file that cannot grow, on a disk that has room."""
 WRONG_REMEDY = re.compile("see that this user may")
-"""What a full disk is not mended by."""
+"""A remedy that is wrong for a full disk."""
 
 
 class Refusal(NamedTuple):
-    """How a process ended that did not do its work: one line that says why, or else its output. Or it was `cut`."""
+    """A process's end without its work done: one line that says why, or else its output. Or it was `cut`."""
 
     line: str
     output: str = ""
@@ -97,7 +97,7 @@ class OperatedStore:
         self.harms: list[Harm] = []
         self.told: list[str] = []
         self.offsets: dict[int, int] = {}
-        """Which message readers of the stream have seen at each offset, whatever was restored since."""
+        """Messages that readers of the stream have seen, by offset, whatever was restored since."""
         self.left_bytes: int | None = None
         self.machine_crashed = False
         self.over = False
@@ -129,7 +129,7 @@ class OperatedStore:
         return self.left_bytes is not None
 
     def fill(self, leave: int, pid: int = 0) -> None:
-        """Somebody else takes all room but so many bytes, until `empty`; of a process, where it runs already."""
+        """Somebody else takes all room but `leave` bytes, until `empty`; of a process, where it runs already."""
         self.left_bytes = leave
         if not self.limited:
             self.disk.fill(leave=leave)
@@ -143,7 +143,7 @@ class OperatedStore:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """How a process is run that has no room, where no small disk can be mounted: its files cannot grow."""
+        """Command prefix of a process without room, if no small disk can be mounted: its files cannot grow."""
         if self.left_bytes is None or not self.limited:
             return ()
         return ("sh", "-c", f'ulimit -f {(self._message_bytes + self.left_bytes) // 512}; exec "$0" "$@"')
@@ -156,7 +156,7 @@ class OperatedStore:
 
     @property
     def history(self) -> LifeHistory:
-        """What was said, as far as it is known."""
+        """The conversation, as far as it is known."""
         return self.histories[0]
 
     def begin_life(self) -> None:
@@ -178,7 +178,7 @@ class OperatedStore:
                     raise self.broken(f"offset {offset} of the stream was {self.offsets[offset]}, and is {number} now")
 
     def settle(self, left: int = 0) -> None:
-        """LMDB has everything but what came with the last so many things that were said."""
+        """LMDB has everything but what came with the last `left` things that were said."""
         for history in self.histories:
             history.settle(left)
 
@@ -264,7 +264,8 @@ class OperatedStore:
         return self.refusal(ended.returncode, ended.stderr, ended.stdout)
 
     def refusal(self, code: int, errors: str, output: str = "") -> Refusal | None:
-        """How a process has ended. Raises BrokenPromiseError where it does not say in one line what is wrong."""
+        """Return the refusal of a process, if it refused. Raises BrokenPromiseError if it does not say in one line
+        what is wrong."""
         if code < 0:
             raise self.broken(f"killed by signal {signal.Signals(-code).name}")
         if "Traceback" in errors:
@@ -325,5 +326,5 @@ def copy_directory(source: Path, target: Path, *, without: tuple[str, ...] = ())
 
 
 def chance(dice: random.Random, of: float) -> bool:
-    """Whether something happens that happens so often."""
+    """True with this probability."""
     return dice.random() < of

@@ -30,12 +30,12 @@ STEPS: tuple[Step, ...] = (
 )
 DISK_BYTES = 160 << 20
 TRACEBACK_LINES = 4
-"""How much a failure shows of where it came from."""
+"""Frames of the traceback in a failure."""
 STEPS_MAX = 4
 FULL_CHANCE, FULL_AND_HARMED_CHANCE, EMPTY_CHANCE = 0.3, 0.5, 0.3
-"""How often the room on the disk changes before a step: what is harmed finds a full disk more often."""
+"""Probabilities that the room on the disk changes before a step: harm finds a full disk more often."""
 AGAIN_CHANCE = 0.6
-"""How often another life follows the steps that have put a copy in place: harm may show only then."""
+"""Probability of another life after the steps that have put a copy in place: harm may show only then."""
 AGAIN = ("a copy put over", "a copy in place", "restore", "move")
 
 

@@ -1,4 +1,4 @@
-"""What a step of an operator is."""
+"""A step of an operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.durability.operators.operated_store import OperatedStore
 
 
 class Scene(NamedTuple):
-    """What a step is done to, by which clients, and what draws how it is done."""
+    """The object of a step, the clients, and the dice that draw its details."""
 
     store: OperatedStore
     clients: Clients

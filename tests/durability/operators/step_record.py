@@ -14,10 +14,10 @@ from tests.durability.crash.recording.recorded_sockets import Conversations
 from tests.durability.ledgers.conversation import Request, Said
 
 PROCESS_CRASH = "everything"
-"""What is left of a process that was killed: all it wrote is in the page cache."""
+"""A crash of the process: all it wrote is in the page cache."""
 
 COPYING = ("backup", "testing")
-"""What a broker is asked that changes nothing of what is owed."""
+"""Requests to a broker that change nothing of the debt."""
 
 
 class Cut(NamedTuple):
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
 
     @property
     def of_machine(self) -> bool:
-        """What was not synced may be lost."""
+        """True if unsynced writes may be lost."""
         return self.kind != PROCESS_CRASH
 
     def __str__(self) -> str:
@@ -60,13 +60,14 @@ class StepRecord:
         return changes[int(cut.part * len(changes))] if changes else None
 
     def remains(self, before: Disk, cut: Cut, place: int) -> Remains:
-        """What a crash leaves. `before` is the disk as the process found it; it is used up."""
+        """Return the remains of a crash. `before` is the disk as the process found it; it is used up."""
         for event in self.events[: place + 1]:
             before.follow(event)
         return before.crash(Chance(cut.kind, random.Random(cut.seed), before.uncertain))
 
     def said(self, place: int | None = None) -> list[tuple[int, Said]]:
-        """What was said by an event, with the number of the event; but for orders to copy, which may be refused."""
+        """Return requests and answers up to an event, with the event's number; not those to copy, which may be
+        refused."""
         conversations, found = Conversations(), list[tuple[int, Said]]()
         for number, event in enumerate(self.events[: None if place is None else place + 1]):
             if event.kind in SOCKETS:

@@ -14,6 +14,7 @@ from tests.durability.crash.exploring import needs_compiler
 from tests.durability.faults.full_disks import SmallDisk
 from tests.durability.ledgers.recovering import Recovered, recovered
 from tests.durability.operators.__main__ import run
+from tests.durability.operators.accepted_loss import Loss
 from tests.durability.operators.broker_lives import Clients, Live, live
 from tests.durability.operators.life_history import LifeHistory
 from tests.durability.operators.operated_store import OperatedStore
@@ -35,7 +36,7 @@ def test_every_command_is_a_step_or_has_a_reason_not_to_be() -> None:
 
 
 def _without_journal(place: Path) -> tuple[LifeHistory, Recovered]:
-    """What was promised in a life that was killed, and what there is without the journal."""
+    """Return the promises of a life that was killed, and the contents without the journal."""
     (place / "disk").mkdir(parents=True)
     store = OperatedStore(place, SmallDisk(place / "disk"), os.environ, another_store, limited=False)
     live(store, Clients(random.Random(0)), {"store": {"journal_bytes": 1 << 20}}, Live(3, stops=False))
@@ -63,10 +64,10 @@ def test_a_loss_that_is_accepted_is_of_the_last_batches_alone(tmp_path: Path) ->
             break
     end = history.copy()
     assert history.problems(found)
-    history.cut_short = True
+    history.loss = Loss.LAST
     assert history.problems(found) == []
     end.settle()
-    end.cut_short = True
+    end.loss = Loss.LAST
     assert end.problems(found)
 
 

@@ -37,7 +37,7 @@ def damaged(fresh_broker: BrokerProcess) -> BrokerProcess:
 
 
 def damage(messages: Path) -> None:
-    """Change a letter of every message that is to be damaged, behind the broker's back."""
+    """Change a byte of every message that is to be damaged, behind the broker's back."""
     with lmdb_environment.open_environment(messages) as environment, environment.begin(write=True) as txn:
         for key, value in [(bytes(key), bytes(value)) for key, value in txn.cursor()]:
             if key[:1] in (SEGMENT, BODY) and BAD in value:
@@ -45,7 +45,7 @@ def damage(messages: Path) -> None:
 
 
 def held(broker: BrokerProcess) -> dict[str, list[bytes]]:
-    """What a consumer gets of each queue."""
+    """Return the bodies that a consumer gets of each queue."""
     client = Client.connect(broker.address)
     try:
         return {queue: drain(client, queue) for queue in ("own", "shared 1", "shared 2")}

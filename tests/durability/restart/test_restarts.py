@@ -1,4 +1,4 @@
-"""What is there after a stop in order and after a kill: every case of `cases`, in one broker for each kind of end.
+"""Contents after a stop in order and after a kill: every case of `cases`, in one broker for each kind of end.
 
 Here is what only an example shows. What holds of all messages (order, marks, levels, limits, times to live, delivery
 counts, offsets, what was deleted) is held against brokers that crash by tests/simulation, tests/durability/crash and
@@ -23,12 +23,12 @@ CASES: dict[str, Case] = {
     for name, case in vars(subject).items()
     if inspect.isgeneratorfunction(case)
 }
-"""What is about time comes last, so that little of it passes before the first restart."""
+"""Cases on time come last, so that little of it passes before the first restart."""
 
 
 @pytest.fixture(scope="module", params=["stop", "kill"])
 def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, BaseException]:
-    """What went wrong in which case."""
+    """Errors by case."""
     broker = BrokerProcess(tmp_path_factory.mktemp(request.param) / "data")
     try:
         return live_through(CASES.values(), broker, killed=request.param == "kill")

@@ -26,7 +26,7 @@ def publish(broker: BrokerProcess, *bodies: bytes) -> None:
 
 
 def read(broker: BrokerProcess, count: int, start: object = "first") -> list[tuple[int, bytes]]:
-    """So many messages from a place on, with their offsets."""
+    """Read `count` messages from a place on, with their offsets."""
     client = Client.connect(broker.address)
     client.ask(prefetch(100))
     client.ask(consume("s", arguments={"x-stream-offset": start}))

@@ -9,11 +9,9 @@ kills and starts it again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
-import secrets
 import shutil
 import signal
 import subprocess
@@ -22,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,15 +28,16 @@ import pika
 from pika.exceptions import AMQPError
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.campaign_options import campaign_parser, first_seed, numbered
 from harness.project import ROOT
-from harness.waiting import begun_within, eventually
+from harness.waiting import eventually
 
 STREAM = "killed-stream"
 COMMIT_SECONDS = 180
 PAUSE_SECONDS_MAX = 2.0
 PUBLISH_SECONDS = 0.002
 VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
-"""What is killed, and what its command line has."""
+"""Processes to kill, each with a part of its command line."""
 
 
 class Publisher(threading.Thread):
@@ -143,11 +142,13 @@ def _command_line(pid: int) -> str:
     return ""
 
 
-def campaign(job: Job, publisher: Publisher, kill_broker: Callable[[], object], cycles: object, seed: int) -> str:
+def campaign(
+    job: Job, publisher: Publisher, kill_broker: Callable[[], object], cycles: Iterable[int], seed: int
+) -> str:
     """The cycles, and what was tried. Raises AssertionError when a message is missing or there twice."""
     chance, killed = random.Random(seed), Counter[str]()
     publisher.start()
-    for _ in cycles:  # type: ignore[attr-defined]
+    for _ in cycles:
         job.start()
         job.await_commit()
         time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
@@ -170,16 +171,13 @@ def campaign(job: Job, publisher: Publisher, kill_broker: Callable[[], object], 
 
 def main() -> None:
     """Run the cycles; exit with 1 when a message is missing or there twice."""
-    parser = argparse.ArgumentParser(prog="python -m tests.durability.stream_kills", description=__doc__)
-    parser.add_argument("--cycles", type=int, default=10)
-    parser.add_argument("--minutes", type=float)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    parser = campaign_parser("tests.durability.stream_kills", __doc__, rounds=10, unit="cycles")
     parser.add_argument("--broker", help="HOST:PORT of another broker")
     parser.add_argument("--kill", help="a command that kills the other broker and starts it again")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="leveret-stream-kills-"))
-    print(f"seed {options.seed}, data in {directory}", flush=True)
-    cycles = range(options.cycles) if options.minutes is None else begun_within(options.minutes)
+    seed = first_seed(options)
+    print(f"seed {seed}, data in {directory}", flush=True)
     if options.broker:
         host, _, port = options.broker.partition(":")
         address, kill = (host, int(port)), lambda: subprocess.run(options.kill, shell=True, check=True)
@@ -190,7 +188,7 @@ def main() -> None:
         address, kill = broker.address, broker.kill_and_restart
     job, publisher = Job(address, directory), Publisher(address)
     try:
-        print(campaign(job, publisher, kill, cycles, options.seed), flush=True)
+        print(campaign(job, publisher, kill, numbered(options), seed), flush=True)
     finally:
         publisher.stop()
         job.start()

@@ -63,7 +63,7 @@ def history_of(name: str) -> Story:
 
 
 class Found(NamedTuple):
-    """What the audit found in one story."""
+    """The audit's findings in one story."""
 
     rows: dict[Place, Any]
     gaps: list[Gap]
@@ -262,7 +262,7 @@ def no_order_is_asked_of_priorities_nor_of_what_came_back(history: Story) -> Non
 
 @story
 def purged(history: Story) -> None:
-    """What consumers held stays; what came later is not taken, nor what is in another queue."""
+    """Messages held by consumers stay; later ones are not taken, nor those of another queue."""
     _, held = history.message("settled"), history.message("queued")
     history.deliver(held)
     history.tell("purge", queue="q", detail=f'{{"below": {held + 1}, "kept": [{held}]}}')
@@ -273,7 +273,7 @@ def purged(history: Story) -> None:
 
 @story
 def gone_before_its_queue_was_purged(history: Story) -> None:
-    """What came later than its absence has not ended it."""
+    """A purge that came after its absence has not ended it."""
     _, there = history.message("lost"), history.message("settled")
     history.start()
     history.recorded(there)
@@ -434,12 +434,15 @@ FAULTS: dict[str, tuple[Callable[[Story, int], None], tuple[str, ...]]] = {
         lambda h, m: (h.deliver(m), h.lose(1), again(h, m)),
         ("settled",),
     ),
-    "dead, and its letter never came": (
+    "dead, and its dead letter never came": (
         lambda h, m: (h.deliver(m), h.reject(m)),
         ("settled", "its dead letter never came"),
     ),
-    "dead, and no queue is bound for its letter": (lambda h, m: (h.deliver(m), h.reject(m, queues=0)), ("settled",)),
-    "dead, where its letter may be missing": (lambda h, m: (h.deliver(m), h.reject(m), h.lose(2)), ("settled",)),
+    "dead, and its dead letter goes nowhere": (
+        lambda h, m: (h.deliver(m), h.reject(m, queues=0)),
+        ("settled",),
+    ),
+    "dead, where its dead letter may be missing": (lambda h, m: (h.deliver(m), h.reject(m), h.lose(2)), ("settled",)),
     "given back in between": (_given_back, ("settled",)),
     "new again after a restart": (_unacknowledged, ("queued", "delivered as new after a restart")),
     "new again, where its mark may not have been on disk": (
@@ -481,8 +484,8 @@ def test_a_fault_is_found_and_the_innocent_are_not_blamed(
 def a_dead_letter_that_came_twice(history: Story) -> None:
     message = history.message("settled", "its dead letter came twice")
     history.deliver(message)
-    for letter in (history.die(message, "q", "dead"), history.letter(message, "q", "dead")):
-        history.verdicts["dead", letter] = ("queued",)
+    for dead_letter in (history.die(message, "q", "dead"), history.dead_letter(message, "q", "dead")):
+        history.verdicts["dead", dead_letter] = ("queued",)
 
 
 @story
@@ -491,8 +494,8 @@ def a_dead_letter_that_a_full_queue_refused(history: Story) -> None:
     message = history.message("settled")
     history.deliver(message)
     history.reject(message)
-    letter = {"msg_id": (1 << 40) + 9, "queue": "q", "position": message, "connection": "", "channel": 0}
-    history.tell("publish", size_bytes=1, persistent=True, detail='{"queues": 1}', **letter)
+    dead_letter = {"msg_id": (1 << 40) + 9, "queue": "q", "position": message, "connection": "", "channel": 0}
+    history.tell("publish", size_bytes=1, persistent=True, detail='{"queues": 1}', **dead_letter)
 
 
 @story

@@ -37,7 +37,8 @@ FORGETFUL = {"message": "message forgotten", "acknowledgement": "acknowledgement
 
 
 class AtRest(AuditedCampaign):
-    """Of a broker that forgets: what it needs to read back is still in memory. Its clients do not answer its stop."""
+    """A campaign with a broker that forgets: messages that it needs to read back are still in memory. Its clients do
+    not answer its stop."""
 
     settings = EVENTS + "[shutdown]\ntimeout_seconds = 1\n"
 
@@ -94,7 +95,7 @@ def test_a_sound_broker_that_is_killed_under_load_shows_nothing(told: dict[str, 
 
 
 def test_every_client_is_heard_of(told: dict[str, Told]) -> None:
-    """What was compared is not nothing. How much of it lies in gaps is for the machine to say."""
+    """Something was compared for each client. How much of it lies in gaps is for the machine to say."""
     figures = told["sound"].judgement.comparison.figures
     assert min(figures.confirmed, figures.delivered, figures.settled) > 0, figures
     assert figures.connections >= 2 * CYCLES * len(told["sound"].campaign.ledgers)
@@ -129,7 +130,8 @@ def test_what_is_lost_at_a_kill_is_found_each_time(tmp_path_factory: pytest.Temp
 
 
 def _promised(log: Log, planted: set[Place]) -> set[Place]:
-    """Where confirmed messages came last that nothing has made leave, and that are nowhere in their queue later.
+    """Return the last places of confirmed messages that nothing has made leave, and that are nowhere in their queue
+    later.
 
     Only those that a lost batch had put somewhere. That need not be where they came last: the batch in which one was
     given back and went to the end of its queue may never have been on the disk.
@@ -137,7 +139,7 @@ def _promised(log: Log, planted: set[Place]) -> set[Place]:
     places = {(event.queue or "", event.position or 0): event for event in log.events if event.kind == "route"}
 
     def origin(place: Place) -> Place:
-        """Where a message was before it went to the end of its queue, for the first time."""
+        """Return the place of a message before it went to the end of its queue for the first time."""
         before = place[0], places[place].msg_id or 0
         return place if before == place or before not in places else origin(before)
 
@@ -163,7 +165,7 @@ def test_messages_that_were_forgotten_are_lost_and_no_others(told: dict[str, Tol
 
 
 def test_acknowledgements_that_were_forgotten_are_violations_and_no_others(told: dict[str, Told]) -> None:
-    """Where messages leave by themselves, a second time too, clients cannot tell that; the audit can."""
+    """Clients cannot tell a message that leaves by itself a second time; the audit can."""
     _, sight, judgement = told["acknowledgement"]
     found = {(row.queue, row.position) for row in judgement.violations}
     assert sight.returned

@@ -151,7 +151,7 @@ def test_by_tls(site: Site, authority: Authority) -> None:
 def test_an_address_that_does_not_serve_segments(
     site: Site, nobody: str, place: str, options: dict[str, str], complaint: str
 ) -> None:
-    """What no patience can cure is said at once."""
+    """An error that no patience can cure is reported at once."""
     amqp, address = (":".join(map(str, one)) for one in (site.broker.address, web_address(site.broker)))
     places = {"url": site.url, "secured": site.secured, "address": address, "amqp": amqp, "nobody": nobody}
     with pytest.raises((HttpError, OptionError), match=complaint.format(**places)):

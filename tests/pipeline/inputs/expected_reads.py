@@ -1,4 +1,4 @@
-"""What a reader may have had of messages 0, 1, 2, ... after failures."""
+"""Reads of messages 0, 1, 2, ... that are allowed after failures."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ BOOT_BITS = 40
 
 
 class History:
-    """What happened to one broker. Each function tells events; times go on by a millisecond with each."""
+    """Events of one broker. Each function tells events; times go on by a millisecond with each."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -35,7 +35,7 @@ class History:
         self._number = 0
 
     def start(self, *, known: int | None = None, after: int = 1, idle: bool = False) -> None:
-        """A boot begins, so many after the last. `known` is the last event that is known to have been on disk.
+        """A boot begins, `after` boots behind the last. `known` is the last event that is known to have been on disk.
 
         `idle`: the boots between have left nothing on disk.
         """
@@ -95,17 +95,17 @@ class History:
         self.of("ack", position, queue)
 
     def reject(self, position: int, queue: str = "q", *, queues: int = 1) -> None:
-        """A message is rejected; so many queues are to have its dead letter."""
+        """A message is rejected; `queues` queues are to have its dead letter."""
         self.of("reject", position, queue, reason="rejected")
         detail = json.dumps({"queues": queues})
         self.of("deadletter", position, queue, reason="rejected", exchange="", detail=detail)
 
     def die(self, position: int, queue: str, to: str) -> int:
-        """A message is rejected, and published anew as a dead letter; the letter's number."""
+        """A message is rejected, and published again as a dead letter; the number of that."""
         self.reject(position, queue)
-        return self.letter(position, queue, to)
+        return self.dead_letter(position, queue, to)
 
-    def letter(self, position: int, queue: str, to: str) -> int:
+    def dead_letter(self, position: int, queue: str, to: str) -> int:
         """The dead letter of a message is published; its number."""
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
@@ -123,7 +123,7 @@ class History:
         return number
 
     def lose(self, events: int) -> None:
-        """So many events are not written."""
+        """Leave `events` events unwritten."""
         self._seq += events
 
     def wait(self, seconds: float) -> None:

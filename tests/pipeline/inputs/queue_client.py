@@ -37,7 +37,7 @@ class Desk(NamedTuple):
         eventually(lambda: self.count(queue) >= there + len(bodies), "everything to be in the queue")
 
     def count(self, queue: str) -> int:
-        """How many messages are ready."""
+        """Return the number of messages that are ready."""
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
 
     def take(self, queue: str) -> list[tuple[Any, BasicProperties, bytes]]:
@@ -58,7 +58,7 @@ class Desk(NamedTuple):
         self.channel.queue_delete(ON_DISK)
 
     def consumers(self, queue: str) -> int:
-        """How many read a queue."""
+        """Return the number of consumers of a queue."""
         return int(self.channel.queue_declare(queue, passive=True).method.consumer_count)
 
 

@@ -51,7 +51,7 @@ def archived(
 
 
 def rows(out: Path) -> list[dict[str, Any]]:
-    """What the listed files have, in their order."""
+    """Return the rows of the listed files, in their order."""
     return [row for file in archived_files(str(out)) for row in pq.read_table(file).to_pylist()]
 
 

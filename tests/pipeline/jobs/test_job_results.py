@@ -1,4 +1,4 @@
-"""What jobs leave is seen whole or not at all; events are read from wherever they are, whole files only."""
+"""Results of jobs are seen whole or not at all; events are read from wherever they are, whole files only."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_results_of_a_newer_release_are_left_alone(target: Target) -> None:
 
 
 def rows_of(where: str, most: int = PART_EVENTS) -> list[dict[str, Any]]:
-    """All events, read in parts of at most so many."""
+    """All events, read in parts of at most `most`."""
     rows = [
         [row for batch in part.batches(COLUMNS, []) for row in batch.to_pylist()] for part in parts_of(where, most=most)
     ]

@@ -136,7 +136,7 @@ def by_itself(*arguments: str) -> Ended:
 
 
 def test_nodes_of_a_cluster_need_the_package_of_sources_alone(tmp_path: Path) -> None:
-    """What tasks import of ours is in the file that they are sent."""
+    """Modules of ours that tasks import are in the file that they are sent."""
     (tmp_path / "leveret_spark").symlink_to(ROOT / "leveret_spark")
     sent = str(packed_code())
     imported = "import sys, pipeline.audit.audit, pipeline.jobs.engines, pipeline.packed_events, storage"
@@ -165,7 +165,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def done(run: Callable[..., Ended], job: str, log: Path, out: Path, *arguments: str) -> list[str]:
-    """What a job says that can be done, behind what it says of the log."""
+    """Return the output of a job that ends well, behind its lines on the log."""
     ended = run("pipeline", job, "--data-dir", str(log), "--out", str(out), *arguments)
     assert (ended.code, ended.errors) == (0, "")
     events = events_in(log / "events")

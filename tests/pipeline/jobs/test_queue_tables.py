@@ -145,7 +145,7 @@ def an_orderly_stop_and_a_kill_of_which_nothing_is_missing(history: History) -> 
 
 @story(minutes={("q", 0): {"depth": 2}, ("q", 1): {"depth": None}, ("q", 2): {"depth": 1}})
 def a_stop_before_all_that_was_there_is_recorded(history: History) -> None:
-    """What is not recorded at the stop has ended, and the log has its end."""
+    """Messages not recorded at the stop have ended, and the log has its end."""
     first, second = history.publish(), history.publish()
     history.stop(first, second)
     history.start()
@@ -189,9 +189,9 @@ def a_dead_letter_that_waits(history: History) -> None:
     moved = history.move(place)
     history.deliver(moved, redelivered=True)
     history.of("reject", moved)
-    letter = history.move(place)  # names the message's first place, as the broker does
+    dead_letter = history.move(place)  # names the message's first place, as the broker does
     history.wait(60)
-    history.of("release", letter)
+    history.of("release", dead_letter)
     back = history.publish()
     history.deliver(back)
     history.of("requeue", back, reason="abandoned")
@@ -229,7 +229,7 @@ def a_minute_that_comes_twice(history: History) -> None:
 
 @story(minutes={("q", 0): {"depth": None}, ("new", 0): {"depth": 1}})
 def the_beginning_of_a_boot_is_missing(history: History) -> None:
-    """Where the oldest segments have gone nobody knows what was there; of what comes into being later one does."""
+    """Nobody knows the contents of a queue before the oldest segment left; those of a queue created later are known."""
     history.lose(10)
     history.events.clear()
     history.publish()
@@ -239,7 +239,7 @@ def the_beginning_of_a_boot_is_missing(history: History) -> None:
 
 @story(minutes={("q", 0): {"published": 2, "bytes_in": 1000}, ("other", 0): {"published": 1, "bytes_in": 1000}})
 def bytes_in_each_queue_that_a_message_reaches(history: History) -> None:
-    """Of one message only the way into the queue is known, one is known whole."""
+    """One message has only its way into the queue known, one is known whole."""
     history.tell("route", queue="q", msg_id=1 << 40 | 77, position=1 << 40 | 77, persistent=True)
     number = 1 << 40 | 78
     history.tell("publish", msg_id=number, size_bytes=1000, persistent=True)

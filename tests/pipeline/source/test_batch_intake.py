@@ -1,4 +1,4 @@
-"""What a source reads, without Spark: batches and their limits, acknowledgements, what cannot be read.
+"""Reading of a source, without Spark: batches and their limits, acknowledgements, unreadable messages.
 
 That a broker which is killed is found again is tried with a stream, in test_data_source.py.
 """
@@ -39,7 +39,7 @@ def opened(address: Address, target: int | None = None, **options: Any) -> Itera
 
 
 def gathered(intake: Intake, count: int) -> list[Batch]:
-    """Batches with so many messages in all."""
+    """Batches with `messages` messages in all."""
     batches: list[Batch] = []
 
     def enough() -> bool:

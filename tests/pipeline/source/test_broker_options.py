@@ -1,4 +1,4 @@
-"""Which broker a command is a client of, when its options do not name one."""
+"""The broker of a command whose options do not name one."""
 
 from __future__ import annotations
 

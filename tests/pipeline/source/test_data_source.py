@@ -50,7 +50,7 @@ def into(frame: DataFrame, desk: Desk, queue: str, checkpoint: Path, **options: 
 
 
 def sizes(query: StreamingQuery) -> list[int]:
-    """Of the batches of a query that has ended."""
+    """Return the sizes of the batches of a query that has ended."""
     return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
 
 
@@ -59,7 +59,7 @@ def table(spark: SparkSession, desk: Desk, queue: str, **options: Any) -> DataFr
 
 
 def failure(action: Callable[[], Any]) -> str:
-    """What an action that must fail says, the traces of Spark's processes included."""
+    """Return the error of an action that must fail, the traces of Spark's processes included."""
     with pytest.raises(Exception) as failed:
         action()
     return str(failed.value)
@@ -159,7 +159,7 @@ def test_a_trigger_that_never_commits_is_refused(spark: SparkSession, desk: Desk
 
 @pytest.fixture
 def scratch_environment(tmp_path: Path) -> dict[str, str]:
-    """Of a process that leaves its rubbish where the test's goes."""
+    """Return the environment of a process that leaves its temporary files in the test's directory."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}

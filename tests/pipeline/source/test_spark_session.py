@@ -1,4 +1,4 @@
-"""Which Java a session runs on, how it is started, and what is said when something is missing."""
+"""The Java of a session, its start, and the messages when something is missing."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_java_is_started_without_what_spark_asks_for_in_vain(tmp_path: Path, ver
 
 
 def archive_of(directory: Path) -> Archive:
-    """Of a Java that brings what archives are written on top of."""
+    """Return an archive of a Java with the classes that archives are written on top of."""
     program = fake_java(directory, "17")
     base = directory / "lib" / "server" / "classes.jsa"
     base.parent.mkdir(parents=True)

@@ -53,7 +53,7 @@ def stream(desk: Desk, queue: Queue) -> Callable[..., str]:
 
 
 def numbers(desk: Desk, queue: str, start: int, end: int, *, fails_on_loss: bool = True) -> list[int]:
-    """Of the messages that a task reads of a range."""
+    """Return the numbers of the messages that a task reads of a range."""
     broker, part = broker_of(desk.options), RangePartition(queue, start, end)
     messages = [message for piece in RangeRead(broker, part, 10, fails_on_loss=fails_on_loss) for message in piece]
     assert all(offset in range(start, end) for offset in map(stream_offset, messages))

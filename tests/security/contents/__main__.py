@@ -7,40 +7,31 @@ keeps the data directory. The last line says what was tried.
 
 from __future__ import annotations
 
-import argparse
-import secrets
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from harness.waiting import begun_within
+from harness.campaign_options import campaign_parser, exit_on_sigterm, first_seed, numbered
 from tests.durability.kills.cycle import BrokenPromiseError
 from tests.security.contents.contents_round import LARGE, SMALL, Scale, prepared
 
 
 def main() -> None:
     """Run the rounds; exit with 1 when one has failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.security.contents", description=__doc__)
-    often = parser.add_mutually_exclusive_group()
-    often.add_argument("--rounds", type=int, default=20, help="20 if not given")
-    often.add_argument("--minutes", type=float, help="as many rounds as are begun within so many")
-    parser.add_argument("--seed", type=int, help="of the first round; each has the next one")
+    parser = campaign_parser("tests.security.contents", __doc__, rounds=20)
     parser.add_argument("--small", action="store_true", help="short rounds, as in the tests")
     parser.add_argument("--without-journal", action="store_true", help="no pieces of the journal, no forged records")
     parser.add_argument("--directory", type=Path, help="where data directories are made; the system's for such things")
     options = parser.parse_args()
-    first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no broker is left
-    rounds = range(1, options.rounds + 1) if options.minutes is None else begun_within(options.minutes)
+    exit_on_sigterm()
     begun, done = time.monotonic(), Counter[str]()
-    for number in rounds:
+    for seed in numbered(options, first_seed(options)):
         scale = SMALL if options.small else LARGE
         try:
-            done += run(first + number - 1, scale, options.directory, of_the_journal=not options.without_journal)
+            done += run(seed, scale, options.directory, of_the_journal=not options.without_journal)
         except BrokenPromiseError as error:
             sys.exit(f"{error}\n{summary(done, begun)}")
     print(summary(done, begun))
@@ -60,7 +51,7 @@ def run(seed: int, scale: Scale, within: Path | None, *, of_the_journal: bool) -
 
 
 def summary(done: Counter[str], begun: float) -> str:
-    """What was tried."""
+    """Return a line on what was tried."""
     seconds = time.monotonic() - begun
     return (
         f"{done['rounds']:,} rounds in {seconds:.0f} s: {done['hostile bodies']:,} hostile bodies, "

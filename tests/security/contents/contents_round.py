@@ -58,13 +58,13 @@ ADMIN_FORMS = "table", "tsv", "long", "kvp", "pretty_json"
 
 
 class Scale(NamedTuple):
-    """How much is said in each life."""
+    """Amounts of contents in each life."""
 
     lives: int
     messages: int
     """To each queue of the others."""
     forgeries: int
-    """Bodies full of forged records, 0.5 to 1 MiB each, before other contents, and so many behind them."""
+    """Bodies full of forged records, 0.5 to 1 MiB each: before other contents, and behind them."""
     bodies: int
     """Others in the box."""
     queues: int

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 FILE_BYTES_MAX = 32 << 20
-"""Of a larger file only the beginning is used."""
+"""Bytes used of the beginning of a larger file."""
 SECTOR_BYTES, PAGE_BYTES = 512, 4096
 BODY_BYTES_MAX = (1 << 20) - 2048
 """A batch of more than 1 MiB is not written into the journal: what comes with the body has to fit, too."""
@@ -16,7 +16,7 @@ JOURNAL = "journal"
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    """What every file below a directory holds at this moment, by its path. Empty ones are left out."""
+    """Return the contents of every file below a directory, by its path. Empty ones are left out."""
     found: dict[str, bytes] = {}
     for path in sorted(directory.rglob("*")):
         if stat.S_ISREG(path.lstat().st_mode):
@@ -40,7 +40,7 @@ class Pieces:
         self._dice = dice
 
     def piece(self, size_max: int = 1 << 16, *, changed: bool = False) -> bytes:
-        """A piece that begins at a sector, at a page or anywhere. One that has nothing but zeros is cut anew.
+        """A piece that begins at a sector, at a page or anywhere. One that has nothing but zeros is cut again.
 
         `changed`: a number in it is raised, or set to -1, to nothing or to the largest there is.
         """
@@ -69,7 +69,7 @@ class Pieces:
 
 
 def tiled(piece: bytes, size: int, begin: int) -> bytes:
-    """A body of exactly so many bytes: `begin` bytes, then the piece again and again.
+    """A body of exactly `size` bytes: `begin` bytes, then the piece again and again.
 
     From one to the next it is an odd number of bytes. So each begins at another place of a page, wherever the body lies
     in a file: 4,096 of them begin at every one.

@@ -55,7 +55,7 @@ def batch(
 
 
 class Layout(NamedTuple):
-    """Where a real record has what protects it: offsets within the record."""
+    """Places of a real record's protection: offsets within the record."""
 
     head_checksum_at: int
     """Here, of what is before."""
@@ -66,12 +66,12 @@ class Layout(NamedTuple):
     """The payload's checksum goes on from that of these bytes of the header: none, the salt, the header."""
 
     def payload_checksum(self, head: bytes | bytearray, payload: bytes) -> int:
-        """What stands for a payload behind a header."""
+        """Return the checksum of a payload behind a header."""
         begin, end = self.seeded_by
         return crc32(payload, crc32(head[begin:end]))
 
     def protects(self, data: bytes) -> bool:
-        """Whether a record begins here that has its checksums in these places."""
+        """True if a record begins here that has its checksums in these places."""
         if len(data) < self.payload_at or self._word(data, self.head_checksum_at) != crc32(
             data[: self.head_checksum_at]
         ):
@@ -96,17 +96,18 @@ class FoundRecord(NamedTuple):
 
     @property
     def counters_at(self) -> list[int]:
-        """Where in the header there are numbers of eight bytes that count something: boot and number are among them."""
+        """Return the places in the header with eight-byte numbers that count something: boot and number are among
+        them."""
         end = self.layout.head_checksum_at - _LONG.size
         return [at for at in range(4, end + 1, 4) if 0 < _LONG.unpack_from(self.data, at)[0] < _COUNTED_MAX]
 
     @property
     def payload(self) -> bytes:
-        """What it protects."""
+        """The payload that it protects."""
         return self.data[self.layout.payload_at :]
 
     def forged(self, counters: Sequence[int], payload: bytes) -> bytes:
-        """The same record with the counters raised by so much, another payload, and checksums that are right."""
+        """Return the record with its counters raised by `counters`, another payload, and checksums that are right."""
         layout = self.layout
         head = bytearray(self.data[: layout.payload_at])
         for at, raised in zip(self.counters_at, counters, strict=False):
@@ -169,7 +170,7 @@ class Forger:
         return found.forged(counters, self.payload(1, dice))
 
     def payload(self, boot: int, dice: Any) -> bytes:
-        """What the record would do, were it taken."""
+        """Return a payload that would act if the record were taken."""
         queue_id = dice.choice(self._queue_ids)
         kind = dice.randrange(8)
         if kind < 4:

@@ -10,10 +10,10 @@ from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.methods import ChannelClose, ConnectionClose, QueueDelete
 
 MARK = "forged-by-contents"
-"""What no reader may show as a line, a sample, an element or a statement of its own: it is part of the texts below."""
+"""A word that no reader may show as a line, a sample, an element or a statement of its own: part of the texts below."""
 
 NAME_BYTES_MAX = 255
-"""Of an AMQP short string."""
+"""Longest AMQP short string."""
 
 LOG_LINES = (
     f"x\n2026-01-31 12:00:00.000Z [error] {MARK}",
@@ -62,7 +62,7 @@ FORMATS = (
     "$(id)`id`;id|id&&id",
     "^(a+)+$",
 )
-LETTERS = (
+CHARACTERS = (
     "e\u0301\u00e9\U0001f600\ufb00",
     "\udcff\udc80\udcc0\udcaf",
     "\x00",
@@ -73,7 +73,7 @@ LETTERS = (
 )
 """Bytes that are no UTF-8 stand here as surrogates, as in the broker."""
 
-TEXTS = (*LOG_LINES, *TERMINALS, *TABLES, *METRICS, *MARKUP, *STATEMENTS, *FORMATS, *LETTERS)
+TEXTS = (*LOG_LINES, *TERMINALS, *TABLES, *METRICS, *MARKUP, *STATEMENTS, *FORMATS, *CHARACTERS)
 
 FRAMES = (
     PROTOCOL_HEADER,
@@ -104,13 +104,13 @@ HEADS = (
     b"leveret-tail\n\x00\x00\x01" + struct.pack(">IIQI", 4, 0, 1, 1) + b"\x90",
     b"leveret\x00",
 )
-"""How files of SQLite, its log, LMDB and the event log begin."""
+"""Beginnings of files of SQLite, its log, LMDB and the event log."""
 
 BYTES = (*FRAMES, *HTTP, *PACKED, *HEADS, *(text.encode("utf-8", "surrogateescape") for text in TEXTS))
 
 
 def cut(text: str, size: int = NAME_BYTES_MAX) -> str:
-    """So many bytes of a text, at most."""
+    """Cut a text to at most `size` bytes."""
     return text.encode("utf-8", "surrogateescape")[:size].decode("utf-8", "surrogateescape")
 
 

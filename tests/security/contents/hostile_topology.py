@@ -34,7 +34,7 @@ from tests.security.contents.hostile_texts import BYTES, NAME_BYTES_MAX, Texts, 
 from tests.security.contents.kept_messages import CLASSIC, QUORUM, STREAM, Place, Sent, publish, shown
 
 HEADER_BYTES_MAX = 60_000
-"""Of what is in one field of a header or of arguments: a table has to fit into a frame."""
+"""Largest field of a header or of arguments: a table has to fit into a frame."""
 QUEUE_TYPES = (CLASSIC, CLASSIC, QUORUM, STREAM)
 EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
 
@@ -44,11 +44,11 @@ HEADERS = {
     *("content-type", "content-length", "content-encoding", "content-disposition", "transfer-encoding"),
     *("content-security-policy", "x-content-type-options", "x-frame-options"),
 }
-"""Of answers: another one would be made of what was asked."""
+"""Headers of answers: another one would be made of what was asked."""
 
 
 class Contents:
-    """What is said by hostile clients, drawn by dice."""
+    """Contents that hostile clients send, drawn by dice."""
 
     def __init__(self, dice: random.Random, texts: Texts, pieces: Pieces) -> None:
         self.dice = dice
@@ -108,7 +108,7 @@ def encoded(text: str) -> bytes:
 
 
 class AmqpHostility:
-    """What one client declares in its virtual host."""
+    """Declarations of one client in its virtual host."""
 
     def __init__(self, client: Client, vhost: str, contents: Contents) -> None:
         self._client = client
@@ -140,9 +140,9 @@ class AmqpHostility:
         return place
 
     def dead_letters(self) -> list[Place]:
-        """A queue in which every message dies at once, and the one that the letters come into; all names hostile."""
+        """A queue in which every message dies at once, and the queue of its dead letters; all names hostile."""
         contents, texts = self._contents, self._contents.texts
-        dying, letters = (Place(self._vhost, without_line_breaks(texts.name())) for _ in range(2))
+        dying, dead_letters = (Place(self._vhost, without_line_breaks(texts.name())) for _ in range(2))
         exchange, key = without_line_breaks(texts.name()), contents.short()
         arguments: Table = {
             "x-message-ttl": Field("I", 0),
@@ -151,8 +151,8 @@ class AmqpHostility:
         }
         steps: list[Method] = [
             ExchangeDeclare(exchange, "direct", False, True, False, False, False, {}),
-            QueueDeclare(letters.queue, False, True, False, False, False, {}),
-            QueueBind(letters.queue, exchange, key, False, {}),
+            QueueDeclare(dead_letters.queue, False, True, False, False, False, {}),
+            QueueBind(dead_letters.queue, exchange, key, False, {}),
             QueueDeclare(dying.queue, False, True, False, False, False, arguments),
         ]
         if not all(self._taken(step) for step in steps):
@@ -160,10 +160,14 @@ class AmqpHostility:
         sent = [contents.message(dying.queue, contents.data()) for _ in range(3)]
         publish(self._client, dying, sent)
         dying.taken(len(sent))
-        eventually(lambda: ready(self._client, letters.queue) == len(sent), "the dead letters to come")
-        letters.confirmed([each._replace(exchange=exchange, key=key) for each in sent])
-        publish(self._client, letters, [contents.message(letters.queue, b"behind the letters, which are on disk then")])
-        return [dying, letters]
+        eventually(lambda: ready(self._client, dead_letters.queue) == len(sent), "the dead letters to come")
+        dead_letters.confirmed([each._replace(exchange=exchange, key=key) for each in sent])
+        publish(
+            self._client,
+            dead_letters,
+            [contents.message(dead_letters.queue, b"behind the dead letters, which are on disk then")],
+        )
+        return [dying, dead_letters]
 
     def a_consumer(self, place: Place) -> None:
         """A consumer with a hostile tag, the last that is said here: it is given what is in the queue, and keeps it."""
@@ -214,7 +218,7 @@ def failed_login(address: Address, contents: Contents) -> None:
 
 
 class HttpHostility:
-    """What an administrator is made to say by HTTP. Each answer must be one that HTTP knows, and no 5xx."""
+    """Requests of an administrator by HTTP. Each answer must be one that HTTP knows, and no 5xx."""
 
     def __init__(self, address: Address, vhost: str, contents: Contents) -> None:
         self._address = address
@@ -330,5 +334,5 @@ def _durable(name: str, vhost: str, arguments: dict[str, Any]) -> dict[str, Any]
 
 
 def readable(place: Place) -> bool:
-    """Whether HTTP can name the queue and its virtual host."""
+    """True if HTTP can name the queue and its virtual host."""
     return is_text(place.queue) and is_text(place.vhost)

@@ -1,4 +1,4 @@
-"""What was confirmed in each queue, and whether it is what is read there: message by message, in order."""
+"""Confirmed messages of each queue, held against those read there: one by one, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDED_HEADERS = {
     *("x-stream-offset", "x-delivery-count", "x-death"),
     *(of + what for of in (FIRST, LAST) for what in ("queue", "reason", "exchange")),
 }
-"""What the broker adds to the headers of a message that it delivers, or that has died."""
+"""Headers that the broker adds to a message that it delivers, or that has died."""
 SHOWN_PROBLEMS = 5
 
 
@@ -76,11 +76,11 @@ class Place:
         self.uncertain: list[Sent] = []
         """Published before a kill and not confirmed: the first of them may be there, behind what is held."""
         self.published = 0
-        """How many have ever been, the uncertain ones included."""
+        """Messages that have ever been there, the uncertain ones included."""
         self.came = 0
-        """How many have certainly come into it."""
+        """Messages that have certainly come."""
         self.delivered = 0
-        """How many of what is held were delivered before, from the head on."""
+        """Messages at the head that were delivered before."""
         self.kept_out = False
         """A consumer has what is in it."""
 
@@ -96,7 +96,7 @@ class Place:
         self.published += len(sent)
 
     def taken(self, count: int) -> None:
-        """So many were acknowledged from the head, for good."""
+        """Acknowledge `count` messages at the head, for good."""
         del self.held[:count]
         self.delivered = max(0, self.delivered - count)
 
@@ -148,7 +148,7 @@ def _send(client: Client, sent: Sequence[Sent]) -> None:
 
 
 def take(client: Client, place: Place, count: int) -> None:
-    """Acknowledge so many from the head in a transaction, which is on disk when it is committed."""
+    """Acknowledge `count` from the head in a transaction, which is on disk when it is committed."""
     if not count:
         return
     client.open_channel(CHANNEL)

@@ -29,9 +29,9 @@ from tests.security.contents.hostile_topology import readable
 from tests.security.contents.kept_messages import CLASSIC, Place, shown
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-"""What can begin a line or command a terminal, but for the line feed that ends each line."""
+"""Characters that begin a line or command a terminal, but for the line feed that ends each line."""
 TERMINAL_FORMS = re.compile(r"\x1b\[[01]m|\x1b\([0B]|\t")
-"""Bold letters, lines around tables, columns."""
+"""Bold text, lines around tables, columns."""
 TEXT_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z \[(debug|info|warning|error|critical)\] \S")
 LISTED = (
     *(
@@ -173,7 +173,7 @@ def _first_message(address: tuple[str, int], place: Place) -> Iterator[str]:
 
 
 def definitions(broker: BrokerProcess) -> dict[str, list[str]]:
-    """What the API exports, each section sorted: equal before a restart and after."""
+    """Return the API's export, each section sorted: equal before a restart and after."""
     exported = strict_json(ask(web_address(broker), "/api/definitions").body)
     return {
         name: sorted(json.dumps(row, sort_keys=True) for row in rows)
@@ -183,7 +183,7 @@ def definitions(broker: BrokerProcess) -> dict[str, list[str]]:
 
 
 def definition_problems(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
-    """What a restart has changed."""
+    """Return changes by a restart."""
     problems = []
     for name in sorted({*before, *after}):
         was, now = set(before.get(name, ())), set(after.get(name, ()))
@@ -209,7 +209,7 @@ def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[byt
 
 
 def on_terminal(directory: Path, *arguments: str) -> str:
-    """What a command shows on a terminal: standard output and standard error together."""
+    """Return a command's output on a terminal: standard output and standard error together."""
     ours, theirs = pty.openpty()
     try:
         with subprocess.Popen(
@@ -237,7 +237,7 @@ def terminal_problems(directory: Path, *arguments: str) -> list[str]:
 
 
 def printed_problems(directory: Path, *arguments: str, code: int = 0) -> list[str]:
-    """What a command prints has its own line feeds alone, and it ends as it should."""
+    """Return problems of a command's output, which has its own line feeds alone, and of its exit code."""
     done = command(directory, *arguments)
     words = " ".join(arguments)
     problems = [] if done.returncode == code else [f"{words} ended with {done.returncode}: {done.stderr[-500:]!r}"]

@@ -50,7 +50,8 @@ def test_a_round_with_forged_records(tmp_path: Path) -> None:
 
 
 def test_real_records_are_found_and_can_be_forged(tmp_path: Path) -> None:
-    """Where their checksums are is worked out: a record that is forged again is as whole as the one that was found."""
+    """The places of their checksums are worked out: a record that is forged again is as whole as the one that was
+    found."""
     with prepared(tmp_path, SEED, SMALL) as one:
         one.begin()
         one.victims_publish()

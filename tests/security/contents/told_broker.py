@@ -34,7 +34,7 @@ class ToldBroker:
         """`form`: of the log; drawn if it is not given."""
         self.directory = directory
         self.boot = 0
-        """How often it has been started."""
+        """Starts so far."""
         self._seed = seed
         self._again = again
         dice = self.dice("settings")
@@ -90,7 +90,7 @@ class ToldBroker:
         return urlsafe_b64decode(identity.removeprefix(CLUSTER_ID) + "==")
 
     def files(self, dice: random.Random) -> dict[str, bytes]:
-        """What is on disk, or was before the last start; and the log."""
+        """Return files on disk, now or before the last start; and the log."""
         earlier = self._earlier and dice.random() < 0.5
         files = self._earlier if earlier else files_of(self.process.data_dir)
         return {**files, self.process.log_file.name: self.process.log_file.read_bytes()[:FILE_BYTES_MAX]}
@@ -112,7 +112,7 @@ class ToldBroker:
             raise self.broken(list(problems))
 
     def broken(self, problems: list[str]) -> BrokenPromiseError:
-        """What was found, where to look and how to repeat it."""
+        """Return a failure with the problems, the place to look and the command to repeat it."""
         lines = [
             f"seed {self._seed}, life {self.boot}: {len(problems)} problems",
             *problems,

@@ -30,7 +30,7 @@ WORDS_OF_THE_END = 40
 
 
 class Outcome(NamedTuple):
-    """What a run of one target came to. `memory` is in MiB, at the end."""
+    """The result of a run of one target. `memory` is in MiB, at the end."""
 
     target: str
     seconds: float

@@ -184,7 +184,7 @@ class Floor:
                 assert queue.owner is None, f"{queue.name!r} outlived its connection"
                 assert not len(queue.consumers), f"{queue.name!r} has consumers"
                 assert queue.unacked == 0, f"{queue.name!r} has {queue.unacked} unacknowledged messages"
-                assert not list(queue.held)
+                assert not list(queue.unacknowledged)
         assert not self.core.broker.turn.pending
 
     def _check_bystander(self) -> None:

@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class Choices:
-    """What a target asks for. When the bytes are used up every further choice is the lowest, and `more` is false."""
+    """A target's source of choices. When the bytes are used up every further choice is the lowest, and `more` is
+    false."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -39,5 +40,5 @@ def pick(choices: Choices, options: Sequence[T]) -> T:
 
 
 def once_in(choices: Choices, times: int) -> bool:
-    """True about once in so many times; never when the input has come to its end."""
+    """True about once in `times` times; never when the input has come to its end."""
     return choices.number(0, times - 1) == times - 1

@@ -56,7 +56,7 @@ class FuzzClient(SessionClient):
         self._flushed()
 
     def _take(self, data: bytes) -> None:
-        """Whoever opened with something else than the protocol hears its header, and nothing further."""
+        """A client that opened with something else than the protocol gets its header, and nothing further."""
         if data and not self._started:
             self._started = True
             data = data.removeprefix(PROTOCOL_HEADER)

@@ -1,4 +1,4 @@
-"""What clients may say, mostly sound and rarely sensible: names, numbers, tables, properties, methods."""
+"""Clients' input, mostly sound and rarely sensible: names, numbers, tables, properties, methods."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ BITS = {
     "version_major": 8,
     "version_minor": 8,
 }
-"""How wide the numbers in methods are; 16 where it is not said here."""
+"""Bits of the numbers in methods; 16 for those not listed."""
 
 
 def integer(choices: Choices, bits: int) -> int:
-    """An unsigned number of so many bits: a small one, one at a border, or any."""
+    """An unsigned number of `bits` bits: a small one, one at a border, or any."""
     kind = choices.number(0, 3)
     if kind < 2:
         return choices.number(0, 5)
@@ -211,7 +211,7 @@ _NAMES = {
 }
 
 _BREAKING = {"passive": 7, "no_wait": 6, "requeue": 1, "active": 1, "internal": 7, "exclusive": 7, "immediate": 8}
-"""Of eight times how often a flag is not set, where one value of it makes the rest of the input pointless; else 4."""
+"""Times out of eight that a flag is not set, if one value of it makes the rest of the input pointless; else 4."""
 
 _OFTEN = (
     *(4 * (methods.BasicGet, methods.BasicConsume)),

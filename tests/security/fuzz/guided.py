@@ -19,7 +19,7 @@ from tests.security.fuzz.choices import Choices
 INPUT_BYTES_MAX = 2048
 INPUT_SECONDS_MAX = 1.0
 HANG_SECONDS = 60
-"""Of the clock on the wall: the machine may be busy with something else."""
+"""Wall-clock seconds: the machine may be busy with something else."""
 MEMORY_MEBIBYTES_MAX = 1024
 ALLOCATION_MEBIBYTES_MAX = 64
 

@@ -24,7 +24,7 @@ INPUTS = {
     "store": 75,
     "web": 300,
 }
-"""How many inputs of random bytes each target gets."""
+"""Inputs of random bytes for each target."""
 OBJECTS_OF_CHANCE_MAX = 100
 BYTE_COUNTS = (20, 60, 200, 600, 1500)
 

@@ -17,13 +17,15 @@ from harness.waiting import eventually
 SIZE = 0.01
 ROUND_TRIPS = 3
 PATIENCE_SECONDS = 600
-"""What was sent is worked off before sockets are closed: half bodies by the byte keep a busy machine for a minute."""
+"""Seconds for the broker to work off an attack before sockets are closed: half bodies by the byte keep a busy machine
+for a minute."""
 
 SIZES = dict.fromkeys(ATTACKS, 0.05) | {"non-reading getter": 0.01}
-"""Of attacks on memory. Of large bodies the C library keeps gaps between others' memory: a plateau of a few bodies."""
+"""Sizes of attacks on memory. The C library keeps gaps between others' memory and large bodies: a plateau of a few
+bodies."""
 ROUNDS = 4
 SLACK_BYTES = 12 << 20
-"""What the allocator may need more by chance; four rounds of each of these attacks take twice that or more."""
+"""Bytes that the allocator may need more by chance; four rounds of each of these attacks take twice that or more."""
 # Not "half bodies": hundreds of MiB in pieces of 60,000 bytes. They are freed at once, and the C library keeps much of
 # what lies between others' memory for the next ones: a plateau that is reached at a different height each time.
 ATTACKS_ON_MEMORY = (

@@ -1,4 +1,4 @@
-"""What holds clients back that come by HTTP: time, number and size; meanwhile messages and honest readers go on."""
+"""Limits on clients that come by HTTP: time, number and size; meanwhile messages and honest readers go on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fetched(target: BrokerProcess, path: str = "/api/events") -> bool:
 def test_who_says_nothing_half_a_request_a_byte_at_a_time_or_nothing_more_goes(
     target: BrokerProcess, call: Callable[[], Caller]
 ) -> None:
-    """A byte does not begin the time anew."""
+    """A byte does not begin the time again."""
     silent, half, idle, slow = (call() for _ in range(4))
     half.say(request(SEGMENT)[:-1])
     idle.request("/api/events")
@@ -113,7 +113,7 @@ def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], g
 
 
 def test_the_busy_stay(target: BrokerProcess, call: Callable[[], Caller]) -> None:
-    """Who is being served is served to the end, however many come."""
+    """A client that is being served is served to the end, however many come."""
     busy = call()
     busy.request(SEGMENT)
     status, headers = busy.head()
@@ -239,19 +239,19 @@ def not_reading(address: Address) -> socket.socket:
 
 
 QUEUES = 8000
-"""With so many a scrape of each, or a list of them, is more than sockets take at once."""
+"""Queues of which a scrape of each, or a list, is more than sockets take at once."""
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def many_queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with many queues, the API and metrics, and the limits that it has by default."""
-    process = BrokerProcess(tmp_path_factory.mktemp("crowded") / "data")
+    process = BrokerProcess(tmp_path_factory.mktemp("many-queues") / "data")
     process.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
     process.start()
     client = Client.connect(process.address)
     for number in range(QUEUES):
-        client.send(queue_declare(f"crowded-{number}", no_wait=True))
-    client.ask(queue_declare("crowded-last"))
+        client.send(queue_declare(f"many-queues-{number}", no_wait=True))
+    client.ask(queue_declare("many-queues-last"))
     yield process
     client.close()
     if process.running:
@@ -261,11 +261,11 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 @pytest.mark.parametrize(("scheme", "path"), [("metrics", "/metrics/per-object"), ("http", "/api/queues")])
 @pytest.mark.parametrize(("clients", "address"), [(10, "127.0.0.1"), (64, "127.0.0.9")])
 def test_answers_that_nobody_reads_hold_no_place(
-    crowded: BrokerProcess, scheme: str, path: str, clients: int, address: str
+    many_queues: BrokerProcess, scheme: str, path: str, clients: int, address: str
 ) -> None:
     """Few of one address leave it places; as many as there may be connections leave them to other addresses."""
-    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
-    where, memory = web_address(crowded, scheme), own_memory(crowded.pid)
+    assert fetched(many_queues, "/api/whoami"), "the clients of other tests have gone"
+    where, memory = web_address(many_queues, scheme), own_memory(many_queues.pid)
     with ExitStack() as ends:
         for _ in range(clients):
             with suppress(ConnectionError):
@@ -274,12 +274,12 @@ def test_answers_that_nobody_reads_hold_no_place(
         reader.request("GET", path, headers=basic())
         answer = reader.getresponse()
         assert (answer.status, len(answer.read()) > QUEUES * 100) == (200, True)
-        assert own_memory(crowded.pid) < memory + (64 << 20)
+        assert own_memory(many_queues.pid) < memory + (64 << 20)
 
 
-def test_a_long_list_is_the_same_compressed_or_not(crowded: BrokerProcess) -> None:
-    where = web_address(crowded)
-    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
+def test_a_long_list_is_the_same_compressed_or_not(many_queues: BrokerProcess) -> None:
+    where = web_address(many_queues)
+    assert fetched(many_queues, "/api/whoami"), "the clients of other tests have gone"
     plain = ask(where, "/api/queues?disable_stats=true&columns=name,vhost")
     packed = ask(where, "/api/queues?disable_stats=true&columns=name,vhost", Accept_Encoding="gzip")
     assert plain.headers["transfer-encoding"] == packed.headers["transfer-encoding"] == "chunked"
@@ -287,11 +287,11 @@ def test_a_long_list_is_the_same_compressed_or_not(crowded: BrokerProcess) -> No
     assert len(json.loads(plain.body)) == QUEUES + 1
 
 
-def test_a_check_that_waits_for_an_alarm_to_end_holds_no_place(crowded: BrokerProcess) -> None:
+def test_a_check_that_waits_for_an_alarm_to_end_holds_no_place(many_queues: BrokerProcess) -> None:
     """It waits for ten seconds; others of its address are answered meanwhile."""
-    where = web_address(crowded)
-    assert fetched(crowded, "/api/whoami"), "the clients of other tests have gone"
-    crowded.tell("set_vm_memory_high_watermark", bytes=1)
+    where = web_address(many_queues)
+    assert fetched(many_queues, "/api/whoami"), "the clients of other tests have gone"
+    many_queues.tell("set_vm_memory_high_watermark", bytes=1)
     try:
         eventually(lambda: ask(where, "/api/health/checks/alarms").status == 503, "the alarm")
         with closing(http.client.HTTPConnection(*where, 15.0)) as waiting:
@@ -300,7 +300,7 @@ def test_a_check_that_waits_for_an_alarm_to_end_holds_no_place(crowded: BrokerPr
                 assert ask(where, "/api/health/checks/alarms").status == 503
                 assert not select([waiting.sock], [], [], 0)[0], "it waits"
     finally:
-        crowded.tell("set_vm_memory_high_watermark", fraction=0.6)
+        many_queues.tell("set_vm_memory_high_watermark", fraction=0.6)
 
 
 def test_a_stop_waits_for_no_reader(tmp_path: Path, ends: Ends) -> None:

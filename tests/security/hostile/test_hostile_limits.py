@@ -1,4 +1,4 @@
-"""What holds each kind of attack back: where it stops, and who is sent away."""
+"""The limit of each kind of attack: where it stops, and which clients are closed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.attacks.costly_topologies import HeadersBindings
 from harness.attacks.incomplete_contents import announcement
 from harness.attacks.non_reading_clients import DirectRepliesUnread, NonReadingGetter, NonReadingRequester
 from harness.attacks.raw_connection import RawConnection
-from harness.attacks.resource_hoarding import fresh
+from harness.attacks.resource_exhaustion import fresh
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.amqp_peer import Login, publish_frames
 from harness.clients.shorthand import exchange_declare, queue_declare
@@ -47,7 +47,7 @@ def planted(name: str | None) -> dict[str, str] | None:
 
 
 def half_a_body(connection: RawConnection, size: int) -> None:
-    """Announce a message and send no more than so much of it, in frames of 100,000 bytes."""
+    """Announce a message and send at most `size` bytes of it, in frames of 100,000 bytes."""
     connection.tell(announcement(1))
     connection.tell(frame(FRAME_BODY, 1, bytes(100_000)) * (size // 100_000))
 
@@ -103,7 +103,7 @@ def test_an_open_transaction_counts_until_it_is_committed(limited: Started, ends
 
 
 def taken(broker: BrokerProcess, attack: Attack, bytes_max: int) -> int:
-    """How many bytes the broker takes from an attacker who reads nothing, until it takes no more, or so many."""
+    """Return the bytes that the broker takes from an attacker who reads nothing; at most `bytes_max`."""
     attack.begin()
     connection = attack.connections[-1]
     connection.sock.setblocking(False)

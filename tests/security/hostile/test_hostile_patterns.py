@@ -81,7 +81,8 @@ def policy(pattern: str) -> dict[str, Any]:
 
 
 def longest_wait(process: BrokerProcess, begin: Callable[[], Future[Any]]) -> float:
-    """How long a message took at most, from its publish to its confirm and delivery, until what begins now is done."""
+    """Return the longest time of a message, from its publish to its confirm and delivery, until `begin`'s future is
+    done."""
     good, longest = Good(process.address), 0.0
     work = begin()
     try:
@@ -145,7 +146,7 @@ def test_the_log_names_once_what_is_given_up(target: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=range(len(PATTERNS)))
 def test_permissions(target: BrokerProcess, pattern: str) -> None:
-    """What is given up is refused: 403."""
+    """A pattern that is given up is refused: 403."""
     permission = {"configure": pattern, "write": ".*", "read": ".*"}
     assert changed(target, "permissions/%2F/tenant", permission, user="guest:guest") == 204
     client = Client.connect(target.address, user="tenant", password="secret")

@@ -33,7 +33,7 @@ _PAGES_OF_ANY_COMMIT, _PAGES_OF_A_LANE = 8, 4
 
 
 class Usage(NamedTuple):
-    """What `shutil.disk_usage` says, as far as anybody asks."""
+    """The part of the result of `shutil.disk_usage` that anybody asks for."""
 
     free: int
 
@@ -52,7 +52,7 @@ def _blocks_below(directory: str) -> int:
 
 
 class Disk:
-    """How the disk behaves. `slow` stretches commits, a `failing` one ends the process; `others` have taken so much.
+    """A disk. `slow` stretches commits, a `failing` one ends the process; `others` are the bytes of other programs.
 
     `deadly` names the store, messages or definitions, during whose next commit the process dies. To the broker it is
     the module `shutil`, as far as that is asked.
@@ -65,12 +65,12 @@ class Disk:
         self.failing = False
         self.deadly = ""
         self.pages_of_removals = 0
-        """What a batch takes that only takes away, and that has not fitted yet."""
+        """Pages of a batch of removals alone that has not fitted yet."""
         self._directory = directory
         self._data = directory / "messages" / "data.mdb"
 
     def commit_milliseconds(self) -> int:
-        """How long the next commit takes."""
+        """Draw the milliseconds of the next commit."""
         return self.chance.randint(1, 6) * self.slow
 
     def kills(self, store: str) -> bool:
@@ -84,12 +84,12 @@ class Disk:
 
     @property
     def used(self) -> int:
-        """What the data directory takes, holes not counted."""
+        """Bytes of the data directory, holes not counted."""
         return _blocks_below(str(self._directory)) * BLOCK_BYTES
 
     @property
     def used_beside_messages(self) -> int:
-        """What definitions and the ballast take."""
+        """Bytes of definitions and the ballast."""
         try:
             blocks = self._data.stat().st_blocks
         except FileNotFoundError:
@@ -102,12 +102,12 @@ class Disk:
         return max(0, SIZE_BYTES - self.others - self.used)
 
     def disk_usage(self, directory: Path) -> Usage:
-        """What is there, whatever the directory."""
+        """Return the free bytes, whatever the directory."""
         return Usage(self.free)
 
     @property
     def store_bytes(self) -> int:
-        """How long the message store's file is."""
+        """Length of the message store's file."""
         return self._data.stat().st_size if self._data.exists() else 0
 
     @contextmanager
@@ -117,18 +117,18 @@ class Disk:
             yield file.fileno()
 
     def write_in_vain(self, size: int) -> None:
-        """The process dies over a commit: pages of so many bytes are behind the last one in use, as far as they fit."""
+        """The process dies over a commit: pages of `size` bytes are behind the last one in use, as far as they fit."""
         pages = min(1 + size // PAGE_BYTES, self.free // PAGE_BYTES)
         with self._data.open("ab") as file:
             file.write(b"\xff" * pages * PAGE_BYTES)
 
     def leave(self, size: int) -> None:
-        """Somebody's file grows, or shrinks, until so much is left."""
+        """Somebody's file grows, or shrinks, until `size` bytes are left."""
         self.others = max(0, SIZE_BYTES - self.used - size)
 
     @contextmanager
     def held_to_its_size(self, pages: int = _PAGES_OF_ANY_COMMIT, reusable: int = 0) -> Iterator[None]:
-        """What is written now, that many pages, has to fit into what is free, and into `reusable` bytes of the file."""
+        """Writes of that many pages have to fit into the free bytes, and into `reusable` bytes of the file."""
         if not self.others:
             yield
             return

@@ -10,7 +10,7 @@ from tests.simulation.acts import read_from, read_on_stream
 from tests.simulation.copies import Broken, Place
 from tests.simulation.simulated_client import Channel, Client, nothing
 from tests.simulation.world.patience import MINUTE
-from tests.simulation.world.topology_of_seed import GRAVE
+from tests.simulation.world.topology_of_seed import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
@@ -41,7 +41,7 @@ def _drain(world: World) -> None:
     client = world.connect(-1)
     channel = client.open(1, "plain")
     world.wait(1_000)
-    for place in sorted(world.promises.named.values(), key=lambda place: place.recipe.name == GRAVE):
+    for place in sorted(world.promises.named.values(), key=lambda place: place.recipe.name == DEAD_LETTERS):
         if place.recipe.kind == "stream":
             continue
         while not place.said_empty:

@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType, NoneType
 from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Message
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from tests.simulation.copies import Broken
 from tests.simulation.world.small_world import READ_BYTES
 
@@ -22,13 +22,13 @@ SIZE_BYTES = 1 << 20
 
 
 class Memory:
-    """How much there is. `others` take some of it for a while."""
+    """The machine's memory. `others` take some of it for a while."""
 
     def __init__(self) -> None:
         self.others = 0
 
     def is_short(self, broker: object) -> bool:
-        """What the broker holds does not fit."""
+        """True if the broker's messages do not fit."""
         return self.others > 0 and bytes_held(broker) > SIZE_BYTES - self.others
 
 
@@ -60,7 +60,7 @@ def check_memory(world: World) -> None:
     readings = sum(len(channel.readings) for client in world.clients.values() for channel in client.channels.values())
     streamed = max((len(publication.body) for publication in promises.stream.sent.values()), default=0)
     windows += streamed + readings * (READ_BYTES + streamed)
-    windows += _run_of_letters([copy for copy in promises.mortal if copy.may_have_gone(promises.now)])
+    windows += _run_of_dead_letters([copy for copy in promises.mortal if copy.may_have_gone(promises.now)])
     given = [copy for client in world.clients.values() for c in client.channels.values() for copy in client.all_out(c)]
     seen = dict.fromkeys([*given, *(copy for copy in promises.copies() if copy.times_out)])
     out = sum(len(copy.publication.body) for copy in seen)
@@ -70,8 +70,8 @@ def check_memory(world: World) -> None:
         raise Broken(f"the broker holds {held} bytes of messages: windows {windows}, out {out}, on their way {waiting}")
 
 
-def _run_of_letters(dead: Iterable[Copy]) -> int:
-    """By how much letters that nobody has seen may pass a window: those of one step come into it together."""
+def _run_of_dead_letters(dead: Iterable[Copy]) -> int:
+    """By how much dead letters that nobody has seen may pass a window: those of one step come into it together."""
     sizes = [len(copy.publication.body) for copy in dead]
     return min(sum(sizes), CHUNK_BYTES + max(sizes, default=0))
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a world, and when."""
+"""Mishaps of a world, and their times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HOUR = 3_600_000
 
 ACTS_WITHOUT_LULL = 400
-"""After so many acts of clients they all have a rest, so that much time passes in a run, and much of it in quiet."""
+"""Acts of clients between rests of all, so that hours pass in a run, and much of them in quiet."""
 
 Fault = Callable[["World", Random], None]
 

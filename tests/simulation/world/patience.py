@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 MINUTE = 60_000
 PAGES_OF_REMOVALS = 16
-"""What is taken away fits into so many free pages, unless it is of more lanes than the disk has pages for."""
+"""Free pages into which removals fit, unless they are of more lanes than the disk has pages for."""
 SILENCE_SECONDS = 2 * (2 * HEARTBEAT_SECONDS + LOOK / 1000)
 """After two intervals without a word what lay unread was a sign of life; after two more it was there before."""
 SPARE_BYTES = 64 * PAGE_BYTES
-"""What LMDB may need beside three times the bodies: records, half-filled pages, free ones that it may not use yet."""
+"""Bytes that LMDB may need beside three times the bodies: records, half-filled pages, free ones that it may not use
+yet."""
 
 
 class Patience:
@@ -46,14 +47,14 @@ class Patience:
         self._undisturbed_since = now if lasting[2] else self._undisturbed_since
 
     def _has_room_for_removals(self) -> bool:
-        """What is taken away fits on the disk, with the ballast's room if need be."""
+        """True if removals fit on the disk, with the ballast's room if need be."""
         disk = self._world.disk
         if not disk.others or self._world.process.stores.messages.space.has_ballast:
             return True
         return disk.free >= max(PAGES_OF_REMOVALS, disk.pages_of_removals) * PAGE_BYTES
 
     def _room(self) -> int:
-        """What the disk could have for messages if it held no dead ones."""
+        """Bytes that the disk could have for messages if it held no dead ones."""
         return SIZE_BYTES - self._world.disk.others
 
     def _is_short(self) -> bool:
@@ -65,7 +66,7 @@ class Patience:
         return rest < 0 or rest < self._world.disk.used_beside_messages
 
     def check(self) -> None:
-        """Raise Broken for an alarm that stays, and for a client that waits, without a reason for so long."""
+        """Raise Broken for an alarm that stays, and for a client that waits longer than it has a reason to."""
         world, now = self._world, self._world.times.now
         if world.process.broker.alarms.is_raised(DISK) and now > self._roomy_since + 2 * MINUTE:
             raise Broken(f"the disk alarm stays, although there is room for {self._room()} bytes")

@@ -27,10 +27,10 @@ from broker.config import (
     ServerSettings,
     StoreSettings,
 )
+from broker.entities.node import broker as entities
+from broker.entities.node.broker import Pace
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts import broker as entities
-from broker.entities.vhosts.broker import Pace
 from broker.server import directory_lock
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy
 from broker.server.commits.commit_thread import Progress
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 LAZY_FLUSH = 10
 OUTPUT_BYTES = 8192
 LOOK = 60_000
-"""How often, in milliseconds, it looks at the disk and at silent clients."""
+"""Milliseconds between looks at the disk and at silent clients."""
 HOUR_SECONDS = 3600.0
 """A turn is never cut short by real time, of which a run must not know."""
 TURNS_MAX = 10_000
@@ -259,10 +259,10 @@ class Process:
     @property
     def no_room(self) -> bool:
         """A batch does not fit on the disk, and what writes waits."""
-        return self.broker.batches.no_room or self.writer.waits_for_room
+        return self.broker.batches.disk_full or self.writer.waits_for_room
 
     def look_around(self) -> None:
-        """What the server's tasks see to from time to time: those of `ResourceWatch`, and heartbeats."""
+        """Do the server's periodic tasks: those of `ResourceWatch`, and heartbeats."""
         now = self.agenda.times.monotonic()
         late, self._looked_at = now - self._looked_at - LOOK / 1000, now
         for line in list(self.sockets):

@@ -1,4 +1,4 @@
-"""What the broker finds in a world in place of the machine: its clocks, a disk with a size, and small limits for it."""
+"""Stands for the machine in a world: the broker's clocks, a disk with a size, and small limits for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams import stream_queue
 from broker.entities.scheduling.clock import SteadyClock
 from broker.server import recovery, resource_alarms
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world.virtual_time import Times
 
 READ_BYTES = 4096
-"""How much each consumer of a stream reads ahead, with one message more."""
+"""Bytes that each consumer of a stream reads ahead, with one message more."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def governing(times: Times, disk: Disk) -> Iterator[None]:
         (store_space, "shutil", disk),
         (ballast, "BALLAST_BYTES", BALLAST_BYTES),
         (publish, "LARGE_BYTES", LARGE_BYTES),
-        (stream_queue, "READ", Window(6, READ_BYTES)),
+        (stream_queue, "READ", MemoryWindow(6, READ_BYTES)),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
     for owner, name, value in found:

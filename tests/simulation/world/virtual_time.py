@@ -30,7 +30,7 @@ class Times:
 
 
 class Agenda:
-    """What is to be done, by time. Of two things due together the one that was put down first comes first."""
+    """Things to do, by time. Of two things due together the one that was put down first comes first."""
 
     def __init__(self, times: Times) -> None:
         self.times = times
@@ -43,7 +43,7 @@ class Agenda:
 
     @property
     def next_due(self) -> int:
-        """When the next thing is due."""
+        """Time of the next thing."""
         return self._due[0][0] if self._due else 1 << 62
 
     def go_on(self) -> None:

@@ -34,21 +34,21 @@ class SimulatedSocket:
         self._sending: deque[bytes] = deque()
         self._sent_bytes = 0
         self._marks: deque[tuple[int, Handled]] = deque()
-        """What is called when the broker has taken so many bytes of all that was sent."""
+        """Callbacks by count of bytes: each is called when the broker has taken that many of all that was sent."""
         self._buffered = 0
         self._unsent = b""
         self._pumping = False
         self._stopped_at = 0
         self.reading = True
         self.catching_up = False
-        """What is taken now has waited for a while."""
+        """True while input that has waited is taken."""
         self.closed = False
         self._going = False
         """The broker has not found out that the socket is gone."""
         self.sent_at = 0
-        """When the first of what the broker has not handled was sent."""
+        """Send time of the first bytes that the broker has not handled."""
         self.said_at = self.last_received = process.agenda.times.monotonic()
-        """When the client has sent something, and when the broker has read something, in seconds."""
+        """Seconds at which the client has last sent, and the broker last read something."""
         self.lay_unread = 0
         process.sockets[self] = None
         self.connection = Connection(process.registry, PEER, self._flush)
@@ -61,12 +61,12 @@ class SimulatedSocket:
 
     @property
     def said_since(self) -> int:
-        """When the broker may have said, at the earliest, what is taken now; milliseconds of the monotonic clock."""
+        """Earliest time at which the broker may have sent the bytes taken now; milliseconds of the monotonic clock."""
         return self._stopped_at if self.catching_up else self._process.agenda.times.now
 
     @property
     def waiting(self) -> int:
-        """How many bytes the broker has for the client that its side of the socket did not take."""
+        """Bytes that the broker has for the client and its side of the socket did not take."""
         return self.connection.output.pending
 
     @property
@@ -208,7 +208,7 @@ class SimulatedSocket:
         self._process.end_turn()
 
     def lose(self) -> None:
-        """What the broker has said until now it has said, whoever has heard it."""
+        """Output of the broker until now counts as sent, whoever has heard it."""
         if self.closed:
             return
         self.reading = True

@@ -46,7 +46,7 @@ WEIGHTS = list(accumulate(weight for weight, _ in ACTS))
 CHANNELS = 2
 AUDIT_EVENTS = 4
 EVENTS_MAX = 20_000
-"""What happens within ten minutes, at most: three times as much as in any run that was counted."""
+"""Most events within ten minutes: three times the number in any run that was counted."""
 TRACE = 30
 HOUR = 3_600_000
 SHARED_MEMORY = Path("/dev/shm")
@@ -98,7 +98,7 @@ class World:
         """From when to when there was one, in milliseconds of the monotonic clock."""
         self._counted_from = self._events_before = 0
         self._cramped_at = -1
-        """When there was last no room on the disk for every message; milliseconds of the monotonic clock."""
+        """Last moment without room on the disk for every message; milliseconds of the monotonic clock."""
 
     def chance(self, name: str) -> Random:
         """Somebody's own generator."""
@@ -106,7 +106,7 @@ class World:
 
     @property
     def hash(self) -> str:
-        """What tells this run from another one."""
+        """Hash that tells this run from another one."""
         return self._digest.hexdigest()[:16]
 
     def note(self, text: str) -> None:
@@ -165,7 +165,7 @@ class World:
         self._after_event()
 
     def begin_event(self) -> None:
-        """Count an event. Raises Broken when so much happens within ten minutes that there is no end to it."""
+        """Count an event. Raises Broken when more than EVENTS_MAX happen within ten minutes."""
         self.promises.event += 1
         if self.times.now >= self._counted_from + 10 * MINUTE:
             self._counted_from, self._events_before = self.times.now, self.promises.event
@@ -235,7 +235,7 @@ class World:
         self.process.change(change, answered)
 
     def _check_policies(self) -> None:
-        """What was set and cleared is so after a start; what was on its way is one or the other."""
+        """Policies set and cleared are so after a start; one on its way is one or the other."""
         there = self.policies_there()
         for name, was_set in self.promises.told.items():
             if was_set != (name in there):
@@ -292,7 +292,7 @@ class World:
         self.down = False
 
     def pause(self, milliseconds: int) -> None:
-        """The process does nothing for so long; clients go on."""
+        """The process does nothing for this time; clients go on."""
         self.counts["pause"] += 1
         self.note(f"a pause of {milliseconds} ms")
         process, process.paused, began = self.process, True, self.times.now
@@ -388,7 +388,7 @@ class World:
         return list(dict.fromkeys(found))
 
     def _bindings(self, exchange: str) -> list[tuple[Place, str]]:
-        """Where an exchange leads now, and by which keys: what exists is looked up, what matches is not."""
+        """Return the present bindings of an exchange: existence is looked up, matching is not."""
         bindings = self.process.broker.vhosts["/"].exchanges[exchange].bindings
         return [(self.promises.named[binding.destination.name], binding.key) for binding in bindings]
 
@@ -441,7 +441,7 @@ class World:
             if self.times.now - oldest >= CONSUMER_TIMEOUT:
                 self.counts["timed out"] += 1
                 return
-        raise Broken(f"{client.name} was sent away: {text}")
+        raise Broken(f"{client.name} was closed: {text}")
 
     def now(self, action: Callable[[], None]) -> None:
         """Have something happen at once, as an event of its own."""
@@ -472,7 +472,7 @@ class World:
 
 
 def _pause(chance: Random) -> int:
-    """How many milliseconds a client waits before its next act."""
+    """Draw the milliseconds before a client's next act."""
     drawn = chance.random()
     if drawn < 0.8:
         return chance.randint(0, 20)

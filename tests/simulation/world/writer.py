@@ -17,7 +17,7 @@ from storage.messages.message_store import MessageStore
 from tests.simulation.world.disk import Disk, SizedStore
 
 Later = Callable[[int, Callable[[], None]], None]
-"""Does something after so many milliseconds, if the process is still alive."""
+"""Does something after a number of milliseconds, if the process is still alive."""
 
 
 class SimulatedWriter:

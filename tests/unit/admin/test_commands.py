@@ -62,7 +62,7 @@ class Tenant(NamedTuple):
         self.process.tell("set_permissions", vhost=self.vhost, user=self.user, **(ALL | permission))
 
     def entry_refused(self) -> str:
-        """How connection.open is refused."""
+        """Return the refusal of connection.open."""
         client = Client(self.process.address)
         client.start(user=self.user, password="pw")
         client.tune()

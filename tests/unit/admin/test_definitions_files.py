@@ -23,7 +23,7 @@ from harness.project import ROOT
 pytestmark = pytest.mark.slow
 
 EXPORTED: dict[str, Any] = json.loads(Path(__file__).with_name("rabbitmq_3_10_8_definitions.json").read_text())
-"""What `rabbitmqctl export_definitions` of RabbitMQ 3.10.8 wrote. The password of its user kim is "pw".
+"""An export of `rabbitmqctl export_definitions` of RabbitMQ 3.10.8. The password of its user kim is "pw".
 
 It has its odd spots: an operator policy's definition as pairs, a virtual host's tags as text and its limits twice.
 """
@@ -365,7 +365,7 @@ def ending(self, changes):
 
 definition_store.DefinitionStore.commit = ending
 """
-"""Loaded by the interpreter before the broker: a kill before so many transactions with entities are on disk."""
+"""Loaded by the interpreter before the broker: a kill before KILLED_AT transactions with entities are on disk."""
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -1,4 +1,4 @@
-"""What is asked of a running broker as a whole, and lists: of any column, in parts."""
+"""Requests about a running broker as a whole, and lists: of any column, in parts."""
 
 from __future__ import annotations
 

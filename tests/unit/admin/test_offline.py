@@ -151,7 +151,7 @@ def test_a_purge_is_on_disk_and_so_is_a_backup_before_it(stopped: BrokerProcess,
 
 
 def policy(name: str, pattern: str, definition: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """What a policy is set with."""
+    """Return the arguments that set a policy."""
     said = {"name": name, "pattern": pattern, "definition": definition, "priority": 0, "apply_to": "all"}
     return {"vhost": "/", **said, **others}
 

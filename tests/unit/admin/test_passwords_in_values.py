@@ -192,7 +192,7 @@ PATHS = [
 
 
 def in_processes(process: BrokerProcess) -> str:
-    """What a process list shows of the broker."""
+    """Return the broker's line in a process list."""
     return Path(f"/proc/{process.pid}/cmdline").read_text()
 
 

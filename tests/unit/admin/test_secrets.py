@@ -205,7 +205,7 @@ def test_a_setting_that_does_not_fit_is_not_shown(tmp_path: Path, setting: str) 
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """What others than the owner may touch."""
+    """Return files that others than the owner may touch."""
     return [
         path.relative_to(directory).as_posix()
         for path in [directory, *directory.rglob("*")]

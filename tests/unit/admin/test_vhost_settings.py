@@ -1,4 +1,4 @@
-"""What a virtual host is told: its default queue type, and whether it is traced.
+"""Settings of a virtual host: its default queue type, and whether it is traced.
 
 The expectations were recorded from RabbitMQ 3.10.8: `rabbitmqctl add_vhost v --default-queue-type quorum`, `trace_on`
 and `trace_off`.

@@ -1,4 +1,4 @@
-"""What two brokers' rounds are worth together."""
+"""Verdict on two brokers' rounds together."""
 
 from __future__ import annotations
 

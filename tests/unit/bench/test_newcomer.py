@@ -1,4 +1,4 @@
-"""What the newcomer of `make newcomer` types is in README, and the root directory is as bare as it has to be."""
+"""The newcomer of `make newcomer` types README's commands, and its root directory is as bare as it has to be."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ READ_FOR = {
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, set[str]]:
-    """What each row has said: all are run in turn by one process, which ends a row by saying how long it took."""
+    """Return the names in each row's output: all are run in turn by one process, which ends a row by saying how long
+    it took."""
     command = [sys.executable, "-m", "bench", *ROWS, "--part", "0.001"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert run.returncode == 0, run.stderr

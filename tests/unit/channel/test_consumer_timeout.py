@@ -27,7 +27,7 @@ HALF_AN_HOUR = 30 * MINUTE
 
 @pytest.fixture
 def sessions(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionLayer]:
-    """With so many seconds to acknowledge; RabbitMQ's half an hour if a test says nothing."""
+    """With the parameter's seconds to acknowledge; RabbitMQ's half an hour without one."""
     settings = SessionSettings(consumer_timeout=getattr(request, "param", 1800))
     sessions = SessionLayer(Core(tmp_path / "messages"), settings)
     yield sessions

@@ -1,4 +1,5 @@
-"""The delivery ledger, with so many deliveries that most are packed, beside a dictionary that holds them all."""
+"""The delivery ledger, with so large a number of deliveries that most are packed, beside a dictionary that holds them
+all."""
 
 from __future__ import annotations
 
@@ -10,22 +11,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.entities.messages.message import Entry
-from broker.entities.queues.ready_messages import Window
+from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.session.channel.delivery_tags import CHUNK_MESSAGES, RECENT, DeliveryLedger
 from broker.wire.amqp_errors import ChannelException
 from harness.brokers.broker_core import Core, Reader, message
 
 COUNT = RECENT + 8 * CHUNK_MESSAGES
 RUN = 50
-"""So many messages of one queue go out before some of the next."""
+"""Messages of one queue that go out before some of the next."""
 KINDS: dict[str, Any] = {"classic": {}, "priorities": {"max_priority": 3}, "quorum": {"queue_type": "quorum"}}
 
 
 class Facts(NamedTuple):
-    """What an entry has to say, packed meanwhile or not."""
+    """Facts of an entry, packed meanwhile or not."""
 
-    kind: type[Entry]
+    kind: type[QueuedMessage]
     queue: object
     consumer: object
     position: int
@@ -38,13 +39,13 @@ class Facts(NamedTuple):
     redelivered: bool
 
 
-def facts(entry: Entry) -> Facts:
+def facts(entry: QueuedMessage) -> Facts:
     return Facts(type(entry), *(getattr(entry, name) for name in Facts._fields[1:]))
 
 
 @pytest.fixture
 def core(tmp_path: Path) -> Iterator[Core]:
-    core = Core(tmp_path / "messages", Window(COUNT, 1 << 30))
+    core = Core(tmp_path / "messages", MemoryWindow(COUNT, 1 << 30))
     yield core
     core.close()
 
@@ -52,7 +53,7 @@ def core(tmp_path: Path) -> Iterator[Core]:
 @pytest.fixture
 def out(core: Core) -> tuple[DeliveryLedger, dict[int, Facts]]:
     """Deliveries of three queues, some to a consumer, some transient; and what is known of each."""
-    entries: list[list[Entry]] = []
+    entries: list[list[QueuedMessage]] = []
     for name, arguments in KINDS.items():
         reader, queue = Reader(), core.queue(name, **arguments)
         for number in range(COUNT // len(KINDS)):
@@ -93,7 +94,7 @@ def test_what_is_packed_comes_back_as_it_was(out: tuple[DeliveryLedger, dict[int
         act = chance.choice(("one", "each", "multiple", "multiple, undone", "one, undone", "unknown"))
         if act == "each":
             each = chance.sample(tags, chance.randint(1, len(tags)))[:700]
-            struck: list[Entry] = []
+            struck: list[QueuedMessage] = []
             ledger.take_each(each, struck)
             assert [facts(entry) for entry in struck] == [known.pop(tag) for tag in each]
         elif act == "unknown":

@@ -37,7 +37,7 @@ def tracer(sessions: SessionLayer) -> SessionClient:
 
 
 def told(tracer: SessionClient) -> list[Message]:
-    """What has been told since last asked."""
+    """Return messages of the firehose since the last call."""
     found = []
     while isinstance(item := tracer.ask(get("told", no_ack=True)), Message):
         assert item.method.exchange == "amq.rabbitmq.trace"

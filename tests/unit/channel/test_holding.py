@@ -44,7 +44,7 @@ def held(sessions: SessionLayer, client: SessionClient) -> SessionClient:
 
 
 def settle(sessions: SessionLayer, error: Exception | None = None) -> None:
-    """What is on its way to disk gets there, or fails."""
+    """Writes on their way to disk get there, or fail."""
     sessions.core.definitions.settle(error)
     sessions.core.end_turn()
 

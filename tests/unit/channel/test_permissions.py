@@ -1,11 +1,12 @@
-"""What a user may do: RabbitMQ's reading of patterns, its refusals, and answers that hold as long as they are true."""
+"""Permissions of a user: RabbitMQ's reading of patterns, its refusals, and answers that hold as long as they are
+true."""
 
 from __future__ import annotations
 
 import pytest
 
+from broker.entities.node.users import Permission, TopicPermission, User, Users
 from broker.entities.scheduling.cache_epoch import CacheEpoch
-from broker.entities.vhosts.users import Permission, TopicPermission, User, Users
 from broker.session.channel.permissions import REMEMBERED_MAX, Access
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.method import Method
@@ -62,7 +63,7 @@ def test_patterns_are_searched_for(users: Users, pattern: str, may: str, may_not
 
 
 def test_what_is_remembered(users: Users, sessions: SessionLayer) -> None:
-    """What was allowed, by action and name, within bounds; each user has a memory for each virtual host."""
+    """Permissions found are kept by action and name, within bounds; each user has a memory for each virtual host."""
     allow(users, configure="^q$", read="^x$")
     access = Access(users, "u", "/")
     access.configure_queue("q")

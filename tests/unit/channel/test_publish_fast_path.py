@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose
@@ -51,7 +51,7 @@ rows = st.lists(st.tuples(publishes, st.integers(1, 6)), min_size=1, max_size=8)
 def joined(limits: SessionSettings | None = None) -> Iterator[SessionClient]:
     """A client with two channels, the first in confirm mode."""
     with tempfile.TemporaryDirectory() as directory:
-        core = Core(Path(directory) / "messages", Window(1 << 20, 1 << 30))
+        core = Core(Path(directory) / "messages", MemoryWindow(1 << 20, 1 << 30))
         client = SessionLayer(core, limits).connect(channels=2)
         client.confirm()
         client.ask(exchange_declare("fan", "fanout"))
@@ -68,7 +68,7 @@ def joined(limits: SessionSettings | None = None) -> Iterator[SessionClient]:
 
 
 def queue_contents(client: SessionClient) -> dict[str, list[tuple[Any, ...]]]:
-    """What lies in the queues, in order, as the store and the broker's memory have it."""
+    """Return the contents of the queues, in order, as the store and the broker's memory have them."""
     client.sessions.core.commit()
     return {
         name: [
@@ -81,7 +81,7 @@ def queue_contents(client: SessionClient) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def confirmed(items: list[Any]) -> tuple[set[int], set[int]]:
-    """Which publishes are acked and nacked, whatever their grouping."""
+    """Return publishes acked and nacked, whatever their grouping."""
     sets: dict[type, set[int]] = {BasicAck: set(), BasicNack: set()}
     known: set[int] = set()
     for item in items:

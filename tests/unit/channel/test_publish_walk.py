@@ -1,4 +1,4 @@
-"""How far a publish walks: who follows one from the socket to its confirm opens no more files than this."""
+"""Length of a publish's walk: a reader who follows one from the socket to its confirm opens no more files than this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a publish's arguments lead to is remembered as long as it is there, and keeps nothing alive that is gone."""
+"""Routes of a publish's arguments are cached as long as they exist, and the cache keeps nothing alive that is gone."""
 
 from __future__ import annotations
 

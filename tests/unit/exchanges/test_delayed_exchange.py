@@ -14,12 +14,12 @@ import pytest
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_of
 from broker.entities.messages.message import Message
+from broker.entities.node.users import Permission
 from broker.entities.queues import delay_queue
-from broker.entities.queues.delay_queue import NO_ROOM_MILLISECONDS, DelayQueue
+from broker.entities.queues.delay_queue import FULL_MILLISECONDS, DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.scheduling.alarms import DISK
-from broker.entities.vhosts.users import Permission
 from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import BasicAck
 from broker.wire.properties import decode_properties
@@ -224,15 +224,15 @@ def test_much_that_is_due_at_once_leaves_in_turns(core: Core, later: Exchange) -
 def test_a_full_disk_is_looked_at_once_a_second_however_much_is_due(core: Core, later: Exchange) -> None:
     for delay in (50, 40, 30, 20, 10):
         publish(core, later, b"%d" % delay, delay)
-    core.broker.batches.no_room = True
+    core.broker.batches.disk_full = True
     core.advance(100)
     for _ in range(4):
         due = core.broker.timers.next_due()
         assert due is not None
         core.advance(due - core.clock.now())
-    assert core.clock.now() == START + 100 + 4 * NO_ROOM_MILLISECONDS
+    assert core.clock.now() == START + 100 + 4 * FULL_MILLISECONDS
     assert waiting(later).messages == 5
-    core.broker.batches.no_room = False
+    core.broker.batches.disk_full = False
     core.advance(1000)
     assert taken(core.queue_named("q")) == [b"10", b"20", b"30", b"40", b"50"]
 

@@ -1,4 +1,4 @@
-"""What topics and headers match, and which exchanges go with which."""
+"""Matches of topics and headers, and exchanges that may be bound together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may read by HTTP, from elsewhere and after wrong passwords; and what is known of segments.
+"""Access by HTTP, from elsewhere and after wrong passwords; and facts known of segments.
 
 Inside one trio run, so that clients may have any address and waiting takes no time.
 """
@@ -14,8 +14,8 @@ import trio
 import trio.testing
 
 from broker.config import HttpSettings
+from broker.entities.node.users import User
 from broker.entities.statistics.totals import HTTP
-from broker.entities.vhosts.users import User
 from broker.management import segment_files
 from broker.management.segment_files import SegmentFiles
 from broker.management.work_slots import WorkSlots

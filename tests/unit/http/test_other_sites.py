@@ -34,7 +34,7 @@ REACHING = [
     OWN.partition(".")[0].upper(),
     "",
 ]
-"""What programs of this machine call a broker that listens on loopback, also through a tunnel or a proxy."""
+"""Addresses by which programs of this machine reach a broker on loopback, also through a tunnel or a proxy."""
 FOREIGN = [
     "evil.example",
     "evil.example:15672",

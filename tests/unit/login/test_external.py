@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import NameOID
 
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.session.connection import SILENT_SECONDS
 from broker.session.login.certificate_names import Naming
 from broker.session.login.passwords import SHA256

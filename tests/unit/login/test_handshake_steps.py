@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.session.connection import SILENT_SECONDS
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.login.phase import Phase

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.session.connection import SILENT_SECONDS, Connection
 from broker.session.login.login_throttle import KEPT_BEYOND_LIMIT, WATCHED_MAX, LoginThrottle, ThrottleLimits, site
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password

@@ -45,7 +45,7 @@ def test_hashes_are_rabbitmq_s() -> None:
 def test_every_wrong_password_costs_one_hash_of_the_same_length(
     monkeypatch: pytest.MonkeyPatch, stored: str, algorithm: str
 ) -> None:
-    """So the clock does not tell who exists, or who has a password: the work is the same, whatever is stored."""
+    """The clock does not tell who exists, or who has a password: the work is the same, whatever is stored."""
     hashed: list[int] = []
 
     def counted(data: bytes) -> bytes:

@@ -40,7 +40,7 @@ DASHBOARDS = {
     """,
     "inet_tcp_metrics": "build_info identity_info",
 }
-"""What each dashboard reads, without `rabbitmq_`. All join on the labels of identity_info."""
+"""Metrics that each dashboard reads, without `rabbitmq_`. All join on the labels of identity_info."""
 
 OF_QUEUES = """
     gauge queue_messages queue_messages_ready queue_messages_unacked queue_consumers queue_messages_persistent
@@ -77,7 +77,7 @@ TOTALS = "gauge connections channels consumers queues"
 
 
 def types(*tables: str) -> dict[str, str]:
-    """What tables say: type by name."""
+    """Return the type of each name in tables."""
     lines = (line.split() for table in tables for line in table.splitlines() if line.strip())
     return {f"rabbitmq_{name}": kind for kind, *names in lines for name in names}
 

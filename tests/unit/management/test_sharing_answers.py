@@ -1,4 +1,4 @@
-"""Who works on an answer at the same time as who, and what is left of rows of which columns are asked for."""
+"""Sharing of work between requests at the same time, and rows cut down to the columns asked for."""
 
 from __future__ import annotations
 

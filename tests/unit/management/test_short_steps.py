@@ -42,7 +42,7 @@ def quick(thing: int) -> str:
 
 
 class Steps(trio.abc.Instrument):
-    """How many things are touched in each step of a task, and in each turn of the event loop."""
+    """Counts of things touched in each step of a task, and in each turn of the event loop."""
 
     def __init__(self) -> None:
         self.of_tasks: list[int] = []

@@ -30,7 +30,7 @@ DELIVERIES = {
     "redeliver": 1,
     "ack": 2,
 }
-"""What `busy` does, as RabbitMQ counts it."""
+"""Deliveries of `busy`, as RabbitMQ counts them."""
 
 
 class Site:

@@ -42,7 +42,7 @@ def secured(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def log_in(process: BrokerProcess, context: ssl.SSLContext) -> Any:
-    """What comes after connection.start-ok."""
+    """Return the answer to connection.start-ok."""
     client = Client(process.tls_address, context)
     try:
         client.start(mechanism="EXTERNAL", response=b"")

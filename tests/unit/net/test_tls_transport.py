@@ -159,7 +159,7 @@ async def until_closed(client: ServerClient) -> bytes:
 
 
 def hello() -> bytes:
-    """How a TLS client begins."""
+    """Return the beginning of a TLS client."""
     outgoing = ssl.MemoryBIO()
     secured = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):

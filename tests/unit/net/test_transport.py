@@ -1,4 +1,4 @@
-"""One client's socket: who is sent away and when, and what a slow or a greedy client costs everybody else.
+"""One client's socket: which sockets are closed and when, and what a slow or a greedy client costs everybody else.
 
 Where a test takes `autojump_clock`, seconds pass as soon as everybody waits; so it may say exactly when something
 happens.
@@ -72,7 +72,7 @@ def anyone(request: pytest.FixtureRequest, server: BrokerServer, authority: Auth
 
 
 async def seconds_until_gone(client: ServerClient) -> float:
-    """How long it takes until the broker closes the socket."""
+    """Return seconds until the broker closes the socket."""
     start = trio.current_time()
     await client.until_gone()
     return trio.current_time() - start
@@ -134,7 +134,7 @@ async def test_a_client_that_leaves_without_answering_a_close_is_logged_once(
 async def test_a_close_that_is_answered_ends_at_once(
     autojump_clock: trio.testing.MockClock, server: BrokerServer
 ) -> None:
-    """Who was told goodbye may be dismissed, and nobody else: the broker stops, or needs the socket."""
+    """A client that was told goodbye may be closed, and no other: the broker stops, or needs the socket."""
     client, leaving, other = [await server.connect() for _ in range(3)]
     client.connection.force_close("enough")
     server.engine.end_turn()
@@ -257,7 +257,7 @@ async def test_a_client_we_do_not_listen_to_is_not_called_silent(
 async def test_a_client_that_stands_in_line_is_not_called_silent(
     autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
-    """Who has more to do than a turn allows waits for others; what else it says lies unread."""
+    """A client with more to do than a turn allows waits for others; its further input lies unread."""
     client, count = await beating.connect(heartbeat=10), 4000
     await client.ask(queue_declare("q"))
     async with beating.engine.committer.round_robin:

@@ -1,4 +1,4 @@
-"""Whose turn it is where a client would not notice: in one turn, within one run, after its end.
+"""The order of consumers where a client would not notice: in one turn, within one run, after its end.
 
 Rotation, credit, priorities and single active consumers are asserted on the wire, in
 tests/conformance/basic/test_consume.py and tests/conformance/queues/test_single_active.py.
@@ -49,4 +49,4 @@ def test_a_queue_forgets_the_channels_that_have_gone(sessions: SessionLayer) -> 
         client.send(get("q") if fetched else consume("q", "t"))
         client.send(ack(1))
         client.drop()
-    assert sessions.core.queue_named("q")._holders == {}
+    assert sessions.core.queue_named("q")._outlets == {}

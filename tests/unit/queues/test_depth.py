@@ -1,4 +1,4 @@
-"""How much is in a queue, by RabbitMQ's names."""
+"""Depth of a queue, by RabbitMQ's names."""
 
 from __future__ import annotations
 

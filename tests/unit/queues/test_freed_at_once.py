@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "limits": {"max_length": 3, "dead_letter_exchange": "amq.fanout"},
     "time": {"message_ttl": 1000},
-    "lease": {"expires": 1000},
+    "expiry": {"expires": 1000},
     "priorities": {"max_priority": 5},
     "single active": {"single_active_consumer": True},
     "quorum": {"queue_type": "quorum", "delivery_limit": 2},
@@ -46,7 +46,7 @@ def deleted_queues() -> list[Queue]:
 
 
 def use_and_delete(core: Core, *, durable: bool = True, **arguments: Any) -> None:
-    """A queue that was bound, filled, and deleted; its leases and times to live are over."""
+    """A queue that was bound, filled, and deleted; its expiry and times to live are over."""
     queue = core.queue(durable=durable, **arguments)
     core.bind(core.exchange("e", "fanout"), queue, "")
     core.deposit(queue, *[b"x"] * 5)
@@ -59,7 +59,7 @@ def use_and_delete(core: Core, *, durable: bool = True, **arguments: Any) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_deleted_queue_is_freed(tmp_path: Path, core: Core, kind: str) -> None:
-    """Whether it was durable, transient, or had its events recorded; or its consumers have gone before."""
+    """It is freed if it was durable, transient, or had its events recorded; or its consumers have gone before."""
     recorder = Recorder(1, hand_over=lambda records, first, events: None, first_pending=lambda: None)
     recording = Core(tmp_path / "recording", recorder=recorder)
     use_and_delete(core, **KINDS[kind])

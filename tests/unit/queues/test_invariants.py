@@ -50,12 +50,12 @@ COUNTERS: dict[str, tuple[Callable[[Core], Any], str]] = {
     "messages on disk": (filled, "store.state.messages"),
     "offsets of a stream": (lambda core: filled(core, queue_type="stream"), "store.state.messages"),
     "dead letters on disk": (lambda core: filled(core, queue_type="quorum"), "dead_letters._store.state.messages"),
-    "delayed bytes": (delays, "_held_bytes"),
+    "delayed bytes": (delays, "_in_memory_bytes"),
     "deliveries to consumers": (channel, "deliveries.consumed"),
     "confirms": (channel, "confirms._answered"),
     "held bytes": (lambda core: channel(core).connection, "held_bytes"),
 }
-"""What makes a structure, and where it counts something."""
+"""Structures, and the places of their counters."""
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
@@ -75,7 +75,7 @@ def test_what_a_turn_has_touched_is_checked_at_its_end_if_it_is_wanted(core: Cor
     queue.out.messages += 1
     core.end_turn()  # it was not touched
     queue.touch()
-    with pytest.raises(BrokenInvariant, match="0 messages are out, 1 are counted"):
+    with pytest.raises(BrokenInvariant, match="0 messages are unacknowledged, 1 are counted"):
         core.end_turn()
     careless = Core(tmp_path / "careless", check_invariants=False)
     assert careless.broker.invariants is None

@@ -1,4 +1,4 @@
-"""What the levels of a queue with priorities cost, in memory and on disk, and what becomes of damaged ones.
+"""Cost of the levels of a queue with priorities, in memory and on disk, and the end of damaged ones.
 
 Their order is asserted on the wire (tests/conformance/queues/test_priorities.py), across restarts
 (tests/durability/restart/test_priorities_restart.py) and against lists (tests/models/test_queue_model.py).
@@ -45,7 +45,7 @@ def test_levels_that_are_not_used_cost_nothing(core: Core) -> None:
 
 
 def test_damage_costs_the_damaged_only(damaged_core: Core) -> None:
-    """What the store reports as lost is counted in its level."""
+    """Messages that the store reports as lost are counted in their level."""
     queue, reader = prioritized(damaged_core), Reader()
     deposit(damaged_core, queue, "5.a", "5.b", "1.c", "1.d")
     damaged_core.commit()

@@ -1,4 +1,4 @@
-"""Time to live and leases of queues, with a clock that only the test moves.
+"""Time to live and expiry of queues, with a clock that only the test moves.
 
 What limits mean is held against a list in tests/models/test_limits_model.py; here are the moments between two turns.
 """
@@ -58,7 +58,7 @@ def test_timers_do_not_grow_with_the_messages_that_pass(core: Core) -> None:
     assert len(core.broker.timers._due) - before <= 2
 
 
-# Leases
+# Expiry
 
 
 Use = Callable[[SessionLayer, SessionClient], object]
@@ -70,7 +70,7 @@ def declare_again(sessions: SessionLayer, client: SessionClient) -> None:
 
 
 def consume_until(end: Use) -> Use:
-    """Consume for longer than the lease lasts, and end that."""
+    """Consume for longer than the expiry, and end that."""
 
     def use(sessions: SessionLayer, client: SessionClient) -> None:
         client.ask(consume("q", "t"))
@@ -90,12 +90,12 @@ USES: dict[str, tuple[Use, int]] = {
     "lose the connection": (consume_until(lambda sessions, client: client.drop()), 1000),
     "restart": (lambda sessions, client: sessions.core.restart(), 1000),
 }
-"""What is done 900 ms into a lease of a second, and the milliseconds that are left of it then."""
+"""Uses of a queue 900 ms into an expiry of a second, and the milliseconds that are left of it then."""
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize(("use", "left"), USES.values(), ids=list(USES))
-def test_what_renews_a_lease(sessions: SessionLayer, use: Use, left: int, kind: str) -> None:
+def test_uses_that_begin_the_expiry_again(sessions: SessionLayer, use: Use, left: int, kind: str) -> None:
     """RabbitMQ documentation, Queue TTL; a passive declaration counts as use (3.10.8 on the wire)."""
     client = sessions.connect()
     client.ask(queue_declare("q", arguments={"x-expires": 1000, "x-queue-type": kind}, durable=True))

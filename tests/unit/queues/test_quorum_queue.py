@@ -1,4 +1,4 @@
-"""Quorum queues over a real store, in virtual time: counts and letters across crashes at any batch, and paging."""
+"""Quorum queues over a real store, in virtual time: counts and dead letters across crashes at any batch, and paging."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_one_that_was_out_too_often_when_the_process_died_hides_nothing_behind_i
     assert reader.bodies == ([b"brief", b"last"] if limit else [b"0", b"last"])
 
 
-def test_letters_wait_and_go_in_their_order(core: Core) -> None:
+def test_dead_letters_wait_and_go_in_their_order(core: Core) -> None:
     """More than are tried at once, more than the window holds, over a crash."""
     queue, count = quorum(core, **AT_LEAST_ONCE), TRIED_AT_ONCE + 10
     core.deposit(queue, *bodies(count))
@@ -111,7 +111,7 @@ def test_letters_wait_and_go_in_their_order(core: Core) -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_a_letter_overtakes_none_that_waits_and_goes_with_its_queue(core: Core, deleted: bool) -> None:
+def test_a_dead_letter_overtakes_none_that_waits_and_goes_with_its_queue(core: Core, deleted: bool) -> None:
     queue, reader = quorum(core, **AT_LEAST_ONCE), Reader()
     core.deposit(queue, *bodies(2))
     take_all(queue, reader)

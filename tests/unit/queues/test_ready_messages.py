@@ -12,10 +12,10 @@ import pytest
 
 from broker.entities.queues.ordered_queue import LOAD_MESSAGES
 from broker.entities.queues.queue import LOAD_BYTES, Queue
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from harness.brokers.broker_core import Core, Reader
 
-WINDOW = Window(4, 100)
+WINDOW = MemoryWindow(4, 100)
 
 
 def test_memory_holds_a_window_however_long_the_queue(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_memory_holds_a_window_however_long_the_queue(tmp_path: Path) -> None:
 
 
 def given_back(core: Core, count: int, size: int = 0) -> Queue:
-    """A queue to which so many messages have come back, with nothing of them in memory."""
+    """A queue to which `count` messages have come back, with nothing of them in memory."""
     queue, reader = core.queue(), Reader()
     core.deposit(queue, *(b"%06d" % number + bytes(size) for number in range(count)))
     core.commit()
@@ -60,7 +60,7 @@ def in_memory(queue: Queue) -> list[int]:
 
 @pytest.mark.parametrize(("count", "size"), [(2 * LOAD_MESSAGES + 1, 0), (10, LOAD_BYTES // 8), (10, LOAD_BYTES * 2)])
 def test_they_come_back_in_portions(core: Core, count: int, size: int) -> None:
-    """Of so many messages, or of few that are large."""
+    """Portions of a large number of messages, or of few that are large."""
     queue, reader = given_back(core, count, size), Reader()
     assert in_memory(queue) == []
     for number in range(count):

@@ -147,12 +147,12 @@ def test_a_body_shared_with_queues_outlives_them(core: Core) -> None:
     """A large body is stored once for a queue and a stream; the stream keeps it when the queue is done with it."""
     body = b"x" * 5000
     log, queue = stream(core), core.queue("q")
-    letter = message(body, key="q")
-    core.vhost.share_body(letter, (log, queue))
-    log.publish(letter)
-    queue.publish(letter)
+    dead_letter = message(body, key="q")
+    core.vhost.share_body(dead_letter, (log, queue))
+    log.publish(dead_letter)
+    queue.publish(dead_letter)
     core.commit()
-    assert letter.body_id
+    assert dead_letter.body_id
     reader = Reader()
     assert reader.get(queue) == body
     reader.ack()

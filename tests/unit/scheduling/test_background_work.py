@@ -20,7 +20,7 @@ from harness.clients.shorthand import consume, queue_declare
 
 
 class Steps:
-    """So many steps, which count themselves."""
+    """Steps of background work, which count themselves."""
 
     def __init__(self, number: int) -> None:
         self.number = number

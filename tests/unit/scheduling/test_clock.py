@@ -11,7 +11,7 @@ from broker.entities.scheduling.clock import SteadyClock
 
 @pytest.mark.parametrize("jump_seconds", [-86400.0, 3600.0])
 def test_a_jump_of_the_wall_clock_does_not_move_it(monkeypatch: pytest.MonkeyPatch, jump_seconds: float) -> None:
-    """Promise I9: message expiry and queue leases go by this clock, connections by the monotonic one."""
+    """Promise I9: message TTL and queue expiry go by this clock, connections by the monotonic one."""
     clock, real = SteadyClock(), time.time
     before = clock.now()
     monkeypatch.setattr(time, "time", lambda: real() + jump_seconds)
@@ -19,7 +19,7 @@ def test_a_jump_of_the_wall_clock_does_not_move_it(monkeypatch: pytest.MonkeyPat
 
 
 def test_it_begins_at_the_wall_clock() -> None:
-    """So that a stored time to live goes on across a restart. Times are stored as numbers that have no sign."""
+    """A stored time to live goes on across a restart. Times are stored as numbers that have no sign."""
     before = time.time() * 1000
     assert before - 1 <= SteadyClock().now() <= time.time() * 1000 + 1
     assert SteadyClock(wall=lambda: -86400.0).now() >= 1000

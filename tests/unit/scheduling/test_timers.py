@@ -1,4 +1,4 @@
-"""What is done later, and what becomes of it when nobody is left whom it concerns."""
+"""Timers, and their ends when nobody is left whom they concern."""
 
 from __future__ import annotations
 

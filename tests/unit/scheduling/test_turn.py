@@ -1,4 +1,4 @@
-"""Which queues deliver in a turn, and which in a later one."""
+"""Queues that deliver in a turn, and those that do in a later one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a boot records of those before it: how far their log went, and whether those without one have left anything."""
+"""A boot's records of those before it: how far their log went, and whether those without one have left anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.journal.journal_file import NAME
 from storage.messages.message_store import MessageStore
 
 Boot = tuple[str, int]
-"""What is recorded, and the last event at the boot's only commit; 0: it commits nothing.
+"""The boot's record, and the last event at its only commit; 0: it commits nothing.
 
 events: they are logged. killed: it ends before its log has begun. silent: a start without the event log.
 """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.server.commits.commit_policy import (
     AT_ONCE_BYTES_MAX,
     BATCH_BYTES_MAX,
@@ -113,8 +113,8 @@ def test_a_publisher_without_confirms_waits(behind: int, gathered: int, under_wa
 
 @pytest.mark.parametrize(("size", "awaited", "cut"), [(1023, False, False), (1024, False, True), (1024, True, False)])
 def test_a_batch_that_no_client_waits_for_is_cut_smaller(size: int, awaited: bool, cut: bool) -> None:
-    """Where it gathers: the one rule of decision 32 that is kept below the policy."""
-    batches = BatchQueue(batch_bytes_max=4096, lazy_bytes_max=1024)
+    """The place of gathering: the one rule of decision 32 that is kept below the policy."""
+    batches = PendingBatches(batch_bytes_max=4096, lazy_bytes_max=1024)
     if awaited:
         batches.wait(ONE)
     batches.current.bytes = size

@@ -305,12 +305,12 @@ async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) ->
     """A large transaction is one batch; who publishes meanwhile waits for the end of it."""
     async with desk(directory) as at:
         batches = at.core.broker.batches
-        batches.hold_open()
+        batches.keep_open()
         at.publish(*[bytes(1 << 20)] * 2)
         with trio.move_on_after(0) as waiting:
             await at.committer.backpressure(confirmed=True)
         assert waiting.cancelled_caught
-        batches.let_close()
+        batches.release_open()
         at.committer.start_commit()
         with trio.fail_after(30):
             await at.waiter.count(1)

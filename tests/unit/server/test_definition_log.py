@@ -210,7 +210,8 @@ FULL = "506 the disk is full"
 async def test_a_deletion_that_cannot_be_written_is_owed(
     store: DefinitionStore, owing: DefinitionLog, disk: Disk
 ) -> None:
-    """Whoever asked is told, and it is written ahead of what comes next: so its name can be used again."""
+    """The client gets the error; the deletion is written ahead of the next change, so that its name can be used
+    again."""
     gone = list[int]()
     deleted = owing.erase(delete(QueueRow, id=1), gone=lambda: gone.append(1))
     again = owing.write(Put(ROW._replace(id=2)))

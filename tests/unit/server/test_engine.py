@@ -1,4 +1,5 @@
-"""Where turns end: what waits for time, for the disk or for room is done when it may be, without anybody's bytes."""
+"""Ends of turns: things that wait for time, for the disk or for room are done when they may be, without anybody's
+bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.scheduling.pending_batches import OnDisk
 from broker.server.commits import commit_policy
 from broker.wire.methods import BasicGetEmpty, QueueDeclareOk
 from harness.brokers.broker_core import SMALL, Core, flip

@@ -1,4 +1,4 @@
-"""What a broker records of what happens to messages: the real process, and its log read back.
+"""A broker's records of what happens to messages: the real process, and its log read back.
 
 Most of it is a chapter each of one broker's log: a queue whose name says so is declared where a chapter begins. The
 numbers of messages count from 1 in each.
@@ -200,13 +200,13 @@ def deaths(client: Client) -> Story:
     assert [event.redelivered for event in queue if event.kind == "deliver"] == [False, True]
     brief = [event for event in events if event.queue == "brief"]
     assert shown(brief, "reason") == "route, expire expired"
-    letters = [event for event in events if event.kind == "publish" and event.connection == ""]
+    dead_letters = [event for event in events if event.kind == "publish" and event.connection == ""]
     died = [event for event in events if event.kind == "deadletter"]
-    assert [(event.queue, event.position, event.detail) for event in letters] == [
+    assert [(event.queue, event.position, event.detail) for event in dead_letters] == [
         (event.queue, event.position, event.detail) for event in died
-    ], "a letter names the place of the death, and both how many queues it goes to"
-    assert [(event.exchange, event.routing_key, event.channel) for event in letters] == [("", "dead", 0)] * 2
-    assert [event.msg_id for event in events if event.queue == "dead"] == [event.msg_id for event in letters]
+    ], "a dead letter names the place of the death, and both how many queues it goes to"
+    assert [(event.exchange, event.routing_key, event.channel) for event in dead_letters] == [("", "dead", 0)] * 2
+    assert [event.msg_id for event in events if event.queue == "dead"] == [event.msg_id for event in dead_letters]
 
 
 @story
@@ -332,8 +332,12 @@ def recording(tmp_path: Path) -> Iterator[BrokerProcess]:
 def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProcess) -> None:
     """Over a restart too, until somebody takes it."""
     client = Client.connect(recording.address)
-    letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead", "dead_letter_strategy": "at-least-once"}
-    declare(client, "q", queue_type="quorum", overflow="reject-publish", **letters)
+    dead_letters = {
+        "dead_letter_exchange": "",
+        "dead_letter_routing_key": "dead",
+        "dead_letter_strategy": "at-least-once",
+    }
+    declare(client, "q", queue_type="quorum", overflow="reject-publish", **dead_letters)
     deposit(client, b"1", key="q", properties=PERSISTENT)
     client.send(get("q"))
     client.expect_message(BasicGetOk)
@@ -343,7 +347,7 @@ def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProces
     recording.restart()
     client = Client.connect(recording.address)
     declare(client, "dead")
-    eventually(lambda: ready(client, "dead"), "the letter to be taken")
+    eventually(lambda: ready(client, "dead"), "the dead letter to be taken")
     client.close()
     assert recording.stop() == 0
     waiting, taken = FIRST + 1, (2 << 40) + 1

@@ -1,4 +1,4 @@
-"""What the server measures of itself: commits, the waits for them, turns, and how late the loop is."""
+"""Measurements of the server itself: commits, the waits for them, turns, and how late the loop is."""
 
 from __future__ import annotations
 

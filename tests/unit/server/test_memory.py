@@ -44,7 +44,7 @@ check_interval_seconds = 0.05
 
 
 def anonymous_bytes(broker: BrokerProcess) -> int:
-    """What the process holds beside mapped files."""
+    """Return bytes of the process beside mapped files."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024

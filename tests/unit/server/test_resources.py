@@ -1,4 +1,4 @@
-"""How much memory and disk there is, and the alarms that follow from it."""
+"""Measured memory and disk, and the alarms that follow from them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ DISK_FREE = 1 << 40
 
 
 class Space:
-    """A store of which so many bytes hold nothing, on a disk of which DISK_FREE are free."""
+    """A store with `holes` bytes that hold nothing, on a disk of which DISK_FREE are free."""
 
     def __init__(self, reusable: int = 0) -> None:
         self.reusable = reusable

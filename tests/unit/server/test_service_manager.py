@@ -1,4 +1,4 @@
-"""What a service manager sees: readiness by sd_notify(3), the watchdog, a log file that is rotated."""
+"""Signs for a service manager: readiness by sd_notify(3), the watchdog, a log file that is rotated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start records of the messages that are there, while other things happen to them."""
+"""A start's records of the messages that are there, while other things happen to them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def await_state(broker: BrokerProcess, wanted: str) -> dict[str, Any]:
 def test_nothing_is_lost_when_the_destination_is_killed(
     configured: Configured, other: BrokerProcess, dial: Dial
 ) -> None:
-    """What was not confirmed stays at the source and comes again; the order is kept."""
+    """Unconfirmed messages stay at the source and come again; the order is kept."""
     here = configured(settings(**{"dest-uri": uri(other), "src-prefetch-count": 50}))
     publisher = dial(here)
     publisher.ask(queue_declare("from", durable=True))
@@ -123,7 +123,7 @@ def test_messages_go_over_tls(configured: Configured, authority: Authority, tmp_
 
 
 def test_a_client_that_hears_nothing_gives_up(configured: Configured, other: BrokerProcess) -> None:
-    """Two heartbeats without a byte, and the shovel begins anew."""
+    """Two heartbeats without a byte, and the shovel begins again."""
     from signal import SIGCONT, SIGSTOP
 
     here = configured(settings(**{"dest-uri": f"{uri(other)}?heartbeat=1"}))

@@ -1,6 +1,6 @@
 """Scripts of traffic and what each makes the counters say, as RabbitMQ 3.10.8 does where nothing else is said.
 
-A step is a verb, its arguments, and after a colon how many answers are awaited: a confirm of several counts so many.
+A step is a verb, its arguments, and after a colon the number of answers to await: a confirm of several counts for each.
 Then what is counted of the channel, of queues, and of the exchange that was published to (publish_in, publish_out, and
 RabbitMQ's publish_out where that is another). All else stays at 0.
 """
@@ -127,7 +127,7 @@ Counts = dict[str, int]
 
 
 class Step(NamedTuple):
-    """What is sent on channel 1, and how many answers are awaited then."""
+    """Input on channel 1, and the number of answers to await then."""
 
     data: bytes
     answers: int
@@ -172,7 +172,7 @@ SCRIPTS = dict(_scripts())
 
 
 class Answers:
-    """How many answers have come: a confirm of several counts for all that it covers."""
+    """Count of answers: a confirm of several counts for all that it covers."""
 
     def __init__(self) -> None:
         self._others = 0

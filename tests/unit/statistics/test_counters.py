@@ -1,4 +1,4 @@
-"""What is counted of traffic over sockets: of queues, exchanges, channels, virtual hosts and the broker."""
+"""Counts of traffic over sockets: of queues, exchanges, channels, virtual hosts and the broker."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_what_comes_and_goes_is_counted(server: BrokerServer) -> None:
 
 
 async def test_bytes_of_connections_are_counted_as_they_are_on_the_wire(server: BrokerServer) -> None:
-    """Of a virtual host when the connection is gone, too."""
+    """A virtual host keeps its counts when the connection is gone, too."""
     client = await server.connect()
     before, question = client.connection.traffic.values(), method_frame(1, queue_declare("q"))
     await client.say(question)

@@ -67,7 +67,7 @@ def samples(detail: dict[str, Any]) -> list[int]:
 
 
 def test_a_rate_is_the_difference_of_the_last_two_samples(past: Past) -> None:
-    """Of a queue, its exchange, its channel, its virtual host and the broker alike."""
+    """Rates of a queue, its exchange, its channel, its virtual host and the broker alike."""
     history, queue = past.history, past.queue
     (channel,) = past.client.connection.channels.values()
     exchange, vhost = past.core.vhost.exchange(""), past.core.vhost

@@ -1,4 +1,4 @@
-"""Where the message store of a test is."""
+"""Path of a test's message store."""
 
 from __future__ import annotations
 

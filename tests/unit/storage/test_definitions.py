@@ -62,7 +62,7 @@ def store(path: Path) -> Iterator[DefinitionStore]:
 
 
 def reopened(store: DefinitionStore) -> Definitions:
-    """What a new process would find."""
+    """Return the definitions that a new process would find."""
     store.close()
     with DefinitionStore.open(store.path) as again:
         return again.load()
@@ -232,7 +232,7 @@ def test_a_mark_of_what_was_there_before_a_backup_goes_before_its_first_change(
 
 
 def test_rows_that_nobody_has_written_are_damage(store: DefinitionStore, path: Path) -> None:
-    """What a file says without its -wal may be half of a change."""
+    """A file's contents without its -wal may be half of a change."""
     store.commit(EVERYTHING)
     store.close()
     with closing(sqlite3.connect(path)) as connection:

@@ -33,7 +33,7 @@ STOP = 2
 
 
 def part(first: int, events: int) -> Part:
-    """So many events, each a stop: the plainest there is."""
+    """Return `events` events, each a stop: the plainest there is."""
     return Part([(STOP, 1_000_000 + number, 1) for number in range(first, first + events)], first, events)
 
 
@@ -92,7 +92,7 @@ def test_the_oldest_segments_go_first_and_the_newest_stays(tmp_path: Path) -> No
 
 
 FIRST, SECOND = (part(1, 3), part(4, 2)), (part(6, 40),)
-"""What is appended to two tails, one after the other."""
+"""Parts appended to two tails, one after the other."""
 ALL = 45
 
 
@@ -218,7 +218,7 @@ def test_a_log_that_cannot_be_written_loses_events_and_says_so_once(
         log.append(part(7, 2))
         log.close()
     assert numbers(directory) == [(1, 7), (1, 8)]
-    assert caplog.text.count("events are being lost") == 1
+    assert caplog.text.count("events are lost") == 1
 
 
 def test_a_full_disk_costs_what_it_does_not_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from storage.space.free_pages import FreePages
 
 KEYS = [b"%03d" % number for number in range(150)]
 TENS = 1, 300, 7_000, 40_000
-"""How large values are, in ten bytes."""
+"""Sizes of values, in ten bytes."""
 
 
 def contents(txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:

@@ -19,7 +19,7 @@ BODY_BYTES = 100_000
 
 
 def killed(path: Path, *batches: bytes, caught_up: int = 1) -> None:
-    """Have a store with a batch of one message each, of which LMDB has only the first so many, a segment for each."""
+    """A store with a batch of one message each, of which LMDB has only the first `caught_up`, a segment for each."""
     with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
         writer = Writer(store)
         for number, body in enumerate(batches):
@@ -61,7 +61,7 @@ def commit(core: Core) -> None:
 
 
 def parcels(core: Core, settle: Callable[[], object], bodies: Sequence[bytes] = (bytes(BODY_BYTES),)) -> list[int]:
-    """How many messages LMDB was given each time that it caught up, while these came 30 times; `settle` follows
+    """Return the number of messages that LMDB was given at each catch-up, while these came 30 times; `settle` follows
     each."""
     given, messages = [], 0
     for _ in range(30):

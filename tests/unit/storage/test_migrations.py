@@ -52,7 +52,7 @@ def test_a_gap_in_the_numbers_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_new_file_is_complete_and_leaves_nothing_beside_it(path: Path) -> None:
-    """What an interrupted creation left is thrown away; and a file that is current is left alone."""
+    """Files of an interrupted creation are thrown away; and a file that is current is left alone."""
     path.with_name(path.name + ".new").write_bytes(b"half a file")
     apply(path)
     assert query(path, "PRAGMA user_version") == [(len(migrations()),)]
@@ -64,7 +64,7 @@ def test_a_new_file_is_complete_and_leaves_nothing_beside_it(path: Path) -> None
 
 
 def test_what_is_missing_is_run_and_a_copy_is_kept_first(path: Path) -> None:
-    """Which holds what is only in the write-ahead log."""
+    """The copy holds the contents of the write-ahead log, too."""
     apply(path)
     change_and_crash(path, "INSERT INTO vhosts VALUES ('v', '', '[]', '')")
     apply(path, [*migrations(), SECOND])

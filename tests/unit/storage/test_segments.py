@@ -60,7 +60,7 @@ def test_damage_is_noticed() -> None:
 
 
 def test_a_run_is_settled_as_its_messages_one_by_one() -> None:
-    """Where positions follow each other and are all there; others are looked up one by one."""
+    """A run whose positions follow each other and are all there; others are looked up one by one."""
     places = (5, 6, 7, 9, 10)
     segment = only([(position, (Message(bytes(position)), 0)) for position in places])
     for wanted, slots in (
@@ -81,7 +81,7 @@ def test_a_run_is_settled_as_its_messages_one_by_one() -> None:
 
 
 def test_bitmaps_count_what_is_left() -> None:
-    """Of a segment that is cut short what is settled weighs more than what is left."""
+    """A segment is cut short when its settled messages outweigh those that are left."""
     settled = Settled.none(19, 190)
     chosen = random.Random(1).sample(range(19), 8)
     for slot in chosen:

@@ -1,4 +1,4 @@
-"""What the message store does when a start, a disk or a record is not as it should be."""
+"""The message store when a start, a disk or a record is not as it should be."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ DAMAGES: dict[str, tuple[Change, int, bool]] = {
     "a body": (flip(BODY, 7), 9, False),
     "a body that is gone": (lambda txn: txn.delete(number_key(BODY, 9)), 9, False),
 }
-"""How many of ten messages, one of them acknowledged, are there then, and whether the one with a shared body is."""
+"""Number of ten messages, one of them acknowledged, that are there then, and whether the one with a shared body is."""
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -238,7 +238,7 @@ def test_verify_asks_no_counters_of_what_ends_with_the_process(path: Path) -> No
         (flip(REFERENCES, 10), "reference count fails its checksum"),
         (lambda txn: txn.delete(number_key(BODY, 9)), "not there"),
         (lambda txn: txn.put(number_key(REFERENCES, 9), encode_number(2)), "its count says 2"),
-        (lambda txn: txn.put(number_key(BODY, 8), frame(b"x")), "nothing refers to it"),
+        (lambda txn: txn.put(number_key(BODY, 8), frame(b"x")), "no message refers to it"),
         (lambda txn: txn.put(place_key(SETTLED, 5, 0, 1), b""), "without its segment"),
         (lambda txn: txn.put(b"?", b""), "does not know"),
         (lambda txn: txn.delete(bytes.fromhex("4c000000000000000100")), "no counters"),
@@ -330,7 +330,7 @@ def test_what_a_failed_commit_means(path: Path) -> None:
 def test_a_message_that_has_moved_stays_until_the_other_has_come(
     path: Path, remove: Callable[[Writer, int], None]
 ) -> None:
-    """What a batch takes away is committed first, but not what has moved. tests/models holds the rest."""
+    """Removals of a batch are committed first, but not those of moved messages. tests/models holds the rest."""
     with MessageStore.open(path) as store:
         writer = Writer(store)
         moved, _acknowledged = writer.puts(1, [b"moved", b"acknowledged"])
@@ -375,7 +375,7 @@ def test_a_file_mostly_free_is_compacted_at_start(path: Path) -> None:
 
 
 def test_a_backup_is_a_store_of_its_own(path: Path, tmp_path: Path) -> None:
-    """Of a store in which a batch that was committed twice is there once."""
+    """A backup of a store in which a batch that was committed twice is there once."""
     copy = tmp_path / "backups" / "today"
     with MessageStore.open(path) as store:
         writer = Writer(store)

@@ -15,7 +15,7 @@ from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core
 
 
-def buried(core: Core, **properties: Any) -> Table:
+def dead_lettered(core: Core, **properties: Any) -> Table:
     """The headers of a message that was too much for the queue `one` and then for `two`."""
     core.queue("dl")
     for name, key in (("two", "dl"), ("one", "two")):
@@ -31,7 +31,7 @@ def test_the_last_death_is_named_and_the_first_remembered(core: Core) -> None:
 
     A routing key that is too long for a short string breaks nothing: queue.declare takes any, as in RabbitMQ.
     """
-    said = {name: field.value for name, field in buried(core).items() if "-death-" in name}
+    said = {name: field.value for name, field in dead_lettered(core).items() if "-death-" in name}
     last = {"x-last-death-exchange": b"", "x-last-death-queue": b"two", "x-last-death-reason": b"maxlen"}
     first = {"x-first-death-exchange": b"", "x-first-death-queue": b"one", "x-first-death-reason": b"maxlen"}
     assert said == first | last
@@ -55,7 +55,7 @@ def test_the_last_death_is_named_and_the_first_remembered(core: Core) -> None:
 def test_what_publishers_write_into_x_death_breaks_nothing(
     core: Core, written: dict[str, Any], counts: list[int] | None
 ) -> None:
-    deaths = [entry.value for entry in buried(core, headers={"x-death": [written]})["x-death"].value]
+    deaths = [entry.value for entry in dead_lettered(core, headers={"x-death": [written]})["x-death"].value]
     assert [death["queue"] for death in deaths[:2]] == [Field("S", b"two"), Field("S", b"one")]
     if counts is not None:
         assert [death["count"].value for death in deaths[:2]] == counts

@@ -36,7 +36,7 @@ tables = st.dictionaries(
 
 @given(tables, tables, tables)
 def test_being_declared_alike_is_an_equivalence(one: Table, two: Table, three: Table) -> None:
-    """Whoever declares first: the answer is the same. What no queue knows does not count."""
+    """The answer is the same, whichever came first. Unknown arguments do not count."""
     assert equivalent(one, one)
     assert equivalent(one, two) == equivalent(two, one)
     if equivalent(one, two) and equivalent(two, three):

@@ -126,7 +126,7 @@ PATTERNS = st.recursive(
 
 @given(PATTERNS, st.text("abA.\n ", max_size=6))
 def test_a_pattern_is_found_where_another_engine_finds_it(pattern: str, name: str) -> None:
-    """What stands before the match is passed over by the pattern itself, which changes nothing of what it says."""
+    """The pattern itself passes over everything before the match, which changes nothing of what it says."""
     assume("(?i)" not in pattern[1:] and r"\1" not in pattern.replace(r"\1", "", 1))
     try:
         expected = re.compile(pattern.encode()).search(name.encode()) is not None
@@ -189,9 +189,9 @@ def test_what_is_no_expression_is_said_with_its_place(pattern: str, reason: str,
 def _none_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A system without PCRE2."""
     monkeypatch.setattr(pcre2_library, "LIBRARY", "libpcre2-8.so.none")
-    pcre2_library.engine.cache_clear()
+    pcre2_library.pcre2.cache_clear()
     yield
-    pcre2_library.engine.cache_clear()
+    pcre2_library.pcre2.cache_clear()
 
 
 @pytest.mark.usefixtures("_none_installed")

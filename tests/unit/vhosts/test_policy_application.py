@@ -16,7 +16,7 @@ from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import EXCHANGE, InForce, Policy, effective
 from broker.entities.arguments.policy_matching import GIVEN_UP_MAX, LONG_SEARCHES, Policies
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
-from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.queues.queue_background_work import CHUNK_BYTES
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS
 from broker.wire.field_tables import from_python
 from harness.brokers.broker_core import Core, Reader, message
@@ -60,7 +60,7 @@ def test_a_policy_applies_where_kind_keys_and_name_agree(apply_to: str, kinds: s
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "x"]), st.integers(-2, 2))))
 def test_what_holds_is_the_strongest_of_what_applies(made: list[tuple[str, str, int]]) -> None:
-    """Of equals the first by name."""
+    """The first by name holds of those with equal priority."""
     policies = Policies("v")
     for name, pattern, priority in made:
         policies.ordinary.put(policy(name, pattern, "all", priority))
@@ -123,7 +123,7 @@ def test_some_words_of_policies_come_before_arguments_of_quorum_queues(type_: st
 
 
 def test_times_of_a_policy() -> None:
-    """Of two time-outs for acknowledgements the smaller counts (RabbitMQ since 3.11.15, documentation on them).
+    """The smaller of two time-outs for acknowledgements counts (RabbitMQ since 3.11.15, documentation on them).
 
     RabbitMQ takes any time from a policy; its arguments end at ten years.
     """
@@ -139,7 +139,7 @@ def test_times_of_a_policy() -> None:
 
 
 TURN_MESSAGES = (PORTION_BYTES + CHUNK_BYTES) // MESSAGE_BYTES
-"""So many small messages at most go in the first turn, and less in each later one."""
+"""Most small messages in the first turn; less go in each later one."""
 
 
 def test_many_messages_too_many_go_in_turns(core: Core) -> None:
@@ -200,7 +200,7 @@ def test_many_queues_get_a_policy_in_portions(core: Core) -> None:
     ],
     ids=["another priority", "another key", "nothing", "none any more"],
 )
-def test_a_lease_begins_anew_with_every_change_of_its_queue(core: Core, again: list[Policy], left: int) -> None:
+def test_an_expiry_begins_again_with_every_change_of_its_queue(core: Core, again: list[Policy], left: int) -> None:
     """As in RabbitMQ: even with one that changes nothing but the policy's priority.
 
     It ends with its policy, and a declared one outlasts it.

@@ -67,7 +67,7 @@ def test_every_method_survives_the_wire(kind: type[Method]) -> None:
 
 
 def test_the_tables_have_no_gaps() -> None:
-    """What a client may send are the chassis elements of the XML; two methods go both ways in RabbitMQ's dialect.
+    """Methods from clients are the chassis elements of the XML; two methods go both ways in RabbitMQ's dialect.
 
     Methods of two kinds are never equal.
     """

@@ -47,7 +47,7 @@ def test_known_bytes() -> None:
 
 
 def agree(header: bytes, said: BasicProperties) -> bool:
-    """Whether the summary says what the properties say."""
+    """True if the summary says what the properties say."""
     summary = summarize(header)
     headers = None if summary.headers is None else decode_table(summary.headers)[0]
     words = (summary.expiration, summary.reply_to, summary.user_id)

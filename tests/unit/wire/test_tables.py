@@ -1,6 +1,6 @@
-"""Field tables. The letters and their names were asked of rabbit_binary_parser, RabbitMQ 3.10.8.
+"""Field tables. The type tags and their names were asked of rabbit_binary_parser, RabbitMQ 3.10.8.
 
-That whatever is read is skimmed to the same place, or refused by both, tests/security/fuzz/targets/wire_input.py asks.
+tests/security/fuzz/targets/wire_input.py asserts that skimming a table ends where reading it does, or refuses it too.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_each_letter_reads_and_writes_as_rabbitmq_does(raw: bytes, field: Field)
 
 
 def test_a_long_array_reads_and_writes_as_a_short_one() -> None:
-    """With every letter, in runs and mixed; cut short or with an unknown letter it is refused."""
+    """With every type tag, in runs and mixed; cut short or with an unknown type tag it is refused."""
     several = [(raw, field) for raw, field in VECTORS for _ in range(50)] + VECTORS * 50
     array = b"".join(raw for raw, _ in several)
     assert len(array) > LONG_ARRAY_BYTES
@@ -88,7 +88,7 @@ def test_a_long_array_reads_and_writes_as_a_short_one() -> None:
 
 
 def test_tables_in_tables_survive_the_wire() -> None:
-    """With every letter, whole: cut anywhere they are refused. Of two equal keys the first is found."""
+    """With every type tag, whole: cut anywhere they are refused. Of two equal keys the first is found."""
     assert {field.kind for _, field in VECTORS} == TYPE_NAMES.keys()
     wire = block(b"\x01at\x01" + b"\x01at\x00")
     assert decode_table(wire)[0] == {"a": Field("t", True)}
@@ -112,13 +112,13 @@ def test_headers_that_a_broker_obeys_are_told(names: str, told: bool) -> None:
     assert skim_table(wire) == (len(wire), told)
 
 
-@pytest.mark.parametrize("letter", [b"F", b"A"])
-def test_nesting_has_a_limit(letter: bytes) -> None:
+@pytest.mark.parametrize("tag", [b"F", b"A"])
+def test_nesting_has_a_limit(tag: bytes) -> None:
     def nested(depth: int) -> bytes:
         content = b""
         for level in range(depth - 1):
-            named = b"" if letter == b"A" and level < depth - 2 else b"\x01a"
-            content = named + letter + block(content)
+            named = b"" if tag == b"A" and level < depth - 2 else b"\x01a"
+            content = named + tag + block(content)
         return block(content)
 
     assert skim_table(nested(NESTING_MAX)) == (len(nested(NESTING_MAX)), False)

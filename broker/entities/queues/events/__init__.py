@@ -1,1 +1,1 @@
-"""What happens in queues, as records for the event log."""
+"""Event log records of what happens to messages in queues."""

@@ -1,18 +1,17 @@
-"""Records of what happens to messages, for the event log: their numbers, and how they are gathered.
+"""The recorder of the event log: message numbers, and records gathered in parts.
 
-Where events are recorded, each queue has a `QueueEvents` that says here what happens in it, and each channel does the
-same for what crosses it. Where they are not, there is no recorder.
+With the event log on, each queue has a `QueueEvents` that records what happens in it, and each channel records what
+crosses it. Otherwise there is no recorder.
 
-A message gets its number, `boot << 40 | counter`, when it is published, and the number becomes its position in every
-queue that it reaches. Positions are kept with messages anyway and are never given out twice. So the number costs
-nothing, stays the same over redelivery and restart, and stands in every record. In some cases a position is another
-number, and the record of the message's way into the queue names both: a stream's positions are its offsets; a quorum
-queue puts what a consumer gave back at its end, and dead letters that wait elsewhere in itself; and what died because
-of a message may reach a queue before it does.
-Dead letters, and delayed messages that are due, are published anew, with new numbers.
+A message gets its number, `boot << 40 | counter`, when it is published, and the number is its position in every queue
+that it reaches. Positions are stored anyway and never reused, so the number costs nothing, stays the same over
+redelivery and restart, and is in every record. In four cases the position is another number, and the ROUTE record has
+both: in a stream it is the offset; a quorum queue appends a returned message again; a waiting dead letter moves to
+another lane of its quorum queue; a dead letter caused by a message may reach a queue before the message itself.
+Dead letters and released delayed messages are publishes of their own, with new numbers.
 
-A record is a row of values, beginning with its kind and its time in microseconds, and stands for one event or for a
-run of them, one event each for the numbers in it. docs/event-log.md lists the kinds.
+A record is a tuple that begins with its kind and its time in microseconds. It stands for one event, or for several, one
+for each number in it. docs/event-log.md lists the kinds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
@@ -32,9 +31,9 @@ DELIVER, ACK, REJECT, REQUEUE = 20, 21, 22, 23
 EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = 24, 25, 26, 27, 28, 29
 
 PART_EVENTS = 8192
-"""After how many events what has gathered is handed over."""
+"""Events after which the gathered records are handed over."""
 
-Place = tuple[bytes, bytes]
+QueueKey = tuple[bytes, bytes]
 """Virtual host and queue."""
 
 Publisher = tuple[bytes, bytes, int]
@@ -42,11 +41,11 @@ Publisher = tuple[bytes, bytes, int]
 
 
 class Recorder:
-    """Gathers records, numbers events and messages.
+    """Gathers records, and numbers events and messages.
 
-    `hand_over` takes a part: records, first event, events. What it has taken outlives the process. `first_pending` is
-    called when there is something to hand over, before long, and was nothing before. What is about to be on disk, or to
-    be confirmed, has to be handed over before.
+    `hand_over` takes a part: its records, the number of its first event, the number of events. What it has taken
+    survives the process. `first_pending` is called when a first record waits to be handed over. Records are handed over
+    before the batch with their messages is stored, and before their confirms are sent.
     """
 
     def __init__(
@@ -62,13 +61,13 @@ class Recorder:
         self._number = boot << COUNTER_BITS
 
     def draw(self, count: int = 1) -> int:
-        """The first of so many new numbers in a row, for messages that are being published."""
+        """Draw `count` consecutive numbers for messages that are being published; return the first."""
         first = self._number + 1
         self._number += count
         return first
 
     def add(self, kind: int, events: int, *values: object) -> None:
-        """Take in a record that stands for so many events."""
+        """Add a record that stands for `events` events."""
         if not self._records:
             self._first_pending()
         self._records.append((kind, time.time_ns() // 1000, *values))
@@ -78,14 +77,14 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what has gathered."""
+        """Hand over the gathered records."""
         if self._records:
             records, self._records = self._records, []
             events, self._gathered = self._gathered, 0
             self._hand_over(records, self.last_event - events + 1, events)
 
     def at_turn_end(self, turn: Turn, record: Callable[[], None]) -> None:
-        """Have answers to a publisher recorded when a turn ends, and handed over with those to all others."""
+        """Record answers to a publisher at the end of the turn, handed over together with those to all others."""
         if not self._answers:
             turn.last(self._record_answers)
         self._answers.append(record)
@@ -97,11 +96,11 @@ class Recorder:
         self.flush()
 
     def published(self, messages: Sequence[Message], publisher: Publisher, queues: int = -1, *origin: object) -> int:
-        """Number messages that have been published to the same queues, all persistent or none; the first number.
+        """Number and record messages published to the same queues, all persistent or none; return the first number.
 
-        `queues` is how many they are routed to, -1: unknown. The `origin` of dead letters is the queue in which their
-        messages died, and the positions of these; of what is published by a transaction None, (), 1: it was routed
-        before it was committed.
+        `queues`: how many queues they are routed to, -1 for unknown. `origin`: for dead letters the queue in which
+        their messages died, and the positions there; for a transaction's publishes None, (), 1, because they were
+        routed before the commit.
         """
         first = self.draw(len(messages))
         for number, message in enumerate(messages, first):
@@ -113,20 +112,20 @@ class Recorder:
             number += len(sizes)
         return first
 
-    def delivering(self, entries: Sequence[Entry]) -> None:
-        """These are about to go out. Records name them by their positions, which is all that is needed here."""
+    def delivering(self, entries: Sequence[QueuedMessage]) -> None:
+        """Note messages that are about to be delivered. Nothing to do here: records name them by position."""
 
-    def settled(self, kind: int, place: Place, positions: list[int], *values: object) -> None:
-        """Something has become of messages of a queue."""
+    def settled(self, kind: int, place: QueueKey, positions: list[int], *values: object) -> None:
+        """Record an event of one kind for messages of a queue."""
         if positions:
             self.add(kind, len(positions), *place, positions, *values)
 
 
 def name_bytes(name: str) -> bytes:
-    """A name as it stands in records."""
+    """Return a name as bytes, as records have it."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def steps(positions: Sequence[int]) -> list[int]:
-    """Ascending positions as the first, and how far it is from each to the next: small numbers."""
+    """Return ascending positions as the first one and the differences between neighbours, which are small numbers."""
     return [*positions[:1], *(after - before for before, after in pairwise(positions))]

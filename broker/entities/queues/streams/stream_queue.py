@@ -1,8 +1,8 @@
-"""A stream: a log that consumers read, each from a place of its own. RabbitMQ's `x-queue-type: stream`.
+"""The stream queue type: a log that each consumer reads from a position of its own.
 
-Nothing is consumed away. An acknowledgement gives its consumer credit and means nothing else, so there is nothing to
-requeue, to reject or to purge; messages leave at the front, by the rules of `Segments`. To the session a stream is a
-queue; what is ready in it is its `StreamLog`.
+Delivery removes nothing. An acknowledgement only gives its consumer credit, so nothing can be requeued, rejected or
+purged; messages leave at the front, by the retention rules of `StreamSegments`. For the session a stream is a queue
+whose ready messages are its `StreamLog`.
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ from typing import cast
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.arguments.stream_arguments import Start, Wanted
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.consumers import Consumer, Consumers, Outlet
+from broker.entities.arguments.stream_arguments import Start, StreamFilter
+from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues.consumer_prefetch import Consumer, Outlet
+from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, Roles
-from broker.entities.queues.queue_limits import Unlimited
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams.stream_log import StreamLog, StreamMessage, kept
+from broker.entities.queues.unlimited import Unlimited
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
-READ = Window(256, RUN_BYTES)
-"""What one consumer is given at a time, and reads ahead at most."""
+READ = MemoryWindow(256, RUN_BYTES)
+"""Messages and bytes that one consumer is given at a time, which it may have read ahead."""
 
 DISK_READS = 8
-"""How many reads from disk one turn of a stream may take; consumers that are behind go on in the next turn."""
+"""Reads from disk in one turn of a stream; consumers that are behind go on in the next turn."""
 
 
-class Place:
-    """How far a consumer has come. `ahead` has been read and not delivered yet; `next` is where reading goes on."""
+class ReadPosition:
+    """A consumer's position. `ahead`: messages read and not delivered yet; `next`: the offset to read from next."""
 
-    __slots__ = ("ahead", "next", "wanted")
+    __slots__ = ("ahead", "filter", "next")
 
-    def __init__(self, start: int, wanted: Wanted | None) -> None:
+    def __init__(self, start: int, stream_filter: StreamFilter | None) -> None:
         self.next = start
-        self.wanted = wanted
+        self.filter = stream_filter
         self.ahead: deque[StreamMessage] = deque()
 
     def take(self, log: StreamLog, limit: int) -> list[StreamMessage]:
-        """The next messages for the consumer. None may mean that it wanted none of those that were read."""
+        """Return the next messages for the consumer; none of those that were read may pass its filter."""
         if not self.ahead:
             found, self.next = log.read(self.next, READ)
-            self.ahead.extend(found if self.wanted is None else filter(self._wants, found))
+            self.ahead.extend(found if self.filter is None else filter(self._wants, found))
         ahead = self.ahead
         if len(ahead) <= limit:
             self.ahead = deque()
@@ -52,61 +53,61 @@ class Place:
         return [ahead.popleft() for _ in range(limit)]
 
     def up_to_date(self, log: StreamLog) -> bool:
-        """There is nothing more on disk for it."""
+        """Return whether nothing more is on disk for the consumer."""
         return not self.ahead and self.next >= log.stored
 
     def behind(self, log: StreamLog) -> bool:
-        """What comes next has to be read from disk."""
+        """Return whether the next messages have to be read from disk."""
         return not self.ahead and self.next < min(log.tail_first, log.stored)
 
     def _wants(self, found: StreamMessage) -> bool:
-        assert self.wanted is not None, "without a filter everything is wanted"
+        assert self.filter is not None, "only called with a filter"
         if found.filter_value is None:
-            return self.wanted.unfiltered
-        return found.filter_value in self.wanted.values
+            return self.filter.unfiltered
+        return found.filter_value in self.filter.values
 
 
 class Readers(Consumers):
-    """The consumers of a stream. Those that are up to date leave the rotation until something new is on disk."""
+    """The consumers of a stream. Those that are up to date leave the rotation until new messages are on disk."""
 
     def __init__(self, log: StreamLog, now: Callable[[], int]) -> None:
         super().__init__(now, single_active=False)
-        self.places: dict[Consumer, Place] = {}
+        self.positions: dict[Consumer, ReadPosition] = {}
         self._log = log
         self._resting: dict[Consumer, None] = {}
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a consumer, at the place that it asked for."""
+        """Add a consumer at the position that its `x-stream-offset` names."""
         start = stream_arguments.start(consumer.arguments, "")
-        self.places[consumer] = Place(self._offset(start), stream_arguments.wanted(consumer.arguments))
+        self.positions[consumer] = ReadPosition(self._offset(start), stream_arguments.stream_filter(consumer.arguments))
         super().add(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Let one go, and its place with it."""
+        """Remove a consumer and its position."""
         super().remove(consumer)
-        del self.places[consumer]
+        del self.positions[consumer]
 
     def enlist(self, consumer: Consumer) -> None:
-        """Put a consumer that may have credit into the rotation, where it does not rest any more."""
+        """Put a consumer that may have credit into the rotation; it does not rest any more."""
         super().enlist(consumer)
         if consumer.waiting:
             self._resting.pop(consumer, None)
 
     def rest(self, consumer: Consumer) -> None:
-        """It is up to date: out of the rotation."""
+        """Take a consumer that is up to date out of the rotation."""
         self._retire(consumer)
         self._resting[consumer] = None
 
     def wake(self) -> None:
-        """There is something new for those that were up to date."""
+        """Put the consumers that rest back into the rotation: new messages are on disk."""
         resting, self._resting = self._resting, {}
         for consumer in resting:
             self.enlist(consumer)
 
     def check(self) -> None:
-        """Raise AssertionError unless every reader has a place, and those that rest are out of the rotation."""
+        """Raise AssertionError unless every reader has a position, and resting ones are out of the rotation."""
         super().check()
-        assert self.places.keys() == self.members.keys(), "a reader has no place, or a place no reader"
+        assert self.positions.keys() == self.members.keys(), "a reader has no position, or a position no reader"
         for consumer in self._resting:
             assert not (consumer.waiting and consumer in self.members), f"consumer {consumer.tag} rests and waits"
 
@@ -124,23 +125,23 @@ class Readers(Consumers):
 
 
 class Retention(Unlimited):
-    """What limits of a queue are to a stream: it refuses nothing, and what goes goes by segments."""
+    """The limits of a stream: it refuses nothing, and drops whole segments."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def set(self, arguments: QueueArguments) -> None:
-        """Hold to what the declaration and the policies in force say from now on."""
+        """Apply the retention rules of the declaration and the policies in force from now on."""
         stream = self._stream
         stream.log.segments.keep(stream_arguments.parse(stream.spec.arguments, stream.policies.definition))
 
     def resume(self) -> None:
-        """After a start: consumers may be waiting."""
+        """Deliver to consumers after a start."""
         self._stream.touch()
 
 
 class Stream(Queue):
-    """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
+    """A queue of type stream. `where` names it in reply texts: queue and virtual host."""
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
@@ -150,57 +151,58 @@ class Stream(Queue):
 
     @property
     def messages(self) -> int:
-        """How many there are to read: what is out with consumers has not left."""
+        """Number of messages; delivered ones are included, because delivery removes nothing."""
         return self.ready
 
     def publish(self, message: Message) -> bool:
-        """Append a message. Confirms always wait for the disk: a stream keeps transient messages, too."""
+        """Append a message; always return True: a stream keeps transient messages too, and confirms wait for the
+        disk."""
         if self.events is not None:
             self.events.appended(message, self.log.next)
         self.log.append(kept(message), self._context.now())
         return True
 
     def stored(self, lane: int, up_to: int) -> None:
-        """What is on disk can be read."""
+        """Let consumers read up to an offset that is on disk."""
         self.log.synced(up_to)
         self._readers.wake()
         self.touch()
 
     def deliver(self) -> None:
-        """Give each consumer that has credit what comes next for it; what they all had the chance to take goes."""
+        """Deliver to each consumer with credit its next messages; then drop messages beyond the window from memory."""
         self._touched = False
         reads, consumers, log = DISK_READS, self._readers, self.log
-        while reads and (turn := consumers.next()) is not None:
-            consumer, credit, _ = turn
-            place = consumers.places[consumer]
-            reads -= place.behind(log)
-            found = place.take(log, credit)
+        while reads and (next_served := consumers.next()) is not None:
+            consumer, credit, _ = next_served
+            position = consumers.positions[consumer]
+            reads -= position.behind(log)
+            found = position.take(log, credit)
             if found:
                 self._give(consumer, found)
-            elif place.up_to_date(log):
+            elif position.up_to_date(log):
                 consumers.rest(consumer)
         log.keep_window()
         if not reads:
             self._context.turn.last(self.touch)
 
     def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
-        entries = [Entry(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
+        entries = [QueuedMessage(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
         consumer.give(entries)
-        for entry in entries:  # it never comes back, so its content is not needed again
+        for entry in entries:  # a stream's message is never requeued, so its content is not needed again
             entry.message = None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
-        """Messages go out to a channel that has to acknowledge them."""
+    def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
+        """Count messages as unacknowledged; `size`: bytes of their bodies."""
         self.out.add(len(entries), size)
 
     def restore(self) -> None:
-        """Start with what the store says is there."""
+        """Take up the messages that are on disk at a start."""
         self.store.restore()
         self.log.restore()
 
-    # What a stream does not do
+    # Not supported by streams
 
-    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+    def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Refused: raises ConnectionException 540."""
         raise self._unsupported("basic.get")
 
@@ -209,7 +211,7 @@ class Stream(Queue):
         raise self._unsupported("queue.purge")
 
     def refuse_return(self) -> None:
-        """Nothing can be given back: raises ConnectionException 540."""
+        """Refused: raises ConnectionException 540."""
         raise self._unsupported("basic.nack and basic.reject")
 
     def _unsupported(self, method: str) -> ConnectionException:

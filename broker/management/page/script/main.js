@@ -1,10 +1,11 @@
-/** The start: log-in, then the frame around all pages, and which address is which page. */
+/** The start: log-in, then the layout with the pages by their addresses. */
 
 import { authorization, forget } from "./api/credentials.js";
 import { session } from "./api/session.js";
 import { applyTheme } from "./dom/theme.js";
-import { frame } from "./frame.js";
+import { layout } from "./layout.js";
 import { Router } from "./router.js";
+import { watchSession } from "./session_end.js";
 import { showAlarms } from "./views/durability/alarms.js";
 import { showCommits } from "./views/durability/commits.js";
 import { showCrash } from "./views/durability/crash.js";
@@ -77,19 +78,11 @@ async function start() {
 }
 
 function enter() {
-  const { main, mark } = frame();
+  const { main, mark } = layout();
   const router = new Router(PAGES, main, mark);
   document.addEventListener("leveret:logged-out", () => router.stop());
   router.start();
 }
 
-document.addEventListener("leveret:logged-out", (event) => {
-  if (session.name) {
-    document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
-    session.name = "";
-    forget(); // whatever is asked with them is a wrong password
-    showLogin(() => location.reload(), `${event.detail.message}: log in again.`);
-  }
-});
-
+watchSession();
 start();

@@ -1,4 +1,4 @@
-/** Addresses of pages: `#/queues/%2F/name?page=2`. Each page begins anew; what it was asking for before is given up. */
+/** Addresses of pages: `#/queues/%2F/name?page=2`. A new page aborts the requests of the one before. */
 
 import { decoded, encoded } from "./api/names.js";
 import { h, show } from "./dom/element.js";
@@ -9,7 +9,7 @@ export function link(...parts) {
   return "#/" + parts.map(encoded).join("/");
 }
 
-/** What a page is given: the names in its address, the query behind it, where to show, and until when. */
+/** The context of a page: the names and the query in its address, the element to fill, the signal of its end. */
 class Page {
   constructor(names, query, main, signal) {
     this.names = names;
@@ -24,8 +24,8 @@ class Page {
   }
 
   /**
-   * Ask again and again; what goes wrong is said at the top. Gives what asks at once. Until the first answer there is only
-   * the head of the page, so that nothing moves away under the pointer.
+   * Call `load` now and at each refresh; errors are shown at the top. Returns a function that refreshes at once. Until the
+   * first answer only the head of the page is shown, so that nothing moves under the pointer.
    */
   fresh(load) {
     this.main.setAttribute("aria-busy", "true");
@@ -39,7 +39,7 @@ class Page {
     });
   }
 
-  /** Write into the address how the page stands, without leaving it. */
+  /** Write the state of the page into its address. */
   remember(values) {
     const query = new URLSearchParams(values).toString();
     const path = location.hash.split("?")[0];
@@ -61,7 +61,7 @@ export class Router {
     this.open();
   }
 
-  /** Ask for nothing any more. */
+  /** End the current page and its requests. */
   stop() {
     this.leave.abort();
   }

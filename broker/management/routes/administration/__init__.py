@@ -1,1 +1,1 @@
-"""Routes to users, virtual hosts, permissions, policies, parameters, limits, definitions and health checks."""
+"""Routes of users, virtual hosts, permissions, policies, parameters, limits, definitions and health checks."""

@@ -1,4 +1,4 @@
-"""Definitions: everything, or what is in a virtual host, as a file to download, and taken in again."""
+"""Definitions of the broker, or of a virtual host: export and import."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from broker.management.routes.administration.policy_routes import vhost_not_foun
 Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
 
 FILE = "file"
-"""The field of a form that has the definitions."""
+"""The field of a form with the definitions."""
 NOT_JSON = "failed_to_parse_json"
 BLANK_MAX = 64
 EMPTY = (b"", b"null")
-"""A short body with nothing in it is taken for an object without any."""
+"""Bodies that are taken for an empty object."""
 
 
 async def export_all(call: ApiCall) -> Response:
-    """Everything that exists."""
+    """Export all definitions."""
     administration = call.api.administration
     sections = whole(administration, await administration.definitions.load())
     return _download(call, heading(administration), sections)
 
 
 async def export_vhost(call: ApiCall) -> Response:
-    """What is in a virtual host."""
+    """Export the definitions of a virtual host."""
     administration = call.api.administration
     stored, vhost = await administration.definitions.load(), call.broker.vhosts.get(call.names["vhost"])
     if vhost is None:
@@ -49,7 +49,7 @@ async def export_vhost(call: ApiCall) -> Response:
 
 
 def _download(call: ApiCall, head: Mapping[str, str], sections: Sections) -> Response:
-    """The columns that are wanted; a link may give the file a name."""
+    """The sections that the query asks for; `download` in the query is the name of the file."""
     wanted = call.list_query().columns
     if wanted:
         head = {name: value for name, value in head.items() if name in wanted}
@@ -58,7 +58,7 @@ def _download(call: ApiCall, head: Mapping[str, str], sections: Sections) -> Res
 
 
 async def _object(head: Mapping[str, str], sections: Sections) -> AsyncGenerator[bytes]:
-    """An object in pieces, whose rows are made when they are asked for; an empty list for one without anything."""
+    """Encode an object in pieces, with rows computed when they are asked for; an empty object is an empty list."""
     before = b"{"
     for name, value in head.items():
         yield before + encoded(name) + b":" + encoded(value)
@@ -82,14 +82,13 @@ def _named(file: str) -> dict[str, str]:
 
 
 async def import_all(call: ApiCall) -> Response:
-    """Take definitions in: users, permissions, policies, limits and parameters as they say, other things if they are
-    not there."""
+    """Import definitions: users, permissions, policies, limits and parameters are replaced, others are only added."""
     await call.change(ImportDefinitions(definitions=await _uploaded(call)))
     return empty(204)
 
 
 async def import_vhost(call: ApiCall) -> Response:
-    """Take in what belongs into a virtual host, whatever virtual host it was exported from."""
+    """Import definitions into a virtual host, whatever virtual host they were exported from."""
     vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
         await call.change(ImportDefinitions(definitions=await _uploaded(call, vhost), vhost=vhost))
@@ -97,7 +96,7 @@ async def import_vhost(call: ApiCall) -> Response:
 
 
 async def _uploaded(call: ApiCall, vhost: str | None = None) -> DefinitionsFile:
-    """The definitions of a body: JSON, or the file of a form. Raises Problem 400 and 415."""
+    """Read definitions from a body: JSON, or the file of a form. Raises Problem 400 or 415."""
     described = Message()
     described["content-type"] = call.request.headers.get("content-type", "")
     kind = described.get_content_type()

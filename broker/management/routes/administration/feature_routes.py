@@ -1,4 +1,4 @@
-"""What tools ask before they use something: extensions of the page, feature flags, features about to end."""
+"""Extensions of the page, feature flags and deprecated features, which tools ask for before they use something."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ DEPRECATED = {
     "ram_node_type": (REMOVED, "Nodes that keep definitions in memory: there is one node", CORE),
     "transient_nonexcl_queues": (PERMITTED, "Queues that are neither durable nor exclusive", CORE),
 }
-"""Features that RabbitMQ 3.13 has announced to end: how they stand here, what they are, where they are."""
+"""Features that RabbitMQ 3.13 has deprecated: phase, description, origin."""
 LOCATOR = (DENIED, "The argument x-queue-master-locator", CORE)
 
 
 def _deprecated_features(call: ApiCall) -> dict[str, tuple[str, str, str]]:
-    """What the personality has announced to end, and what it permits no more."""
+    """The deprecated features of the personality; those that it refuses are denied."""
     personality = call.api.registry.settings.personality
     gone = {"global_qos": personality.global_qos, "transient_nonexcl_queues": personality.transient_queues}
     features = {
@@ -47,29 +47,29 @@ def _deprecated_features(call: ApiCall) -> dict[str, tuple[str, str, str]]:
 
 
 async def list_extensions(call: ApiCall) -> Response:
-    """Scripts of RabbitMQ's page that its plugins bring; its own is the only one."""
+    """List the scripts of RabbitMQ's page; its own is the only one."""
     return in_json([{"javascript": "dispatcher.js"}])
 
 
 async def list_flags(call: ApiCall) -> Response:
-    """Feature flags; all of them are enabled."""
+    """List the feature flags, all of them enabled."""
     return await list_response(FLAGS, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
 
 async def enable_flag(call: ApiCall) -> Response:
-    """Enable what is enabled already."""
+    """Enable a feature flag: all of them are enabled already."""
     with where_absent(lambda reason: bad_request("unsupported")):
         await call.change(EnableFeatureFlag(name=call.names["name"]))
     return empty(204)
 
 
 async def list_deprecated(call: ApiCall) -> Response:
-    """Features that RabbitMQ has announced to end."""
+    """List deprecated features."""
     return await _deprecated(call, sorted(_deprecated_features(call)))
 
 
 async def list_deprecated_in_use(call: ApiCall) -> Response:
-    """Those of them that something here makes use of now."""
+    """List deprecated features that are in use."""
     return await _deprecated(call, [name async for name in _in_use(call)])
 
 

@@ -1,4 +1,4 @@
-"""Health checks: 200 where all is well, 503 with what is wrong."""
+"""Health checks: 200 if a check passes, 503 with the reason if it fails."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ ALIASES = {
     "cli": "clustering",
     "distribution": "clustering",
 }
-"""Other words for the protocols of listeners, as RabbitMQ takes them."""
+"""Aliases of the protocols of listeners, as in RabbitMQ."""
 
 
 def healthy(**details: object) -> Response:
-    """All is well."""
+    """200: the check passes."""
     return in_json({"status": "ok", **details})
 
 
 def failed(reason: str, **details: object) -> Response:
-    """Something is wrong: 503."""
+    """503: the check fails."""
     answer = JsonResponse([encoded({"status": "failed", "reason": reason, **details})])
     answer.status_code = 503
     return answer
 
 
 async def check_alarms(call: ApiCall) -> Response:
-    """No alarm is raised."""
+    """Check that no alarm is raised."""
     return _alarms(call, "There are alarms in effect in the cluster")
 
 
 async def check_local_alarms(call: ApiCall) -> Response:
-    """The same: there is one node."""
+    """Check that no alarm is raised on this node, the only one."""
     return _alarms(call, "There are alarms in effect on the node")
 
 
@@ -72,7 +72,7 @@ def _alarms(call: ApiCall, reason: str) -> Response:
 
 
 async def check_certificates(call: ApiCall) -> Response:
-    """No certificate of a listener ends within so many days, weeks, months or years."""
+    """Check that no certificate of a listener expires within a number of days, weeks, months or years."""
     unit = call.names["unit"].lower()
     if not re.fullmatch("[+-]?[0-9]{1,6}", call.names["within"]):
         raise bad_request("Invalid expiration value.")
@@ -93,7 +93,7 @@ def _listeners(call: ApiCall) -> list[dict[str, Any]]:
 
 
 async def check_port(call: ApiCall) -> Response:
-    """Clients are listened for on a port."""
+    """Check that there is a listener on a port."""
     if not re.fullmatch("[0-9]{1,9}", call.names["port"]):
         raise bad_request("Invalid port")
     port, ports = int(call.names["port"]), [listener["port"] for listener in _listeners(call)]
@@ -103,7 +103,7 @@ async def check_port(call: ApiCall) -> Response:
 
 
 async def check_protocol(call: ApiCall) -> Response:
-    """A protocol is spoken on some port; of several with commas between, as RabbitMQ 4 takes them, all are."""
+    """Check that there are listeners for a protocol, or for all of several with commas between, as in RabbitMQ 4."""
     asked = call.names["protocol"].lower()
     wanted = [ALIASES.get(name.strip(), name.strip()) for name in asked.split(",")]
     spoken = list(dict.fromkeys(listener["protocol"] for listener in _listeners(call)))
@@ -114,17 +114,17 @@ async def check_protocol(call: ApiCall) -> Response:
 
 
 async def check_nothing(call: ApiCall) -> Response:
-    """Virtual hosts run as long as the broker does, and it serves."""
+    """Pass: all virtual hosts run while the broker runs, and it is in service."""
     return healthy()
 
 
 async def check_single_node(call: ApiCall) -> Response:
-    """What would be lost with this node's copies: there are no others."""
+    """Pass: there is one node, so no replica depends on another."""
     return healthy(reason="single node cluster")
 
 
 async def check_connections(call: ApiCall) -> Response:
-    """There may be one more connection."""
+    """Check that the connection limit is not reached."""
     limit = call.api.registry.settings.connections_max
     connections = len(call.api.registry.network_connections)
     if limit and connections >= limit:
@@ -133,21 +133,21 @@ async def check_connections(call: ApiCall) -> Response:
 
 
 async def check_ready(call: ApiCall) -> Response:
-    """AMQP clients can come."""
+    """Check that AMQP clients can connect."""
     if not any(listener["protocol"].startswith("amqp") for listener in _listeners(call)):
         return failed("no active listeners for AMQP/AMQPS")
     return await check_connections(call)
 
 
 async def check_node(call: ApiCall) -> Response:
-    """The check of earlier versions: the broker answers."""
+    """Pass: the broker answers. The check of earlier versions."""
     if call.names.get("node", call.api.settings.node) != call.api.settings.node:
         raise not_found()
     return healthy()
 
 
 async def check_aliveness(call: ApiCall) -> Response:
-    """Publish a message to a queue of the virtual host, and take it from there."""
+    """Check that a message can be published to a queue of the virtual host, and fetched from it."""
     if not call.account.enters(call.vhost.name):
         raise denied(call.account.name, "Access refused.")
     try:
@@ -185,7 +185,7 @@ CHECKS = {
     "below-node-connection-limit": check_connections,
     "ready-to-serve-clients": check_ready,
 }
-"""The checks of RabbitMQ 3.13, and of 4 where they mean something here."""
+"""The checks of RabbitMQ 3.13, and those of 4 that apply here."""
 
 RESOURCES: list[Resource] = [
     *(resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check)) for name, check in CHECKS.items()),

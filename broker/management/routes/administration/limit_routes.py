@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from broker.admin.commands.limit_admin import ClearUserLimits, ClearVhostLimits, SetUserLimits, SetVhostLimit
 from broker.admin.views.columns import columns_of
-from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from broker.management.access import NOT_IN_VHOST, Tag, denied
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response
@@ -21,7 +21,7 @@ OF_VHOST, OF_USER = columns_of("vhost", "value"), columns_of("user", "value")
 
 
 async def list_vhost_limits(call: ApiCall) -> Response:
-    """The limits of virtual hosts that have some: of those that the user knows of, or of one."""
+    """List the limits of virtual hosts that have some: of all that the user may list, or of one."""
     if "vhost" in call.names:
         names = [call.vhost.name]
         if not call.account.lists(names[0]):
@@ -45,7 +45,7 @@ async def put_vhost_limit(call: ApiCall) -> Response:
 
 
 async def delete_vhost_limit(call: ApiCall) -> Response:
-    """Lift a limit of a virtual host, if it is set."""
+    """Remove a limit of a virtual host, if it is set."""
     vhost, name = call.vhost.name, call.names["name"]
     if name in OF_VHOSTS:
         await call.change(ClearVhostLimits(name=vhost, limits=[name]))
@@ -53,7 +53,7 @@ async def delete_vhost_limit(call: ApiCall) -> Response:
 
 
 async def list_user_limits(call: ApiCall) -> Response:
-    """The limits of users that have some. A user that does not administrate sees its own alone."""
+    """List the limits of users that have some. Only an administrator sees those of others."""
     names = [call.names["user"]] if "user" in call.names else sorted(call.broker.users.by_name)
     if not call.account.administrates:
         names = [name for name in names if name == call.account.name]
@@ -75,7 +75,7 @@ async def put_user_limit(call: ApiCall) -> Response:
 
 
 async def delete_user_limit(call: ApiCall) -> Response:
-    """Lift a limit of a user, if it is set."""
+    """Remove a limit of a user, if it is set."""
     user, name = user_of(call).name, call.names["name"]
     if name in OF_USERS:
         await call.change(ClearUserLimits(name=user, limits=[name]))

@@ -1,4 +1,4 @@
-"""Logging in: how it is done, whether a password is right, and its hash for a definitions file."""
+"""Logging in: the methods, the current user, and hashes of passwords for definitions files."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from broker.management.responses import in_json
 from broker.session.login.passwords import hash_password
 
 FORM_BYTES_MAX = 16 * 1024
-"""How large a form may be: strangers send it."""
+"""Largest form: it is read without credentials."""
 
 
 async def show_login(call: ApiCall) -> Response:
-    """How users log in: with a password, and without OAuth 2. The keys of RabbitMQ 3.10, and of 3.13."""
+    """Show the methods of logging in: no OAuth 2. The keys are those of RabbitMQ 3.10 and 3.13."""
     return in_json({"enable_uaa": False, "uaa_client_id": "", "uaa_location": "", "oauth_enabled": False})
 
 
 async def log_in(call: ApiCall) -> Response:
-    """Try a name and a password of a form. The cookie is for RabbitMQ's page, which makes a header of it."""
+    """Check the user name and password of a form. The cookie is for RabbitMQ's page, which sends it as a header."""
     body = await RequestBodies(FORM_BYTES_MAX).read(call.request)
     form = parse_qs(body.decode("utf-8", "surrogateescape"), errors="surrogateescape")
     user, password = (form.get(name, [""])[0] for name in ("username", "password"))
@@ -35,13 +35,20 @@ async def log_in(call: ApiCall) -> Response:
     return in_json("ok", {"set-cookie": f"auth={credentials}; Version=1; SameSite=Strict"})
 
 
+async def show_user(call: ApiCall) -> Response:
+    """Show the user of the request."""
+    tags = call.broker.users.by_name[call.account.name].tags
+    return in_json({"name": call.account.name, "tags": list(tags)})
+
+
 async def show_hash(call: ApiCall) -> Response:
-    """A hash of the password that the path names, with a salt of its own."""
+    """Hash the password in the path with a random salt."""
     return in_json({"ok": hash_password(call.names["password"].encode("utf-8", "surrogateescape"))})
 
 
 RESOURCES: list[Resource] = [
     resource("/api/auth", GET=(None, show_login)),
     resource("/api/auth/hash_password/{password}", GET=(Tag.ADMINISTRATOR, show_hash)),
+    resource("/api/whoami", GET=(Tag.ANY, show_user)),
     resource("/api/login", POST=(None, log_in)),
 ]

@@ -1,4 +1,4 @@
-"""Runtime parameters: of virtual hosts, of the whole broker, and the name that it goes by."""
+"""Runtime parameters of virtual hosts, global parameters, and the name of the cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS, GLOBAL_COLUMNS = columns_of(*PARAMETER_COLUMNS), columns_of(*GLOBAL_PAR
 
 
 async def list_parameters(call: ApiCall) -> Response:
-    """The parameters of virtual hosts, operator policies and limits among them; policies where they are asked for."""
+    """List parameters of virtual hosts, with operator policies and limits; policies only if the path names them."""
     component = call.names.get("component")
     rows = [
         parameter._asdict() for vhost in call.vhosts() for parameter in parameters_of(call.broker, vhost, component)
@@ -43,7 +43,7 @@ def _name(row: Row) -> str:
 
 
 async def show_parameter(call: ApiCall) -> Response:
-    """One parameter."""
+    """Show a parameter."""
     found = _find(call)
     if found is None:
         raise not_found()
@@ -76,13 +76,13 @@ async def delete_parameter(call: ApiCall) -> Response:
 
 
 async def list_global_parameters(call: ApiCall) -> Response:
-    """All global parameters."""
+    """List global parameters."""
     rows = [{"name": name, "value": value} for name, value in sorted(call.broker.parameters.everywhere.items())]
     return await list_response(rows, GLOBAL_COLUMNS, call.list_query(), _name)
 
 
 async def show_global_parameter(call: ApiCall) -> Response:
-    """One global parameter."""
+    """Show a global parameter."""
     name, values = call.names["name"], call.broker.parameters.everywhere
     if name not in values:
         raise not_found()
@@ -105,12 +105,12 @@ async def delete_global_parameter(call: ApiCall) -> Response:
 
 
 async def show_cluster_name(call: ApiCall) -> Response:
-    """What the broker is called."""
+    """Show the name of the cluster."""
     return in_json({"name": call.api.cluster_name})
 
 
 async def put_cluster_name(call: ApiCall) -> Response:
-    """Call the broker something else."""
+    """Set the name of the cluster."""
     fields = await call.fields()
     fields.require("name")
     await call.change(SetClusterName.parse({"name": fields.values["name"]}))

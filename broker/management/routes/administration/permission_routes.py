@@ -1,4 +1,4 @@
-"""Permissions, and topic permissions: by virtual host, by user, and one by one."""
+"""Permissions and topic permissions: lists, and those of a user in a virtual host."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ TOPIC_FIELDS = ("exchange", "write", "read")
 
 
 async def list_permissions(call: ApiCall) -> Response:
-    """All permissions."""
+    """List all permissions."""
     return await _permissions(call)
 
 
 async def list_permissions_in_vhost(call: ApiCall) -> Response:
-    """What users may do in a virtual host."""
+    """List the permissions in a virtual host."""
     return await _permissions(call, vhost=call.vhost.name)
 
 
 async def list_permissions_of_user(call: ApiCall) -> Response:
-    """What a user may do in each virtual host."""
+    """List the permissions of a user."""
     return await _permissions(call, user=user_of(call).name)
 
 
@@ -55,17 +55,17 @@ async def _permissions(call: ApiCall, *, vhost: str | None = None, user: str | N
 
 
 async def list_topic_permissions(call: ApiCall) -> Response:
-    """All topic permissions."""
+    """List all topic permissions."""
     return await _topic_permissions(call)
 
 
 async def list_topic_permissions_in_vhost(call: ApiCall) -> Response:
-    """Topic permissions in a virtual host."""
+    """List the topic permissions in a virtual host."""
     return await _topic_permissions(call, vhost=call.vhost.name)
 
 
 async def list_topic_permissions_of_user(call: ApiCall) -> Response:
-    """Topic permissions of a user."""
+    """List the topic permissions of a user."""
     return await _topic_permissions(call, user=user_of(call).name)
 
 
@@ -86,11 +86,11 @@ def _user(given: Permitted) -> str:
     return given.user
 
 
-# Those of one user in one virtual host
+# Of one user in one virtual host
 
 
 async def show_permission(call: ApiCall) -> Response:
-    """What a user may do in a virtual host."""
+    """Show the permissions of a user in a virtual host."""
     vhost, user = call.names["vhost"], call.names["user"]
     permission = call.broker.users.permissions.get((vhost, user))
     if permission is None:
@@ -99,14 +99,14 @@ async def show_permission(call: ApiCall) -> Response:
 
 
 async def put_permission(call: ApiCall) -> Response:
-    """Set what a user may do in a virtual host."""
+    """Set the permissions of a user in a virtual host."""
     existed = (call.names["vhost"], call.names["user"]) in call.broker.users.permissions
     await _set(call, SetPermissions, ACTIONS)
     return empty(204 if existed else 201)
 
 
 async def delete_permission(call: ApiCall) -> Response:
-    """Keep a user out of a virtual host."""
+    """Remove the permissions of a user in a virtual host."""
     vhost, user = call.names["vhost"], call.names["user"]
     if (vhost, user) not in call.broker.users.permissions:
         raise not_found()
@@ -115,7 +115,7 @@ async def delete_permission(call: ApiCall) -> Response:
 
 
 async def show_topic_permissions(call: ApiCall) -> Response:
-    """A user's topic permissions in a virtual host: as in RabbitMQ all, even where the path names an exchange."""
+    """List a user's topic permissions in a virtual host: all, as in RabbitMQ, even if the path names an exchange."""
     found = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
     if not found:
         raise not_found()
@@ -123,14 +123,14 @@ async def show_topic_permissions(call: ApiCall) -> Response:
 
 
 async def put_topic_permission(call: ApiCall) -> Response:
-    """Set which routing keys a user may use on an exchange."""
+    """Set the topic permissions of a user on an exchange."""
     existed = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
     await _set(call, SetTopicPermissions, TOPIC_FIELDS)
     return empty(204 if existed else 201)
 
 
 async def delete_topic_permissions(call: ApiCall) -> Response:
-    """Lift a user's topic permissions in a virtual host: on the exchange that the path names, or on all."""
+    """Remove a user's topic permissions in a virtual host, on one exchange or on all."""
     if not await _find_topic_permissions(call, call.names["vhost"], call.names["user"]):
         raise not_found()
     await call.change(ClearTopicPermissions.parse(call.names))

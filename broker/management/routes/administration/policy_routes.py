@@ -37,14 +37,14 @@ class PolicyRoutes:
         self._clear = ClearOperatorPolicy if operator else ClearPolicy
 
     async def list(self, call: ApiCall) -> Response:
-        """The policies of a virtual host, or of all that the user sees; those of the highest priority last."""
+        """List the policies of a virtual host, or of all that the user sees, by ascending priority."""
         policies = [(vhost.name, policy) for vhost in call.vhosts() for policy in self._of(call, vhost.name).values()]
         policies.sort(key=lambda pair: (pair[1].priority, pair[0], pair[1].name))
         rows = [_row(*pair) async for pair in in_steps(policies)]
         return await list_response(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
     async def show(self, call: ApiCall) -> Response:
-        """One policy."""
+        """Show a policy."""
         policy = self._of(call, call.vhost.name).get(call.names["name"])
         if policy is None:
             raise not_found()
@@ -76,7 +76,7 @@ def _row(vhost: str, policy: Policy) -> dict[str, Any]:
 
 
 def vhost_not_found(reason: str) -> Problem:
-    """There is no virtual host to change something in."""
+    """404: the virtual host of a change does not exist."""
     return Problem(404, "not_found", "vhost_not_found")
 
 

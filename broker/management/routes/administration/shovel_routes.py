@@ -1,4 +1,4 @@
-"""Shovels and how they do. A dynamic one is set as a parameter; a static one only administrators see."""
+"""Shovels and their states. Dynamic shovels are set as parameters; static ones are shown to administrators only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from broker.admin.commands.shovel_admin import SHOVEL_COLUMNS, DeleteShovel, RestartShovel
 from broker.admin.views.columns import columns_of
 from broker.credentials import without_credentials
-from broker.entities.vhosts.parameters import SHOVEL
+from broker.entities.node.parameters import SHOVEL
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.list_query import list_response
@@ -21,7 +21,7 @@ COLUMNS = columns_of("node", *SHOVEL_COLUMNS)
 
 
 async def list_shovels(call: ApiCall) -> Response:
-    """How each shovel does that the user sees."""
+    """List the shovels that the user sees, with their states."""
     vhosts = {vhost.name for vhost in call.vhosts()}
     rows = [row for row in call.api.administration.shovels.rows() if _shown(call, row, vhosts)]
     return await list_response(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
@@ -34,7 +34,7 @@ def _shown(call: ApiCall, row: Mapping[str, Any], vhosts: set[str]) -> bool:
 
 
 async def show_shovel(call: ApiCall) -> Response:
-    """What a dynamic shovel was set to, as RabbitMQ 3.13 shows it; who may not read parameters sees no password."""
+    """Show the parameter of a dynamic shovel, as RabbitMQ 3.13 does; its passwords only to those who may read them."""
     vhost, name = call.vhost.name, call.names["name"]
     value = call.broker.parameters.of_vhosts.get((vhost, SHOVEL, name))
     if value is None:
@@ -51,7 +51,7 @@ async def delete_shovel(call: ApiCall) -> Response:
 
 
 async def restart_shovel(call: ApiCall) -> Response:
-    """End a dynamic shovel and begin it anew."""
+    """Restart a dynamic shovel."""
     await call.change(RestartShovel.parse(call.names))
     return empty(204)
 

@@ -1,4 +1,4 @@
-"""Users: listed, made, described, deleted."""
+"""Users: list, show, put, delete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.admin.commands.user_admin import DeleteUser, DeleteUsers, PutUser
 from broker.admin.short_steps import in_steps
 from broker.admin.views.access_view import user_columns
 from broker.admin.views.columns import Columns
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response
@@ -18,16 +18,16 @@ from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json, not_found
 
 GIVEN = ("tags", "password", "password_hash", "hashing_algorithm", "limits", "permissions")
-"""What a request may say of a user."""
+"""Fields of a user in a request."""
 
 
 async def list_users(call: ApiCall) -> Response:
-    """All users."""
+    """List users."""
     return await _listed(call, call.broker.users.by_name.values())
 
 
 async def list_users_without_permissions(call: ApiCall) -> Response:
-    """Users who may do nothing in any virtual host."""
+    """List users without permissions in any virtual host."""
     users = call.broker.users
     permitted = {user async for _, user in in_steps(list(users.permissions))}
     return await _listed(call, [user for name, user in users.by_name.items() if name not in permitted])
@@ -60,12 +60,12 @@ def user_of(call: ApiCall) -> User:
 
 
 async def show_user(call: ApiCall) -> Response:
-    """One user."""
+    """Show a user."""
     return in_json(call.chosen(_columns(call).row(user_of(call))))
 
 
 async def put_user(call: ApiCall) -> Response:
-    """Make a user, or describe the one that is there anew; without a password it cannot log in with one."""
+    """Create or replace a user. Without a password it cannot log in with one."""
     fields, name = await call.fields(), call.names["user"]
     given = {key: fields.values[key] for key in GIVEN if key in fields}
     if "tags" not in fields and "administrator" in fields:  # how RabbitMQ's first versions said it
@@ -77,13 +77,13 @@ async def put_user(call: ApiCall) -> Response:
 
 
 async def delete_user(call: ApiCall) -> Response:
-    """Delete a user; its clients are sent away."""
+    """Delete a user, and close its connections."""
     await call.change(DeleteUser(name=call.names["user"]))
     return empty(204)
 
 
 async def delete_users(call: ApiCall) -> Response:
-    """Delete several users, or none if one of them does not exist."""
+    """Delete several users; none if one of them does not exist."""
     fields = await call.fields()
     fields.require("users")
     with where_absent(bad_request):

@@ -1,4 +1,4 @@
-"""Virtual hosts: listed, made, described, deleted, traced."""
+"""Virtual hosts: list, show, put, delete."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from broker.management.rows.vhost_rows import QueueTotals, brief_vhost_rows, vho
 
 
 async def list_vhosts(call: ApiCall) -> Response:
-    """The virtual hosts that the user may know of, or a page of them."""
+    """List the virtual hosts that the user may list."""
     listed = [vhost for name, vhost in sorted(call.broker.vhosts.items()) if call.account.lists(name)]
     query = call.list_query(paged=True)
     return await list_response(listed, await _columns(call, listed, query), query, _name)
 
 
 async def show_vhost(call: ApiCall) -> Response:
-    """One virtual host."""
+    """Show a virtual host."""
     vhost = call.vhost
     columns = await _columns(call, [vhost], call.list_query())
     return in_json(call.chosen(columns.row(vhost)))
@@ -53,7 +53,7 @@ async def _counted(vhost: VHost) -> QueueTotals:
 
 
 async def put_vhost(call: ApiCall) -> Response:
-    """Make a virtual host in which the user may do everything, or describe the one that is there."""
+    """Create a virtual host, with all permissions for the user, or change the one that exists."""
     fields, name = await call.fields(), call.names["vhost"]
     given = {key: fields.values.get(key) for key in ("description", "tags")}
     queue_type = fields.values.get("default_queue_type", fields.values.get("defaultqueuetype"))
@@ -74,13 +74,13 @@ async def put_vhost(call: ApiCall) -> Response:
 
 
 async def delete_vhost(call: ApiCall) -> Response:
-    """Delete a virtual host with all that is in it; its clients are sent away."""
+    """Delete a virtual host with all its contents, and close its connections."""
     await call.change(DeleteVhost(name=call.names["vhost"]))
     return empty(204)
 
 
 async def start_vhost(call: ApiCall) -> Response:
-    """Start a virtual host on the node where it always runs."""
+    """Start a virtual host: all of them run on this node already."""
     node, vhost = call.names["node"], call.names["vhost"]
     if node != call.api.settings.node:
         raise bad_request(f"Request to node {node} failed with nodedown")

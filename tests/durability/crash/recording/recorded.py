@@ -16,13 +16,13 @@ from tests.durability.ledgers.workload import Publisher, Transactor, Worker
 from tests.planted.planted_catalogue import with_eager_shrinking, with_mistake
 
 LIVES = (5, 4, 3)
-"""How many steps each client makes in each life of the broker."""
+"""Steps of each client in each life of the broker."""
 
 
 def record_broker(
     home: Path, seed: int, lives: Sequence[int] = LIVES, *, planted: str = "", abrupt: bool = False
 ) -> Recording:
-    """Run a broker with several clients at once; end it after so many of their steps, mostly with a kill.
+    """Run a broker with several clients at once; end it after `steps` of their steps, mostly with a kill.
 
     An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something. Each start
     compacts the message store, and then once a second its free pages are made holes.

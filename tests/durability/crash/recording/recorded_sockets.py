@@ -1,4 +1,4 @@
-"""What a recorded broker was told and what it answered, from the bytes on its sockets."""
+"""Requests to a recorded broker and its answers, from the bytes on its sockets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leveret.testing.power.disk_record import Event
 from tests.durability.ledgers.conversation import Answer, Listener, Request, Said
 
 COMMAND = b'{"command": '
-"""How a request to the administration socket begins; no frame does."""
+"""Beginning of a request to the administration socket; no frame begins so."""
 
 
 class Conversation:
@@ -30,7 +30,7 @@ class Conversation:
         return self._listeners[kind].hear(data)
 
     def sent_less(self, size: int) -> None:
-        """So many bytes of what was recorded as sent did not leave, and will be sent again."""
+        """Take `size` bytes recorded as sent back: they did not leave, and will be sent again."""
         self._repeated += size
 
 
@@ -63,7 +63,7 @@ class Conversations:
         self._by_socket.clear()
 
     def follow(self, event: Event) -> Iterator[Said]:
-        """What an event says."""
+        """Yield requests and answers in an event's bytes."""
         data = event.payload
         if event.kind == "r" and data.startswith(PROTOCOL_HEADER):
             self._begin(event.handle, Conversation())

@@ -13,7 +13,7 @@ from leveret.testing.power.disk_record import Event, read_events, recorded
 
 
 class About(NamedTuple):
-    """What a record is of.
+    """The subject of a record.
 
     `root` is the directory in which the broker worked; `seed` decided what its clients did, and decides which crash
     states there are.
@@ -35,7 +35,7 @@ class Recording:
 
     @property
     def directory(self) -> Path:
-        """What is recorded."""
+        """The recorded directory."""
         return self.home / "root"
 
     @property
@@ -51,7 +51,7 @@ class Recording:
 
     @property
     def about(self) -> About:
-        """What the record is of."""
+        """The subject of the record."""
         return About(**json.loads((self.home / "about.json").read_text()))
 
     def events(self) -> list[Event]:
@@ -66,5 +66,5 @@ class Recording:
         return Recording(home)
 
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to be recorded."""
+        """Return the environment of a process that is recorded."""
         return {**os.environ, **recorded(self.directory, self.log, sockets=True)}

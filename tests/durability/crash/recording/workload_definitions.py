@@ -57,7 +57,7 @@ class Definer:
         return self._choose.choice(kinds)()
 
     def _toggle(self, *fact: str) -> bool:
-        """Whether a fact is to be made; otherwise it is to be removed."""
+        """True if a fact is to be made; False if it is to be removed."""
         there = self._there[fact] = not self._there.get(fact, False)
         return there
 

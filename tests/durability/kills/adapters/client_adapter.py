@@ -1,4 +1,4 @@
-"""What a scenario asks of a client library, whichever it is."""
+"""Operations that a scenario asks of any client library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 RETRY_SECONDS = 0.02
 PATIENCE_SECONDS = 300.0
-"""How long an answer may take before it counts as never coming: longer than any trouble lasts."""
+"""Seconds after which an answer counts as never coming: longer than any trouble lasts."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Delivery(NamedTuple):
 
 
 class Verdict(enum.Enum):
-    """What a consumer does with a delivery."""
+    """A consumer's settlement of a delivery."""
 
     ACK = enum.auto()
     ACK_ALL = enum.auto()
@@ -62,7 +62,7 @@ class ClientAdapter(Protocol):
     def consume(self, queue: str) -> None: ...
 
     def take(self) -> list[Delivery]:
-        """What has come, after a short wait."""
+        """Return deliveries that have come, after a short wait."""
 
     def settle(self, verdicts: Sequence[tuple[Delivery, Verdict]]) -> None:
         """Send these in order."""

@@ -1,4 +1,4 @@
-"""What a client did and saw, connection by connection, so that the broker's event log can be held against it.
+"""A client's actions and observations by connection, to hold the broker's event log against.
 
 A logging adapter stands between a scenario and its client adapter. Which connection of the broker's log is which of
 the client's, the log says itself: the first thing that is published over each is a message to nowhere, whose routing
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What the client was about to say of a delivery, when it had published so many messages."""
+    """A settlement that the client was about to send, and the number of its publishes before."""
 
     tag: int
     verdict: Verdict
@@ -111,7 +111,7 @@ class LoggingAdapter:
         self.adapter.settle(verdicts)
 
     def commit(self) -> None:
-        """What was settled in the transaction comes behind what was published in it."""
+        """Settlements of the transaction come behind its publishes."""
         count = len(self._log.published)
         self._log.settled += [one._replace(behind=count) for one in self._uncommitted]
         self._uncommitted = []

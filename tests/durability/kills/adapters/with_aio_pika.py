@@ -87,7 +87,7 @@ class AioPikaAdapter:
             await (await self._channel.get_underlay_channel()).tx_select()
 
     def _on_close(self, *_: object) -> None:
-        """What came over the old connection cannot be answered any more."""
+        """Deliveries of the old connection cannot be answered any more."""
         self._broken.set()
         self._inbox.clear()
 

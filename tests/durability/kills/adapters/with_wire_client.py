@@ -83,7 +83,7 @@ class WireAdapter:
         self.client.publish(one.body, exchange=one.exchange, key=one.key, properties=properties)
 
     def hear(self, seconds: float, confirmed: Callable[[int], None] | None = None) -> bool:
-        """Take in one thing that comes within so many seconds; False: nothing came."""
+        """Take in one thing that comes within `seconds`; False: nothing came."""
         try:
             item = self.client.receive(timeout=seconds)
         except TimeoutError:

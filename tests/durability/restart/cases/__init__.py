@@ -1,1 +1,1 @@
-"""What clients leave in a broker, and find in it after a restart: see `tests/durability/restart/boots.py`."""
+"""Things that clients leave in a broker, and find after a restart: see `tests/durability/restart/boots.py`."""

@@ -1,4 +1,4 @@
-"""What was declared is there again, or is not, as its flags say."""
+"""Declared things are there after a restart, or are not, as their flags say."""
 
 from __future__ import annotations
 

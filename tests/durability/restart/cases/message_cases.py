@@ -1,4 +1,4 @@
-"""What was in queues, streams and delayed exchanges is in them again, with all its contents."""
+"""Messages of queues, streams and delayed exchanges are there after a restart, with all their contents."""
 
 from __future__ import annotations
 

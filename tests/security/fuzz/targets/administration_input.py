@@ -190,7 +190,7 @@ def line(choices: Choices) -> bytes:
 
 
 def _part(sock: socket.socket, vhost: str, properties: Table) -> None:
-    """What would be spoken from here on is AMQP, which other targets are for."""
+    """The rest of this connection would be AMQP, which other targets are for."""
     sock.close()
 
 

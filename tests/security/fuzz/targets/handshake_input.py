@@ -62,7 +62,7 @@ _IN_ORDER: tuple[Callable[[Choices], Method], ...] = (_start_ok, _tune_ok, _open
 
 
 def _anything(choices: Choices) -> bytes:
-    """What has no place here."""
+    """Return bytes that have no place here."""
     kind = choices.number(0, 4)
     if kind == 0:
         return choices.data(200)

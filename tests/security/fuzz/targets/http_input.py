@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from broker.config import HttpSettings
-from broker.entities.vhosts.users import User
+from broker.entities.node.users import User
 from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
@@ -93,7 +93,7 @@ def _mostly(choices: Choices, options: tuple[str, ...]) -> str:
 
 
 def said(choices: Choices) -> list[bytes]:
-    """What a client sends, in pieces."""
+    """Return a client's bytes, in pieces."""
     whole = b""
     for _ in range(choices.number(1, 4)):
         lines = [f"{_mostly(choices, _METHODS)} {pick(choices, _TARGETS)} {_mostly(choices, _VERSIONS)}"]
@@ -112,7 +112,7 @@ def said(choices: Choices) -> list[bytes]:
 
 
 async def converse(application: Application, pieces: list[bytes]) -> bytes:
-    """What the broker answers to some pieces, and then the end."""
+    """Return the broker's answer to some pieces, and then the end."""
     ours, theirs = trio.testing.memory_stream_pair()
     connection = HttpConnection(theirs, PEER, HttpSettings(), application, WorkSlots(4, 1))
     heard = bytearray()

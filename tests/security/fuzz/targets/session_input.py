@@ -52,7 +52,7 @@ POLICIES: dict[str, tuple[Any, ...]] = {
 
 
 class Scene:
-    """What one input does: its clients, and what moves round them."""
+    """The scene of one input: its clients, and the things that move round them."""
 
     def __init__(self, place: Floor, choices: Choices) -> None:
         self._floor = place

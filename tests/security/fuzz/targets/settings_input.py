@@ -18,7 +18,7 @@ from tests.security.fuzz.choices import Choices, once_in, pick
 from tests.security.fuzz.targets.administration_input import definitions
 
 _NAMES = ("moving", "src-uri")
-"""Of what names stand for fields: shovels."""
+"""Fields with names of other things in them: shovels."""
 _SECTIONS: dict[str, tuple[str, ...]] = {
     name: tuple(getattr(getattr(Config(), name), "__struct_fields__", _NAMES)) for name in Config.__struct_fields__
 }

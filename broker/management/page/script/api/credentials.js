@@ -1,6 +1,6 @@
 /**
- * The credentials of the user who has logged in. They live as long as the browser's tab, in sessionStorage, and go with each
- * request in a header that this page sets: no other site can have the browser send them, as it could a cookie.
+ * The credentials of the user. They are kept in sessionStorage until the tab is closed, and sent in a header that this page
+ * sets, because other sites can make the browser send a cookie, but not this header.
  */
 
 const KEY = "leveret.authorization";

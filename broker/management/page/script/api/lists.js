@@ -1,9 +1,9 @@
 /** A page of a list, sorted and filtered by the broker. */
 
-import { get } from "./client.js";
+import { get } from "./requests.js";
 
 /**
- * `state` is {page, size, name, regex, sort, reverse}; `columns` are the ones that are wanted. Gives {items, page, pages,
+ * `state` is {page, size, name, regex, sort, reverse}, `columns` the names of the columns. Returns {items, page, pages,
  * filtered, total}.
  */
 export async function listPage(parts, state, columns, signal) {
@@ -33,7 +33,7 @@ export async function listPage(parts, state, columns, signal) {
   };
 }
 
-/** A list that is short by its nature comes as a whole. */
+/** Handle a short list, which the API returns as a whole. */
 function whole(answer, state) {
   const pages = Math.ceil(answer.length / state.size);
   const page = Math.min(state.page, Math.max(1, pages));

@@ -1,6 +1,6 @@
 /**
- * Names in paths, percent-encoded. A name may have bytes that are not UTF-8: the API shows each as a lone surrogate from
- * U+DC80 to U+DCFF, and takes it back as the byte.
+ * Percent-encoded names in paths. A name may have bytes that are not UTF-8: the API shows each of them as a lone surrogate
+ * from U+DC80 to U+DCFF, and accepts that for the byte.
  */
 
 const FIRST = 0xdc80;
@@ -33,7 +33,7 @@ function byteAsCharacter(byte) {
   return String.fromCharCode(byte < 0x80 ? byte : OFFSET + byte);
 }
 
-/** Parts of a path, joined. */
+/** Join the parts of a path. */
 export function path(...parts) {
   return parts.map(encoded).join("/");
 }

@@ -1,6 +1,6 @@
-/** The user who has logged in: name, tags, and the virtual hosts that it may enter. */
+/** The user that has logged in: name, tags, and the virtual hosts that it may enter. */
 
-import { get } from "./client.js";
+import { get } from "./requests.js";
 import { forget, remember } from "./credentials.js";
 
 const VHOST_KEY = "leveret.vhost";
@@ -19,17 +19,17 @@ class Session {
     return this.tags.has("administrator");
   }
 
-  /** Sees the node, and everybody's connections. */
+  /** True if the user may see the node, and the connections of all users. */
   get monitors() {
     return this.administrates || this.tags.has("monitoring");
   }
 
-  /** Sets policies and limits where it has permissions. */
+  /** True if the user may set policies where it has permissions. */
   get setsPolicies() {
     return this.administrates || this.tags.has("policymaker");
   }
 
-  /** Virtual hosts in which the user has permissions; with `right`, of this kind: configure, write or read. */
+  /** Virtual hosts in which the user has permissions, or the permission `right`: configure, write or read. */
   entered(right = "") {
     return this.permissions.filter((each) => !right || each[right] !== "").map((each) => each.vhost);
   }
@@ -38,7 +38,7 @@ class Session {
     return this.permissions.some((each) => each.vhost === vhost);
   }
 
-  /** The virtual host that lists are of; empty for all. */
+  /** The virtual host of lists; empty for all. */
   get vhost() {
     const chosen = sessionStorage.getItem(VHOST_KEY) ?? "";
     return this.vhosts.includes(chosen) ? chosen : "";
@@ -48,7 +48,7 @@ class Session {
     sessionStorage.setItem(VHOST_KEY, name);
   }
 
-  /** Learn who this is. Raises Problem. */
+  /** Load the user, its virtual hosts, and the broker's version. Raises Problem. */
   async load() {
     const who = await get(["whoami"]);
     this.name = who.name;
@@ -73,7 +73,7 @@ class Session {
 
 export const session = new Session();
 
-/** Raises Problem when the broker refuses. */
+/** Log in. Raises Problem if the broker refuses. */
 export async function logIn(user, password) {
   remember(user, password);
   try {
@@ -90,7 +90,7 @@ export function logOut() {
   location.reload();
 }
 
-/** What the user may do with one queue or exchange: `{configure, write, read, publish}`; the last is to queues by their names. */
+/** The rights of the user on a queue or exchange: `{configure, write, read, publish}`; the last is on the default exchange. */
 export async function allowed(vhost, name) {
   if (!session.enters(vhost)) {
     return { configure: false, write: false, read: false, publish: false };

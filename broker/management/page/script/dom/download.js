@@ -1,9 +1,9 @@
-/** Files for the user to keep. They are asked for with the credentials' header, so they are links to nothing. */
+/** Downloads. They need the header with the credentials, so links cannot be used. */
 
-import { send } from "../api/client.js";
+import { send } from "../api/requests.js";
 import { h } from "./element.js";
 
-/** Raises Problem. */
+/** Download a file of the API. Raises Problem. */
 export async function download(parts, name, query) {
   const response = await send("GET", parts, { query });
   save(await response.blob(), name);

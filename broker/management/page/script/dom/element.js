@@ -1,14 +1,14 @@
-/** Elements. What is given as a child is text, or an element: never a piece of HTML. */
+/** Elements of the DOM. A child is text or an element, never HTML. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden"]);
 
-/** `h("a", {href: "#/", class: "x", onclick: f}, "text", child)`. Children that are null or false are left out. */
+/** Make an element: `h("a", {href: "#/", class: "x", onclick: f}, "text", child)`. Children null and false are left out. */
 export function h(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
 
-/** The same for SVG. */
+/** Make an element of SVG. */
 export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), properties, children);
 }
@@ -26,7 +26,7 @@ function filled(element, properties, children) {
   element.append(...present(children));
   for (const name of PROPERTIES) {
     if (name in properties) {
-      element[name] = properties[name]; // a select's value is one of its children's
+      element[name] = properties[name]; // after the children: a select has only the values of its options
     }
   }
   return element;
@@ -36,7 +36,7 @@ function present(children) {
   return children.flat().filter((child) => child !== null && child !== undefined && child !== false && child !== "");
 }
 
-/** Have an element show these children. Those that are there already, and equal, stay: focus and selection with them. */
+/** Replace the children of an element. Equal ones stay, and keep focus and selection. */
 export function show(element, ...children) {
   const wanted = present(children).map((child) =>
     child instanceof Node ? child : document.createTextNode(String(child)),
@@ -56,7 +56,7 @@ export function show(element, ...children) {
 
 let lastId = 0;
 
-/** An id that no other element has, for labels. */
+/** A unique id, for labels. */
 export function freshId() {
   lastId += 1;
   return `id-${lastId}`;

@@ -1,16 +1,16 @@
-/** Numbers, sizes and times as they are read. */
+/** Numbers, sizes and times as text. */
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const ONE = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** "–" where there is no number. */
+/** A number; "–" for none. */
 export function number(value) {
   return Number.isFinite(value) ? WHOLE.format(value) : "–";
 }
 
-/** A large number in few letters: 1.2M. */
+/** A large number in short: 1.2M. */
 export function compact(value) {
   return Math.abs(value) < 10000 ? trimmed(value) : SHORT.format(value);
 }
@@ -40,7 +40,7 @@ export function byteRate(value) {
   return Number.isFinite(value) ? `${bytes(value)}/s` : "–";
 }
 
-/** A time span in seconds, in the unit in which it is read best. */
+/** A time span in seconds, in a suitable unit. */
 export function seconds(value) {
   if (!Number.isFinite(value)) {
     return "–";
@@ -54,7 +54,7 @@ export function seconds(value) {
   return value < 1 ? `${Number((value * 1000).toPrecision(3))} ms` : `${Number(value.toPrecision(3))} s`;
 }
 
-/** How long something has run, in its two largest units. */
+/** A duration in its two largest units. */
 export function duration(milliseconds) {
   if (!Number.isFinite(milliseconds)) {
     return "–";
@@ -75,7 +75,7 @@ export function duration(milliseconds) {
         .join(" ");
 }
 
-/** A moment, by the browser's clock: 2026-11-23 08:46:04. */
+/** A time in the time zone of the browser: 2026-11-23 08:46:04. */
 export function moment(milliseconds) {
   if (!Number.isFinite(milliseconds)) {
     return "–";
@@ -98,7 +98,7 @@ export function counted(count, noun, plural = `${noun}s`) {
   return `${number(count)} ${count === 1 ? noun : plural}`;
 }
 
-/** What is inside an object behind a path with dots; undefined where there is nothing. */
+/** The value at a dotted path in an object; undefined if there is none. */
 export function inside(value, dotted) {
   return dotted.split(".").reduce((within, key) => within?.[key], value);
 }

@@ -1,8 +1,8 @@
-/** How often what is shown is asked for again. Nothing is asked while the tab is hidden, or after a page was left. */
+/** The interval of refreshes. There are none while the tab is hidden, or after a page was left. */
 
 const KEY = "leveret.refresh";
 
-/** Pairs of seconds, as text, and how that is said. */
+/** Pairs of seconds, as text, and their title. */
 export const INTERVALS = [
   ["5", "5 seconds"],
   ["30", "30 seconds"],
@@ -20,8 +20,8 @@ export function chooseInterval(seconds) {
 }
 
 /**
- * Call `load` now and again and again until `signal` aborts; give what calls it at once. It is not called while it
- * runs: then it is called once more. `failed` is called with what it raises, and with null when it has worked.
+ * Call `load` now and at each refresh until `signal` aborts. Returns a function that calls it at once; while it runs, it
+ * is called once more afterwards. `failed` is called with its error, or with null after success.
  */
 export function keepFresh(signal, load, failed) {
   let [timer, running, again] = [0, false, false];

@@ -1,10 +1,10 @@
-/** Log-in. */
+/** The log-in form. */
 
 import { logIn } from "../api/session.js";
 import { h } from "../dom/element.js";
-import { logo } from "../frame.js";
+import { logo } from "../layout.js";
 
-/** Show it in place of everything; `entered` is called when the broker has taken the credentials. */
+/** Show the form in place of the page. `entered` is called once the broker has accepted the credentials. */
 export function showLogin(entered, remark = "") {
   document.title = "Log in · Leveret";
   const user = h("input", {

@@ -1,13 +1,13 @@
-/** The overview: what there is, what flows, and how the node does. */
+/** The overview: totals, rates, and the state of the node. */
 
-import { get } from "../api/client.js";
+import { get } from "../api/requests.js";
 import { session } from "../api/session.js";
 import { h } from "../dom/element.js";
 import { byteRate, bytes, compact, duration, number, rate } from "../dom/format.js";
 import { link } from "../router.js";
 import { lineChart, rangeChoice } from "../widgets/charts.js";
 import { badge, badges, facts, showFacts, showFigures } from "../widgets/facts.js";
-import { card, cardWith, head } from "../widgets/frame.js";
+import { card, cardWith, head } from "../widgets/page_parts.js";
 import { shortTable } from "../widgets/tables.js";
 import { levels, ranges, rates, samplesOf } from "../widgets/samples.js";
 
@@ -24,7 +24,7 @@ const MESSAGE_RATES = [
   { name: "confirm", title: "Confirmed" },
   { name: "redeliver", title: "Redelivered" },
   { name: "return_unroutable", title: "Returned" },
-  { name: "drop_unroutable", title: "Dropped, no route" },
+  { name: "drop_unroutable", title: "Dropped as unroutable" },
 ];
 
 const CHURN = [
@@ -42,7 +42,7 @@ export function showOverview(page) {
   const figures = h("dl", { class: "figures" });
   const queued = lineChart("Queued messages", QUEUED, number, compact);
   const flowing = lineChart("Message rates", MESSAGE_RATES, rate, compact);
-  const churn = lineChart("Connections, channels and queues a second", CHURN, rate, compact);
+  const churn = lineChart("Connections, channels and queues per second", CHURN, rate, compact);
   const node = facts([]);
   const listeners = shortTable(LISTENER_COLUMNS, (row) => `${row.protocol} ${row.ip_address} ${row.port}`, {
     caption: "Listeners",
@@ -61,7 +61,7 @@ export function showOverview(page) {
       nodeCards,
       cardWith(
         "Churn",
-        { remark: "What opens and closes all the time costs more than what stays open." },
+        { remark: "Opening and closing costs more than keeping connections and channels open." },
         churn.element,
       ),
     ),
@@ -98,7 +98,7 @@ export function showOverview(page) {
   const refresh = page.fresh(load);
 }
 
-/** Points by the names of series. */
+/** The points of each series by its name. */
 export function each(series, points) {
   return Object.fromEntries(series.map(({ name }) => [name, points(name)]));
 }
@@ -133,8 +133,8 @@ function nodeFacts(node, overview) {
       `${overview.product_name ?? ""} ${overview.product_version ?? ""}, answers as RabbitMQ ${overview.rabbitmq_version}`,
     ],
     ["Up for", duration(node.uptime)],
-    ["Memory", `${bytes(node.mem_used)} of ${bytes(node.mem_limit)} before publishers are held`],
-    ["Disk", `${bytes(node.disk_free)} free, publishers are held below ${bytes(node.disk_free_limit)}`],
+    ["Memory", `${bytes(node.mem_used)} of ${bytes(node.mem_limit)} before publishers are blocked`],
+    ["Disk", `${bytes(node.disk_free)} free, publishers are blocked below ${bytes(node.disk_free_limit)}`],
     ["File descriptors", `${number(node.fd_used)} of ${number(node.fd_total)}`],
     ["Sockets", `${number(node.sockets_used)} of ${number(node.sockets_total)}`],
     ["Written", node.io_write_bytes_details && byteRate(node.io_write_bytes_details.rate)],

@@ -1,8 +1,8 @@
 /**
- * Charts of numbers over time: lines in SVG, drawn anew with each sample and whenever the width changes.
+ * Charts of numbers over time: lines in SVG, redrawn with each sample and when the width changes.
  *
- * Below the lines stands a legend with the newest values, or those at the pointer; pressing one hides its line. With the
- * keyboard the arrow keys move the pointer.
+ * The legend below has the newest values, or those at the pointer; a click on an entry hides its line. On the keyboard the
+ * arrow keys move the pointer.
  */
 
 import { h, show, svg } from "../dom/element.js";
@@ -17,7 +17,7 @@ const LINES = 4;
 const MINUTES = 590000;
 const DAY = 86400000;
 
-/** `series` are {name, title}; `format` says a value, `short` (or it) the values beside the grid. */
+/** `series` are {name, title}; `format` converts a value to text, `short` (default: `format`) the values of the grid. */
 export function lineChart(title, series, format, short = format) {
   return new LineChart(title, series, format, short);
 }
@@ -189,7 +189,7 @@ function round(value) {
   return Math.round(value * 10) / 10;
 }
 
-/** Where the chart ends: at or above the highest value, so that each line of the grid stands at a round number. */
+/** The top of the chart: at or above the highest value, with round numbers at the lines of the grid. */
 function ceiling(highest) {
   if (highest <= 0) {
     return LINES;
@@ -200,7 +200,7 @@ function ceiling(highest) {
   return LINES * unit * steps.find((each) => step <= each * unit * 1.0000001);
 }
 
-/** Buttons that choose a time span; `chosen` is called with what `ranges` has for it. */
+/** Buttons that choose a time span; `chosen` is called with its entry in `ranges`. */
 export function rangeChoice(all, key, chosen) {
   const kept = sessionStorage.getItem(key);
   let current = kept in all ? kept : Object.keys(all)[1];

@@ -1,8 +1,8 @@
-/** Dialogs: a question before something is destroyed, and forms. The browser keeps the focus inside, and Escape closes them. */
+/** Dialogs: confirmations and forms. The browser keeps the focus inside, and Escape closes them. */
 
 import { freshId, h } from "../dom/element.js";
 
-/** A dialog with a title and what is given; give a function that closes it. */
+/** Open a dialog with a title and contents. Returns a function that closes it. */
 export function openDialog(title, body, { narrow = false, onclose = () => {} } = {}) {
   const id = freshId();
   const dialog = h(
@@ -21,8 +21,8 @@ export function openDialog(title, body, { narrow = false, onclose = () => {} } =
 }
 
 /**
- * Ask before something is destroyed, then do it. `typed` is a text that has to be typed first. Resolves to whether it was
- * done; a refusal is shown in the dialog, which stays.
+ * Ask for a confirmation, then call `run`. `typed` is a text that has to be typed first. Resolves to true after success; an
+ * error is shown in the dialog, which stays open.
  */
 export function confirmed({ title, text, action, run, typed = "" }) {
   return new Promise((resolve) => {

@@ -16,7 +16,7 @@ export function facts(pairs) {
   return list;
 }
 
-/** Numbers in a row: triples of a name, a value, and whether it is bad. */
+/** Numbers in a row: triples of a name, a value, and true if it is bad. */
 export function showFigures(list, figures) {
   show(
     list,
@@ -54,7 +54,7 @@ export function state(name) {
   return name ? badge(name, STATES[name] ?? "") : "";
 }
 
-/** Names with values of any kind, one a line; "" where there is none. */
+/** Names with values of any kind, one on each line; "" for none. */
 export function argumentLines(table) {
   const entries = Object.entries(table ?? {});
   return entries.length
@@ -70,7 +70,7 @@ export function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** How much of something is used, from 0 to 1. */
+/** A meter of the used share, from 0 to 1. */
 export function showMeter(meter, share, bad) {
   meter.className = bad ? "meter bad" : "meter";
   meter.setAttribute("aria-valuenow", String(Math.round(share * 100)));

@@ -1,10 +1,10 @@
-/** Forms: fields with labels, and what the broker says when it refuses them. */
+/** Forms: fields with labels, and the errors of the broker. */
 
 import { freshId, h } from "../dom/element.js";
 import { openDialog } from "./dialogs.js";
 import { say } from "./notices.js";
 
-/** A field: `{element, name, read}`. `read` gives its value, undefined for one that was left empty and need not be sent. */
+/** A field: `{element, name, read}`. `read` returns its value, undefined for an empty field that is not sent. */
 function labelled(name, title, input, { hint, wide } = {}) {
   const id = freshId();
   input.id = id;
@@ -58,14 +58,13 @@ export function areaField(name, title, { value = "", rows = 6, ...rest } = {}) {
   return { ...labelled(name, title, input, { wide: true, ...rest }), read: () => input.value };
 }
 
-/** What is not a field, between fields. */
+/** An element between fields. */
 export function between(element) {
   return { element, name: "", read: () => undefined };
 }
 
 /**
- * A form. `send` is called with the values by name and may raise Problem, which is shown. Afterwards fields with
- * `cleared` names are empty again.
+ * A form. `send` is called with the values by name; its error is shown. After success the fields `cleared` are emptied.
  */
 export function form({ fields, action, send, done, danger = false, cancel, cleared = [] }) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
@@ -99,7 +98,7 @@ export function form({ fields, action, send, done, danger = false, cancel, clear
   return element;
 }
 
-/** A form in a dialog, which closes when it is done. */
+/** A form in a dialog, which closes after success. */
 export function formDialog({ title, done, said, narrow, ...rest }) {
   const cancel = h("button", { type: "button", onclick: () => close() }, "Cancel");
   const close = openDialog(

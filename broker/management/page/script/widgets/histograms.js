@@ -1,4 +1,4 @@
-/** Histograms of cumulative buckets `[upper bound, count]`, and what can be said of the time between two of them. */
+/** Histograms of cumulative buckets `[upper bound, count]`, and statistics of the time between two of them. */
 
 import { h, show, svg } from "../dom/element.js";
 import { number } from "../dom/format.js";
@@ -9,7 +9,7 @@ const TOP = 8;
 const BARS_MIN = 6;
 const LABEL_WIDTH = 64;
 
-/** What was counted between two answers: {count, sum, buckets: [[bound, count of this bucket alone]]}. */
+/** The difference of two histograms: {count, sum, buckets: [[bound, count of this bucket alone]]}. */
 export function between(earlier, later) {
   const before = new Map((earlier?.buckets ?? []).map(([bound, count]) => [String(bound), count]));
   let below = 0;
@@ -26,7 +26,7 @@ export function mean({ count, sum }) {
   return count > 0 ? sum / count : NaN;
 }
 
-/** The value below which this share of what was counted lies, by straight lines within a bucket; NaN for none. */
+/** The quantile of a share, interpolated within its bucket; NaN without values. */
 export function quantile({ count, buckets }, share) {
   if (count <= 0) {
     return NaN;
@@ -42,7 +42,7 @@ export function quantile({ count, buckets }, share) {
   return lower;
 }
 
-/** Bars, one for each bucket that holds something, and those between. `say` names a bound. */
+/** A bar chart of the buckets from the first to the last that is not empty. `say` converts a bound to text. */
 export class HistogramChart {
   constructor(title, say) {
     this.say = say;

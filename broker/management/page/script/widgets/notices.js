@@ -1,6 +1,6 @@
 /**
- * Short remarks on what was done, in the corner: the last one, for some seconds. Errors stay until they are closed, or
- * another page is opened.
+ * Notices in the corner: the last one is shown for some seconds. Errors stay until they are closed, or another page is
+ * opened.
  */
 
 import { h } from "../dom/element.js";
@@ -34,7 +34,7 @@ export function complain(error) {
   notice(error.message, true);
 }
 
-/** Do something that the broker may refuse; say that it is done, or why not. True if it is. */
+/** Call a function that the broker may refuse, and show its success or error. True after success. */
 export async function attempt(action, done) {
   try {
     const result = await action();

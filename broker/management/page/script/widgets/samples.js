@@ -1,4 +1,4 @@
-/** What a statistic was at each moment of a time span, from the samples that the API gives, newest first. */
+/** Time series of statistics, from the samples of the API, which are newest first. */
 
 const RANGES = {
   60: { title: "Minute", age: 60, step: 5 },
@@ -10,7 +10,7 @@ const RANGES = {
 
 const QUEUE_RANGES = [60, 600, 3600];
 
-/** The ranges that are kept of one queue, connection or channel; of the whole broker all of them are. */
+/** The ranges that are kept of queues, connections and channels; of the broker as a `whole` all are kept. */
 export function ranges(whole) {
   return whole ? RANGES : Object.fromEntries(QUEUE_RANGES.map((age) => [age, RANGES[age]]));
 }

@@ -1,4 +1,4 @@
-/** A list that the broker pages, sorts and filters. Where it stands is in the page's address, so that it can be kept. */
+/** A list that the broker pages, sorts and filters. Its state is in the address of the page, so that it can be bookmarked. */
 
 import { listPage } from "../api/lists.js";
 import { h } from "../dom/element.js";
@@ -9,8 +9,8 @@ const SIZES = [50, 100, 500];
 const TYPING_MILLISECONDS = 250;
 
 /**
- * `parts` is the path of the list, or what gives it; `columns` are those of `Table`; `keep` are further columns of the API
- * that keys and links take. `noun` is what one of the things is called.
+ * `parts` is the path of the list, or a function that returns it; `columns` are those of `Table`; `keep` are further columns
+ * of the API for keys and links. `noun` is the name of one thing.
  */
 export function serverList(
   page,

@@ -5,8 +5,8 @@ import { h } from "../dom/element.js";
 const TYPES = ["Text", "Number", "Boolean", "JSON"];
 
 /**
- * `presets` are [name, type] that a click adds; `value` is an object to start with. The field's value is an object; one
- * that cannot be read raises Error.
+ * `presets` are pairs of name and type that a click adds; `value` is the initial object. Reading the field returns an
+ * object, or raises Error.
  */
 export function tableField(name, title, { presets = [], value = {}, hint } = {}) {
   const rows = h("div", { class: "rows" });

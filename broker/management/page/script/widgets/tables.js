@@ -1,18 +1,18 @@
 /**
- * Tables whose rows stay where they are when their contents change: so focus, selection and the place on the page last.
+ * Tables that keep their rows when contents change, and so focus, selection and scroll position.
  *
- * A column is {title, show, number, name, short, sort, needs}: `show` gives text or an element for a row; `sort` is what the
- * broker sorts by; `needs` are the API's columns that it takes.
+ * A column is {title, show, number, name, short, sort, needs}: `show` returns text or an element for a row; `sort` is the
+ * broker's sort key; `needs` are the columns of the API that it uses.
  */
 
 import { h, show } from "../dom/element.js";
 
 export class Table {
-  /** `sorted(column)` is called when the head of a column that can be sorted is pressed. */
+  /** `sorted(column)` is called when the head of a sortable column is clicked. */
   constructor(columns, key, { caption, sorted = null } = {}) {
     this.columns = columns;
     this.key = key;
-    this.rows = new Map(); // by key: the row, and the item that it shows
+    this.rows = new Map(); // the row and its item by key
     this.heads = columns.map((column) => this._head(column, sorted));
     this.body = h("tbody");
     this.element = h(
@@ -31,7 +31,7 @@ export class Table {
     return h("th", { scope: "col", class: column.number ? "number" : "" }, content);
   }
 
-  /** Say by which column the rows are sorted. */
+  /** Mark the column by which the rows are sorted. */
   mark(sort, reverse) {
     this.columns.forEach((column, place) => {
       if (column.sort && column.sort === sort) {
@@ -69,7 +69,7 @@ export class Table {
   }
 }
 
-/** Have an object's contents be those of another: buttons that stay in a row act on what it shows now. */
+/** Copy the contents of an object into another, so that buttons kept in a row act on the current item. */
 function become(shown, item) {
   Object.keys(shown).forEach((name) => delete shown[name]);
   Object.assign(shown, item);
@@ -80,7 +80,7 @@ function cell(column) {
   return h("td", { class: kind, "data-label": column.title || undefined });
 }
 
-/** A table of what is there as a whole, with a text for none. */
+/** A table of a complete list, with a text for an empty one. */
 export function shortTable(columns, key, { caption, empty }) {
   const table = new Table(columns, key, { caption });
   const none = h("p", { class: "empty" }, "…");

@@ -1,13 +1,13 @@
-/** Definitions: everything but messages, as a file; down and up. */
+/** Definitions: download and upload. */
 
-import { post } from "../../api/client.js";
+import { post } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { download } from "../../dom/download.js";
 import { h } from "../../dom/element.js";
 import { counted } from "../../dom/format.js";
 import { choiceField, form } from "../../widgets/forms.js";
 import { confirmed } from "../../widgets/dialogs.js";
-import { cardWith, head } from "../../widgets/frame.js";
+import { cardWith, head } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 
 const KINDS = {
@@ -32,18 +32,18 @@ function scopes() {
   return [["", "The whole broker"], ...session.vhosts.map((name) => [`/${name}`, `Virtual host ${name}`])];
 }
 
-/** The path of a scope: a virtual host has a slash before it, so that one without a name is none. */
+/** The path of a scope: "" for the broker, or the name of a virtual host after a slash, as that name may be empty. */
 function partsOf(scope) {
   return scope ? ["definitions", scope.slice(1)] : ["definitions"];
 }
 
 function downCard() {
   const element = form({
-    fields: [choiceField("scope", "Of", scopes())],
+    fields: [choiceField("scope", "From", scopes())],
     action: "Download",
     send: ({ scope }) => download(partsOf(scope), `leveret-${new Date().toISOString().slice(0, 10)}.json`),
   });
-  return cardWith("Download", { remark: "It has the hashes of all passwords: keep it as you keep them." }, element);
+  return cardWith("Download", { remark: "The file contains the hashes of all passwords: protect it like passwords." }, element);
 }
 
 function upCard() {
@@ -63,7 +63,7 @@ function upCard() {
         title: "Upload these definitions?",
         text: [
           contents(definitions),
-          "What is there already stays, unless the file says otherwise of it; users get the file's passwords.",
+          "Queues, exchanges and bindings that exist stay. Users, permissions, policies, limits and parameters of the same name are replaced, passwords included.",
         ],
         action: "Upload",
         run: () => post(partsOf(scope), definitions),
@@ -71,18 +71,18 @@ function upCard() {
     },
     done: async (done) => {
       if (done) {
-        say("The definitions are in force, and on disk.");
+        say("Definitions imported.");
         file.value = "";
         await session.loadVhosts();
       }
     },
   });
-  return cardWith("Upload", { remark: "From this broker or from a RabbitMQ." }, element);
+  return cardWith("Upload", { remark: "A file of Leveret or RabbitMQ." }, element);
 }
 
 function contents(definitions) {
   const found = Object.entries(KINDS).filter(([kind]) => definitions[kind]?.length);
   return found.length
     ? `The file has ${found.map(([kind, noun]) => counted(definitions[kind].length, noun, PLURALS[kind])).join(", ")}.`
-    : "The file has none of what this broker knows.";
+    : "The file has no definitions that this broker knows.";
 }

@@ -1,10 +1,10 @@
-/** The event log's sealed segments, to be downloaded. */
+/** The sealed segments of the event log, with downloads. */
 
-import { send } from "../../api/client.js";
+import { send } from "../../api/requests.js";
 import { download } from "../../dom/download.js";
 import { h } from "../../dom/element.js";
 import { bytes, number } from "../../dom/format.js";
-import { button, head } from "../../widgets/frame.js";
+import { button, head } from "../../widgets/page_parts.js";
 import { attempt } from "../../widgets/notices.js";
 import { Table } from "../../widgets/tables.js";
 
@@ -33,7 +33,7 @@ const COLUMNS = [
 
 export function showEventLog(page) {
   const top = head("Event log", {
-    lead: "What happened to each message, if the event log is on: segments that are finished and never change again.",
+    lead: "The history of all messages, if the event log is on. A sealed segment never changes.",
   });
   const table = new Table(COLUMNS, (row) => row.name, { caption: "Segments" });
   const none = h("p", { class: "empty", hidden: true });
@@ -58,15 +58,15 @@ export function showEventLog(page) {
     table.element.hidden = segments.length === 0;
     none.hidden = segments.length > 0;
     none.textContent = after.length
-      ? "There is no later segment."
-      : "There is no finished segment: the event log is off ([events] in the settings), or has only begun.";
+      ? "No later segments."
+      : "No sealed segments: the event log is off ([events] in the settings), or was started a short time ago.";
     pager.hidden = !after.length && !following.length;
     first.disabled = !after.length;
     next.disabled = !following.length;
   });
 }
 
-/** The names behind which the next page begins, one for each node. */
+/** The last names before the next page, one for each node. */
 function afterOf(header) {
   const [, target] = /^<([^>]*)>/.exec(header ?? "") ?? [];
   return target ? new URLSearchParams(target.split("?")[1]).getAll("after") : [];

@@ -1,32 +1,32 @@
 /** Limits of virtual hosts and users. */
 
-import { put, remove } from "../../api/client.js";
+import { put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
-import { button, card, head, tabs } from "../../widgets/frame.js";
+import { button, card, head, tabs } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 import { serverList } from "../../widgets/server_list.js";
 
 export const VHOST_LIMITS = { "max-connections": "Connections", "max-queues": "Queues" };
 export const USER_LIMITS = { "max-connections": "Connections", "max-channels": "Channels" };
-const HINT = "0: none at all; -1: any number.";
+const HINT = "0: none; -1: no limit.";
 
-/** The limits that are set, each with what takes it away; or that none is. */
+/** The limits that are set, each with a button that clears it. */
 export function limitLines(limits, value, clear, changed) {
   const set = Object.entries(value ?? {});
   if (!set.length) {
-    return h("p", { class: "soft" }, "None is set.");
+    return h("p", { class: "soft" }, "No limits.");
   }
   const line = ([name, limit]) => {
     const title = limits[name] ?? name;
     const away = () =>
       confirmed({
         title: "Clear this limit?",
-        text: `${title}: ${number(limit)}. Without it there may be any number.`,
+        text: `${title}: ${number(limit)}. Without it the number is not limited.`,
         action: "Clear the limit",
         run: async () => {
           await clear(name);
@@ -55,7 +55,7 @@ export function limitForm(limits, parts, changed) {
     send: ({ limit, value }) => put([...parts, limit], { value }),
     cleared: ["value"],
     done: () => {
-      say("The limit holds.");
+      say("Limit set.");
       changed();
     },
   });
@@ -84,7 +84,7 @@ export function showLimits(page) {
     noun: users ? "user with limits" : "virtual host with limits",
     nouns: users ? "users with limits" : "virtual hosts with limits",
     filter: users ? "Filter by user" : "Filter by virtual host",
-    empty: users ? "No user is limited." : "No virtual host is limited.",
+    empty: users ? "No users with limits." : "No virtual hosts with limits.",
   });
   page.show(
     head("Limits").element,
@@ -111,7 +111,7 @@ function newLimit(kind, limits, path, changed) {
     send: ({ of: name, limit, value }) => put([path, name, limit], { value }),
     cleared: ["value"],
     done: () => {
-      say("The limit holds.");
+      say("Limit set.");
       changed();
     },
   });

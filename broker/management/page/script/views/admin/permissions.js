@@ -1,14 +1,14 @@
-/** The lists of permissions and of topic permissions, of all users in all virtual hosts. */
+/** The lists of permissions and of topic permissions. */
 
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { link } from "../../router.js";
-import { card, head, tabs } from "../../widgets/frame.js";
+import { card, head, tabs } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 import { permissionColumns, permissionForm, topicColumns, topicForm } from "./rights.js";
 
-const LEAD = "Regular expressions of names. A user without permissions in a virtual host cannot enter it.";
-const TOPIC_LEAD = "Routing keys of a topic exchange that a user may publish or bind with. Without one, all of them.";
+const LEAD = "Regular expressions that match names of queues and exchanges. A user without permissions in a virtual host cannot enter it.";
+const TOPIC_LEAD = "Regular expressions that match the routing keys with which a user may publish to a topic exchange, or bind. Without a topic permission all are allowed.";
 
 export function showPermissions(page) {
   const topic = page.names.kind === "topic";
@@ -20,7 +20,7 @@ export function showPermissions(page) {
     key: (row) => [row.vhost, row.user, row.exchange].join("\n"),
     noun: topic ? "topic permission" : "permission",
     filter: "Filter by user",
-    empty: topic ? "No user is limited to routing keys." : "Nobody has permissions.",
+    empty: topic ? "No topic permissions." : "No permissions.",
   });
   page.show(
     top.element,

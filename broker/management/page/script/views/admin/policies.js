@@ -1,6 +1,6 @@
-/** Policies and operator policies: listed, set, taken away. */
+/** Policies and operator policies: list, set, delete. */
 
-import { put, remove } from "../../api/client.js";
+import { put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
@@ -8,14 +8,14 @@ import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { argumentLines } from "../../widgets/facts.js";
 import { choiceField, formDialog, numberField, textField } from "../../widgets/forms.js";
-import { button, head, tabs } from "../../widgets/frame.js";
+import { button, head, tabs } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 import { tableField } from "../../widgets/table_field.js";
 
 const LEADS = {
   policies:
-    "A policy gives arguments to the queues and exchanges whose names match. The one with the highest priority holds.",
-  "operator-policies": "An operator's policy holds beside the users' own: of two numbers the lower one counts.",
+    "A policy sets arguments of all queues and exchanges whose names match. Of several the one with the highest priority applies.",
+  "operator-policies": "An operator policy applies in addition to the policy of users: of two limits the lower one applies.",
 };
 
 const PRESETS = [
@@ -59,7 +59,7 @@ export function showPolicies(page) {
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: operator ? "operator policy" : "policy",
     nouns: operator ? "operator policies" : "policies",
-    empty: "There is none.",
+    empty: "No policies.",
   });
   page.show(
     top.element,
@@ -128,7 +128,7 @@ function edit(kind, vhosts, policy, changed) {
         priority: priority ?? 0,
         definition,
       }),
-    said: "The policy holds.",
+    said: "Policy set.",
     done: changed,
   });
 }
@@ -136,7 +136,7 @@ function edit(kind, vhosts, policy, changed) {
 function clear(kind, row, changed) {
   return confirmed({
     title: "Delete this policy?",
-    text: `Queues and exchanges that ${row.name} applies to have only what they were declared with, or what another policy gives them.`,
+    text: `Queues and exchanges that ${row.name} applies to keep the arguments of their declaration, and those of the next matching policy.`,
     action: "Delete the policy",
     run: async () => {
       await remove([kind, row.vhost, row.name]);

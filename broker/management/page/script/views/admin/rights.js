@@ -1,12 +1,12 @@
-/** Permissions and topic permissions: tables of them, and forms that set them. */
+/** Tables and forms of permissions and topic permissions. */
 
-import { put, remove } from "../../api/client.js";
+import { put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { choiceField, form, textField } from "../../widgets/forms.js";
-import { button } from "../../widgets/frame.js";
+import { button } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 
 const USER = {
@@ -25,7 +25,7 @@ function pattern(title, name) {
   return { title, sort: name, show: (row) => h("span", { class: "mono" }, row[name] === "" ? "(nothing)" : row[name]) };
 }
 
-/** Columns of a table of permissions; `of` is what the page is about, and not shown: "user", "vhost" or nothing. */
+/** Columns of permissions. `of` is the column that the page implies, and that is not shown: "user", "vhost" or "". */
 export function permissionColumns(of, changed) {
   return [
     ...ends(of),
@@ -87,7 +87,7 @@ function clearTopic(row, changed) {
   });
 }
 
-/** Who, and where: fields for what the page does not say. */
+/** Fields for the user and the virtual host, if the page does not imply them. */
 function place({ user, vhost }) {
   return [
     user === undefined && textField("user", "User", { required: true }),
@@ -100,15 +100,15 @@ export function permissionForm({ user, vhost, changed }) {
   return form({
     fields: [
       ...place({ user, vhost }),
-      textField("configure", "Configure", { value: ".*", kept: true, hint: "Names of what it may declare and delete" }),
-      textField("write", "Write", { value: ".*", kept: true, hint: "What it may publish to, and bind" }),
-      textField("read", "Read", { value: ".*", kept: true, hint: "What it may consume, purge, and bind from" }),
+      textField("configure", "Configure", { value: ".*", kept: true, hint: "Names that it may declare and delete" }),
+      textField("write", "Write", { value: ".*", kept: true, hint: "Names that it may publish to, and bind" }),
+      textField("read", "Read", { value: ".*", kept: true, hint: "Names that it may consume from, purge, and bind to" }),
     ],
     action: "Set permissions",
     send: ({ configure, write, read, ...where }) =>
       put(["permissions", vhost ?? where.vhost, user ?? where.user], { configure, write, read }),
     done: () => {
-      say("The permissions hold.");
+      say("Permissions set.");
       changed();
     },
   });
@@ -126,7 +126,7 @@ export function topicForm({ user, vhost, changed }) {
     send: ({ exchange, write, read, ...where }) =>
       put(["topic-permissions", vhost ?? where.vhost, user ?? where.user], { exchange, write, read }),
     done: () => {
-      say("The topic permission holds.");
+      say("Topic permission set.");
       changed();
     },
   });

@@ -1,24 +1,24 @@
-/** Tracing live: what is published and delivered in a virtual host, as it happens, in this page alone. */
+/** Live tracing of publishes and deliveries in a virtual host. */
 
-import { send } from "../../api/client.js";
+import { send } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { bytes, clock, number } from "../../dom/format.js";
 import { choiceField, textField } from "../../widgets/forms.js";
 import { showFigures } from "../../widgets/facts.js";
-import { button, cardWith, head } from "../../widgets/frame.js";
+import { button, cardWith, head } from "../../widgets/page_parts.js";
 import { Table } from "../../widgets/tables.js";
 import { openDialog } from "../../widgets/dialogs.js";
 import { shownMessage } from "../objects/messages.js";
 
 const ROWS_MAX = 200;
 const REMARK =
-  "While it runs each message that comes in or goes out is looked at: the broker does less meanwhile. " +
-  "Of more than this page can take, some are left out and counted. The list stands still while the pointer is on it.";
+  "Tracing copies each message that is published or delivered, and so slows the broker down. " +
+  "Messages beyond the speed of this page are dropped and counted. The list pauses while the pointer is on it.";
 
 const COLUMNS = (look) => [
   { title: "Time", short: true, show: (row) => clock(row.at) },
-  { title: "What", name: true, short: true, show: (row) => (row.kind === "publish" ? "published" : "delivered") },
+  { title: "Event", name: true, short: true, show: (row) => (row.kind === "publish" ? "published" : "delivered") },
   { title: "Exchange", show: (row) => row.exchange || "(default)" },
   { title: "Routing key", show: (row) => h("span", { class: "mono" }, row.routing_keys.join(", ")) },
   { title: "Queues", show: (row) => (row.kind === "publish" ? row.routed_queues.join(", ") || "none" : row.queue) },
@@ -30,7 +30,7 @@ const COLUMNS = (look) => [
       h(
         "div",
         { class: "actions" },
-        button("Look", () => look(row), "plain"),
+        button("Show", () => look(row), "plain"),
       ),
   },
 ];
@@ -39,20 +39,20 @@ export function showTracing(page) {
   const vhost = choiceField("vhost", "Virtual host", session.entered(), {
     value: session.vhost || session.entered()[0],
   });
-  const pattern = textField("pattern", "Only keys that match", {
+  const pattern = textField("pattern", "Filter", {
     placeholder: "#",
     hint: "publish.EXCHANGE or deliver.QUEUE, with * and #",
   });
   const toggle = button("Start", () => (running ? stop() : start()), "primary");
   const figures = h("dl", { class: "figures", hidden: true });
   const table = new Table(COLUMNS(look), (row) => row.number, { caption: "Traced messages" });
-  const nothing = h("p", { class: "empty" }, "Nothing is traced.");
+  const nothing = h("p", { class: "empty" }, "No messages traced.");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   table.element.hidden = true;
   let running = null;
   let [rows, seen, dropped] = [[], 0, 0];
   page.show(
-    head("Tracing", { lead: "What is published and delivered, as it happens." }).element,
+    head("Tracing", { lead: "Publishes and deliveries, live." }).element,
     h(
       "div",
       { class: "sections" },
@@ -123,12 +123,12 @@ export function showTracing(page) {
     }
     table.element.hidden = rows.length === 0;
     nothing.hidden = rows.length > 0;
-    nothing.textContent = running ? "Waiting for a message…" : "Nothing is traced.";
+    nothing.textContent = running ? "Waiting for a message…" : "No messages traced.";
     figures.hidden = !running && seen === 0;
     showFigures(figures, [
       ["Seen", number(seen)],
-      ["Left out", number(dropped), dropped > 0],
-      ["Shown", seen > ROWS_MAX ? `the last ${number(ROWS_MAX)}` : number(seen)],
+      ["Dropped", number(dropped), dropped > 0],
+      ["Shown", seen > ROWS_MAX ? `last ${number(ROWS_MAX)}` : number(seen)],
     ]);
   }
 
@@ -145,7 +145,7 @@ export function showTracing(page) {
   }
 }
 
-/** Give what has come as lists of JSON values, a line each, until the end. */
+/** Pass lines of JSON to `take`, parsed, in lists as they arrive, until the end. */
 async function readLines(body, take) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,13 +1,13 @@
-/** One user: permissions, tags, password, limits, and its end. */
+/** The page of a user: permissions, tags, password, limits, delete. */
 
-import { get, put, remove } from "../../api/client.js";
+import { get, put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { badge } from "../../widgets/facts.js";
 import { form } from "../../widgets/forms.js";
-import { button, card, head } from "../../widgets/frame.js";
+import { button, card, head } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 import { shortTable } from "../../widgets/tables.js";
 import { USER_LIMITS, limitForm, limitLines } from "./limits.js";
@@ -24,11 +24,11 @@ export async function showUser(page) {
   });
   const permissions = shortTable(permissionColumns("user", changed), (row) => row.vhost, {
     caption: "Permissions",
-    empty: "It may enter no virtual host.",
+    empty: "No permissions: the user cannot enter any virtual host.",
   });
   const topics = shortTable(topicColumns("user", changed), (row) => `${row.vhost}\n${row.exchange}`, {
     caption: "Topic permissions",
-    empty: "It is not limited to routing keys.",
+    empty: "No topic permissions.",
   });
   const limits = h("div");
   page.show(
@@ -64,7 +64,7 @@ export async function showUser(page) {
   const refresh = page.fresh(load);
 }
 
-/** The user as it is, with other tags. */
+/** The form of the tags; other properties of the user are kept. */
 function tagForm(user, changed) {
   return form({
     fields: tagFields(user.tags),
@@ -78,7 +78,7 @@ function tagForm(user, changed) {
       });
     },
     done: () => {
-      say("The tags count from the next request on.");
+      say("Tags set. They apply from the next request on.");
       changed();
     },
   });
@@ -93,14 +93,14 @@ function passwordForm(name) {
       return put(["users", name], { password: samePassword(values), tags: now.tags.join(",") });
     },
     cleared: ["password", "again"],
-    done: () => say("The password is changed. Connections that are open stay."),
+    done: () => say("Password changed. Open connections stay."),
   });
 }
 
 function deleteUser(name) {
   return confirmed({
     title: "Delete this user?",
-    text: `The user ${name} can no longer log in, and its permissions go.`,
+    text: `The user ${name} is deleted with its permissions, and its connections are closed.`,
     action: "Delete the user",
     run: async () => {
       await remove(["users", name]);

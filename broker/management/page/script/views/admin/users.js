@@ -1,18 +1,18 @@
-/** The list of users, and how one is added. */
+/** The list of users, and the form that adds one. */
 
-import { put } from "../../api/client.js";
+import { put } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { link } from "../../router.js";
 import { argumentLines, badge, badges } from "../../widgets/facts.js";
 import { between, choiceField, formDialog, textField } from "../../widgets/forms.js";
-import { button, head } from "../../widgets/frame.js";
+import { button, head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 
 const TAGS = {
   "": "None: AMQP only",
   management: "Management: this page, own objects",
-  policymaker: "Policymaker: and policies",
-  monitoring: "Monitoring: sees everything",
+  policymaker: "Policymaker: also policies",
+  monitoring: "Monitoring: may see everything",
   administrator: "Administrator: may do everything",
 };
 
@@ -26,7 +26,7 @@ const COLUMNS = [
   {
     title: "Log-in",
     needs: ["password_hash"],
-    show: (row) => (row.password_hash ? "with a password" : "not with a password"),
+    show: (row) => (row.password_hash ? "password" : "no password"),
   },
   { title: "Limits", needs: ["limits"], show: (row) => argumentLines(Array.isArray(row.limits) ? {} : row.limits) },
 ];
@@ -38,7 +38,7 @@ export function showUsers(page) {
     columns: COLUMNS,
     key: (row) => row.name,
     noun: "user",
-    empty: "There is no user.",
+    empty: "No users.",
   });
   page.show(top.element, list.element);
 }
@@ -51,7 +51,7 @@ export function passwordFields(required) {
   ];
 }
 
-/** The password that was typed. Raises Error when the two differ. */
+/** The new password. Raises Error if the two fields differ. */
 export function samePassword({ password, again }) {
   if (password !== again) {
     throw new Error("The two passwords differ.");
@@ -92,12 +92,12 @@ function addUser(done) {
         h(
           "p",
           { class: "field wide small soft" },
-          "A new user may enter no virtual host: set permissions on its page.",
+          "A new user has no permissions: set them on its page.",
         ),
       ),
     ],
     send: (values) => put(["users", values.name], { password: samePassword(values), tags: tagsOf(values) }),
-    said: "The user is there.",
+    said: "User added.",
     done,
   });
 }

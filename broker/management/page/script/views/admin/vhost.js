@@ -1,6 +1,6 @@
-/** One virtual host: what is said of it, who may enter, limits, and its end. */
+/** The page of a virtual host: description, permissions, limits, delete. */
 
-import { get, put, remove } from "../../api/client.js";
+import { get, put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
@@ -8,7 +8,7 @@ import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { badge, showFigures } from "../../widgets/facts.js";
 import { choiceField, form, textField } from "../../widgets/forms.js";
-import { button, card, head } from "../../widgets/frame.js";
+import { button, card, head } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 import { shortTable } from "../../widgets/tables.js";
 import { VHOST_LIMITS, limitForm, limitLines } from "./limits.js";
@@ -26,11 +26,11 @@ export async function showVhost(page) {
   const figures = h("dl", { class: "figures" });
   const permissions = shortTable(permissionColumns("vhost", changed), (row) => row.user, {
     caption: "Permissions",
-    empty: "Nobody may enter it.",
+    empty: "No permissions: no user can enter it.",
   });
   const topics = shortTable(topicColumns("vhost", changed), (row) => `${row.user}\n${row.exchange}`, {
     caption: "Topic permissions",
-    empty: "No user is limited to routing keys.",
+    empty: "No topic permissions.",
   });
   const limits = h("div");
   page.show(
@@ -67,7 +67,7 @@ export async function showVhost(page) {
       ["Ready", number(vhost.messages_ready ?? 0)],
       ["Unacked", number(vhost.messages_unacknowledged ?? 0)],
       ["Total", number(vhost.messages ?? 0)],
-      ["May enter", number(may.length)],
+      ["Users with permissions", number(may.length)],
     ]);
     permissions.show(may);
     topics.show(topic);
@@ -85,7 +85,7 @@ function descriptionForm(vhost, changed) {
     fields: [
       textField("description", "Description", { value: vhost.description ?? "", kept: true, wide: true }),
       textField("tags", "Tags", { value: (vhost.tags ?? []).join(","), kept: true, hint: "Separated by commas." }),
-      choiceField("type", "Queues are, unless declared otherwise", QUEUE_TYPES, { value: type }),
+      choiceField("type", "Default queue type", QUEUE_TYPES, { value: type }),
     ],
     action: "Save",
     send: ({ description, tags, type: chosen }) =>
@@ -101,7 +101,7 @@ function deleteVhost(name) {
   return confirmed({
     title: "Delete this virtual host?",
     text: [
-      `Everything in ${name} goes for good: queues with all their messages, exchanges, bindings, permissions, policies.`,
+      `Everything in ${name} is deleted: queues with all their messages, exchanges, bindings, permissions, policies.`,
       "Its connections are closed.",
     ],
     action: "Delete the virtual host",

@@ -1,13 +1,13 @@
-/** The list of virtual hosts, and how one is made. */
+/** The list of virtual hosts, and the form that adds one. */
 
-import { put } from "../../api/client.js";
+import { put } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { byteRate, number } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { badge, badges } from "../../widgets/facts.js";
 import { choiceField, formDialog, textField } from "../../widgets/forms.js";
-import { button, head } from "../../widgets/frame.js";
+import { button, head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 
 const COLUMNS = [
@@ -62,7 +62,7 @@ export function showVhosts(page) {
     columns: COLUMNS,
     key: (row) => row.name,
     noun: "virtual host",
-    empty: "You may enter no virtual host.",
+    empty: "No virtual hosts that you may enter.",
   });
   page.show(top.element, list.element);
 }
@@ -75,11 +75,11 @@ function addVhost(done) {
       textField("name", "Name", { required: true, hint: "You get all permissions in it." }),
       textField("description", "Description", { kept: true }),
       textField("tags", "Tags", { kept: true, hint: "Separated by commas." }),
-      choiceField("type", "Queues are, unless declared otherwise", QUEUE_TYPES),
+      choiceField("type", "Default queue type", QUEUE_TYPES),
     ],
     send: ({ name, description, tags, type }) =>
       put(["vhosts", name], { description, tags, ...(type ? { default_queue_type: type } : {}) }),
-    said: "The virtual host is there.",
+    said: "Virtual host added.",
     done: async () => {
       await session.loadVhosts();
       done();

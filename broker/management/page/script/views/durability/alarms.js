@@ -1,11 +1,11 @@
-/** Alarms of memory and disk, and the publishers that they hold. */
+/** The memory and disk alarms, and the publishers that they block. */
 
-import { get } from "../../api/client.js";
+import { get } from "../../api/requests.js";
 import { h, svg } from "../../dom/element.js";
 import { bytes, number } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { badge, badges, facts, showFacts, showFigures, showMeter, state } from "../../widgets/facts.js";
-import { card, cardWith, head } from "../../widgets/frame.js";
+import { card, cardWith, head } from "../../widgets/page_parts.js";
 import { shortTable } from "../../widgets/tables.js";
 
 const HELD_COLUMNS = [
@@ -22,13 +22,13 @@ const HELD_COLUMNS = [
 
 export function showAlarms(page) {
   const top = head("Alarms", {
-    lead: "When memory or disk run short, publishers are held until there is enough again. Consumers go on: they make room.",
+    lead: "While memory or disk are short, publishers are blocked. Consumers continue, because they free memory and disk.",
   });
   const figures = h("dl", { class: "figures" });
-  const [memory, disk] = [gauge("Memory in use"), gauge("Disk that is free")];
+  const [memory, disk] = [gauge("Memory in use"), gauge("Free disk")];
   const held = shortTable(HELD_COLUMNS, (row) => row.name, {
-    caption: "Connections that are held",
-    empty: "Nobody is held.",
+    caption: "Blocked connections",
+    empty: "No connection is blocked.",
   });
   const rest = h("p", { class: "soft small", hidden: true });
   page.show(
@@ -39,8 +39,8 @@ export function showAlarms(page) {
       figures,
       h("div", { class: "pair" }, memory.element, disk.element),
       cardWith(
-        "Connections that are held",
-        { remark: "Those that publish while an alarm lasts, and what they have sent that waits." },
+        "Blocked connections",
+        { remark: "Connections that publish during an alarm, with the bytes that they have sent and the broker has not handled." },
         held.element,
         rest,
       ),
@@ -49,28 +49,28 @@ export function showAlarms(page) {
 
   page.fresh(async () => {
     const alarms = await get(["leveret", "alarms"], {}, page.signal);
-    top.about(alarms.raised ? badge(`publishers are held: ${alarms.reason}`, "bad") : badge("no alarm", "good"));
+    top.about(alarms.raised ? badge(`publishers are blocked: ${alarms.reason}`, "bad") : badge("no alarm", "good"));
     showFigures(figures, [
       ["Memory", alarms.memory.raised ? "alarm" : "fine", alarms.memory.raised],
       ["Disk", alarms.disk.raised ? "alarm" : "fine", alarms.disk.raised],
-      ["Connections held", number(alarms.held_connections), alarms.held_connections > 0],
+      ["Blocked connections", number(alarms.held_connections), alarms.held_connections > 0],
       ["Bytes held back", bytes(alarms.held_bytes)],
     ]);
     memory.show(alarms.memory.used / alarms.memory.limit, alarms.memory.raised, [
       ["In use", bytes(alarms.memory.used)],
-      ["Publishers are held from", bytes(alarms.memory.limit)],
+      ["Publishers are blocked above", bytes(alarms.memory.limit)],
     ]);
     disk.show(Math.min(1, alarms.disk.limit / Math.max(1, alarms.disk.free)), alarms.disk.raised, [
       ["Free for messages", bytes(alarms.disk.free)],
-      ["Publishers are held below", bytes(alarms.disk.limit)],
+      ["Publishers are blocked below", bytes(alarms.disk.limit)],
     ]);
     held.show(alarms.held);
     rest.hidden = alarms.held_connections <= alarms.held.length;
-    rest.textContent = `The ${number(alarms.held.length)} of ${number(alarms.held_connections)} that hold most are shown.`;
+    rest.textContent = `The ${number(alarms.held.length)} of ${number(alarms.held_connections)} with most bytes are shown.`;
   });
 }
 
-/** A bar that fills up as the alarm comes nearer, with the numbers below it. */
+/** A meter of the distance to the alarm, with its numbers below. */
 function gauge(title) {
   const meter = h(
     "div",

@@ -1,53 +1,53 @@
 /**
- * The commits: how many messages share one, how long confirms wait for it, and what the disk takes.
+ * Commits: messages in each, the waits of confirms, and the times of the disk.
  *
- * The broker gives histograms since its start. Two of them, some seconds apart, say how it was in between; the charts go
- * back to when this page was opened.
+ * The API returns histograms since the start of the broker. The charts show differences of two of them, some seconds apart,
+ * from the moment at which this page was opened.
  */
 
-import { get } from "../../api/client.js";
+import { get } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { bytes, compact, number, rate, seconds } from "../../dom/format.js";
 import { lineChart } from "../../widgets/charts.js";
 import { showFigures } from "../../widgets/facts.js";
-import { card, cardWith, head } from "../../widgets/frame.js";
+import { card, cardWith, head } from "../../widgets/page_parts.js";
 import { HistogramChart, between, mean, quantile } from "../../widgets/histograms.js";
 
 const HISTORY_MAX = 360;
 
 const TIMES = [
-  { name: "half", title: "Half below" },
-  { name: "most", title: "99 % below" },
+  { name: "median", title: "Median" },
+  { name: "p99", title: "99th percentile" },
 ];
 
-/** What there is a histogram of: its name in the API, its title, how its values are said, a remark. */
+/** The histograms: name in the API, title, format of values, remark. */
 const KINDS = [
   [
     "commit_messages",
-    "Messages in a commit",
+    "Messages per commit",
     compact,
-    "What comes while the disk syncs is the next commit: they grow with the load.",
+    "Messages that arrive during a sync are in the next commit: commits grow with the load.",
   ],
   [
     "confirm_seconds",
-    "How long confirms waited",
+    "Wait for confirms",
     seconds,
-    "The first publish of each commit, until its confirm was due.",
+    "From the first publish of each commit to its confirm.",
   ],
-  ["sync_seconds", "How long a sync took", seconds, "The end of a commit: then it is on the disk, not before."],
-  ["commit_seconds", "How long a commit took", seconds, "Everything that is written, and its sync."],
-  ["commit_bytes", "Bytes written by a commit", bytes, "Messages, and what they cost beside their bodies."],
-  ["turn_seconds", "Turns of the event loop", seconds, "For how long others wait while one client is served."],
-  ["lag_seconds", "Lag of the event loop", seconds, "How late a task is woken that slept for a second."],
+  ["sync_seconds", "Time of a sync", seconds, "The end of a commit, after which its messages are on disk."],
+  ["commit_seconds", "Time of a commit", seconds, "The write and its sync."],
+  ["commit_bytes", "Bytes per commit", bytes, "Bodies of messages with their overhead."],
+  ["turn_seconds", "Turns of the event loop", seconds, "Time for which other clients wait while one is served."],
+  ["lag_seconds", "Lag of the event loop", seconds, "Delay with which a task is woken that slept for a second."],
 ];
 
 export function showCommits(page) {
-  const top = head("Commits", { lead: "A confirm means that the message is on disk. Here is what that takes." });
+  const top = head("Commits", { lead: "A confirm means that the message is on disk. These are its costs." });
   const figures = h("dl", { class: "figures" });
-  const waits = lineChart("How long confirms waited", TIMES, seconds);
-  const syncs = lineChart("How long syncs took", TIMES, seconds);
-  const sizes = lineChart("Messages in a commit", [{ name: "mean", title: "On average" }], compact);
-  const often = lineChart("Commits a second", [{ name: "rate", title: "Commits" }], rate, compact);
+  const waits = lineChart("Wait for confirms", TIMES, seconds);
+  const syncs = lineChart("Time of syncs", TIMES, seconds);
+  const sizes = lineChart("Messages per commit", [{ name: "mean", title: "Average" }], compact);
+  const often = lineChart("Commits per second", [{ name: "rate", title: "Commits" }], rate, compact);
   const charts = KINDS.map(([name, title, say]) => [name, new HistogramChart(title, say)]);
   const history = [];
   let [first, before] = [null, null];
@@ -60,12 +60,12 @@ export function showCommits(page) {
       h(
         "div",
         { class: "pair" },
-        card("How long confirms waited", waits.element),
-        card("How long syncs took", syncs.element),
-        card("Messages in a commit", sizes.element),
-        card("Commits a second", often.element),
+        card("Wait for confirms", waits.element),
+        card("Time of syncs", syncs.element),
+        card("Messages per commit", sizes.element),
+        card("Commits per second", often.element),
       ),
-      h("h2", {}, "Since the broker was started"),
+      h("h2", {}, "Since the start of the broker"),
       h(
         "div",
         { class: "pair" },
@@ -90,21 +90,21 @@ export function showCommits(page) {
   function drawHistory() {
     const points = (name, part) =>
       history.filter((each) => Number.isFinite(each[name][part])).map((each) => [each.at, each[name][part]]);
-    waits.update({ half: points("confirm_seconds", "half"), most: points("confirm_seconds", "most") });
-    syncs.update({ half: points("sync_seconds", "half"), most: points("sync_seconds", "most") });
+    waits.update({ median: points("confirm_seconds", "median"), p99: points("confirm_seconds", "p99") });
+    syncs.update({ median: points("sync_seconds", "median"), p99: points("sync_seconds", "p99") });
     sizes.update({ mean: points("commit_messages", "mean") });
     often.update({ rate: points("commit_messages", "rate") });
   }
 }
 
-/** What happened between two answers. */
+/** The statistics of the time between two answers. */
 function step(earlier, later) {
   const found = { at: later.at };
   for (const [name] of KINDS) {
     const histogram = between(earlier.histograms[name], later.histograms[name]);
     found[name] = {
-      half: quantile(histogram, 0.5),
-      most: quantile(histogram, 0.99),
+      median: quantile(histogram, 0.5),
+      p99: quantile(histogram, 0.99),
       mean: mean(histogram),
       rate: (histogram.count * 1000) / (later.at - earlier.at),
     };
@@ -118,12 +118,12 @@ function figuresOf(now, latest) {
     ["Commits since the start", number(messages.count)],
     ["Commits", rate(latest?.commit_messages.rate ?? NaN)],
     [
-      "Messages in one",
+      "Messages per commit",
       latest && Number.isFinite(latest.commit_messages.mean) ? compact(latest.commit_messages.mean) : "–",
     ],
-    ["Sync, half below", seconds(latest?.sync_seconds.half ?? NaN)],
-    ["Sync, on average so far", seconds(mean(sync))],
+    ["Sync, median", seconds(latest?.sync_seconds.median ?? NaN)],
+    ["Sync, average since the start", seconds(mean(sync))],
     ["Waiting to be written", bytes(now.waiting_bytes)],
-    ["Batches in line", number(now.waiting_batches)],
+    ["Batches waiting", number(now.waiting_batches)],
   ];
 }

@@ -1,11 +1,11 @@
-/** What a power failure at this moment would undo: nothing that was confirmed, and how much of everything else. */
+/** The crash preview: messages that a power failure at this moment would lose; none of them is confirmed. */
 
-import { get } from "../../api/client.js";
+import { get } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { bytes, counted, number } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { facts, showFacts } from "../../widgets/facts.js";
-import { card, cardWith, head } from "../../widgets/frame.js";
+import { card, cardWith, head } from "../../widgets/page_parts.js";
 import { shortTable } from "../../widgets/tables.js";
 
 const COLUMNS = [
@@ -21,13 +21,13 @@ const COLUMNS = [
 ];
 
 export function showCrash(page) {
-  const top = head("At a crash", { lead: "If the power failed now, this is what would be gone." });
+  const top = head("Crash preview", { lead: "The messages that a power failure at this moment would lose." });
   const lost = h("span", { class: "number" }, "0");
   const open = h("span", { class: "number" }, "–");
   const more = facts([]);
   const publishers = shortTable(COLUMNS, (row) => row.name, {
-    caption: "Publishers without an answer",
-    empty: "No publisher waits for an answer.",
+    caption: "Publishers without a confirm",
+    empty: "No publisher waits for a confirm.",
   });
   const rest = h("p", { class: "soft small", hidden: true });
   page.show(
@@ -42,18 +42,18 @@ export function showCrash(page) {
           "Confirmed and persistent",
           {
             remark:
-              "Messages in durable queues whose publisher has its confirm. They are on disk: that is what the confirm says.",
+              "Persistent messages in durable queues whose publishers have a confirm. They are on disk.",
           },
           h("div", { class: "verdict" }, lost, h("span", {}, "would be lost.")),
         ),
         cardWith(
           "Not confirmed yet",
-          { remark: "Their publishers have no answer, and send them again when they have connected again." },
-          h("div", { class: "verdict" }, open, h("span", {}, "may be gone.")),
+          { remark: "Their publishers have no confirm yet, and have to publish them again after reconnecting." },
+          h("div", { class: "verdict" }, open, h("span", {}, "may be lost.")),
         ),
       ),
-      card("What else would not be as it is", more),
-      card("Publishers without an answer", publishers.element, rest),
+      card("Other effects", more),
+      card("Publishers without a confirm", publishers.element, rest),
     ),
   );
 
@@ -64,20 +64,20 @@ export function showCrash(page) {
     showFacts(more, [
       [
         "Transient messages",
-        `${counted(now.transient, "message")}: not persistent, or in queues that are not durable. They end with the process, however it ends.`,
+        `${counted(now.transient, "message")}: not persistent, or in queues that are not durable. They are lost at any restart.`,
       ],
-      ["In open transactions", `${counted(now.uncommitted, "message")} would be gone, as if never published.`],
+      ["In open transactions", `${counted(now.uncommitted, "message")} would be lost, as if never published.`],
       [
-        "Out with consumers",
+        "Unacknowledged",
         `${counted(now.unacknowledged, "message")} would be delivered again, marked as redelivered.`,
       ],
       [
-        "On the way to the disk",
-        `${bytes(now.unwritten_bytes)} in ${counted(now.batches, "batch", "batches")}. What is acknowledged in them would be delivered again.`,
+        "Not yet written",
+        `${bytes(now.unwritten_bytes)} in ${counted(now.batches, "batch", "batches")}. Messages that are acknowledged in them would be delivered again.`,
       ],
     ]);
     publishers.show(now.connections);
     rest.hidden = now.publishers <= now.connections.length;
-    rest.textContent = `The ${number(now.connections.length)} of ${number(now.publishers)} that wait for most are shown.`;
+    rest.textContent = `The ${number(now.connections.length)} of ${number(now.publishers)} with most messages are shown.`;
   });
 }

@@ -1,12 +1,12 @@
-/** Bindings of one exchange or queue: listed, added, taken away. */
+/** Bindings of an exchange or queue: list, add, remove. */
 
-import { post, remove } from "../../api/client.js";
+import { post, remove } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { argumentLines } from "../../widgets/facts.js";
 import { choiceField, form, textField } from "../../widgets/forms.js";
-import { button } from "../../widgets/frame.js";
+import { button } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 import { tableField } from "../../widgets/table_field.js";
 import { shortTable } from "../../widgets/tables.js";
@@ -14,7 +14,7 @@ import { DEFAULT, shownExchange } from "./exchanges.js";
 
 const KINDS = { queue: "q", exchange: "e" };
 
-/** A table of bindings; `end` is the end that varies: "source" or "destination". `changed` is called after one was removed. */
+/** A table of bindings; `end` is the end that is shown: "source" or "destination". `changed` is called after a removal. */
 export function bindingTable(end, mayUnbind, changed, empty) {
   const columns = [
     {
@@ -58,18 +58,18 @@ function destination(row) {
 function unbind(row, changed) {
   const ends = [row.source, KINDS[row.destination_type], row.destination];
   return confirmed({
-    title: "Take this binding away?",
-    text: `From ${row.source} to ${row.destination_type} ${row.destination}${row.routing_key ? `, key ${row.routing_key}` : ""}. Messages take this way no longer.`,
+    title: "Remove this binding?",
+    text: `From ${row.source} to ${row.destination_type} ${row.destination}${row.routing_key ? `, key ${row.routing_key}` : ""}. Messages are no longer routed by it.`,
     action: "Unbind",
     run: async () => {
       await remove(["bindings", row.vhost, "e", ends[0], ends[1], ends[2], row.properties_key]);
-      say("The binding is gone.");
+      say("Binding removed.");
       changed();
     },
   });
 }
 
-/** A form that binds `name`: a queue or exchange from an exchange, or an exchange to either. */
+/** A form that binds `name` to an exchange or, as the source, to a queue or exchange. */
 export function bindingForm({ vhost, name, as, changed }) {
   const other =
     as === "source"
@@ -90,7 +90,7 @@ export function bindingForm({ vhost, name, as, changed }) {
     },
     cleared: ["other", "key"],
     done: () => {
-      say("The binding is there.");
+      say("Binding added.");
       changed();
     },
   });

@@ -1,4 +1,4 @@
-/** Consumers, as they are listed with a channel or a queue. */
+/** Columns of the consumers of a channel or queue. */
 
 import { h } from "../../dom/element.js";
 import { link } from "../../router.js";

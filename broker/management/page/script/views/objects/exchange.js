@@ -1,6 +1,6 @@
-/** One exchange: its rates, its bindings, a message to publish, and its end. */
+/** The page of an exchange: rates, bindings, publish, delete. */
 
-import { get, remove } from "../../api/client.js";
+import { get, remove } from "../../api/requests.js";
 import { allowed } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { compact, number, rate } from "../../dom/format.js";
@@ -8,7 +8,7 @@ import { link } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { argumentLines, badge, facts, showFacts } from "../../widgets/facts.js";
-import { button, card, cardWith, head } from "../../widgets/frame.js";
+import { button, card, cardWith, head } from "../../widgets/page_parts.js";
 import { ranges, rates, samplesOf } from "../../widgets/samples.js";
 import { each } from "../overview.js";
 import { bindingForm, bindingTable } from "./bindings.js";
@@ -16,8 +16,8 @@ import { DEFAULT, exchangeFeatures, shownExchange } from "./exchanges.js";
 import { publishForm } from "./publish.js";
 
 const FLOWS = [
-  { name: "publish_in", title: "Published to it" },
-  { name: "publish_out", title: "Into queues" },
+  { name: "publish_in", title: "Published in" },
+  { name: "publish_out", title: "Routed to queues" },
 ];
 
 export async function showExchange(page) {
@@ -32,13 +32,13 @@ export async function showExchange(page) {
     "destination",
     () => may.read,
     () => refresh(),
-    "Nothing is bound to it.",
+    "No queue or exchange is bound to it.",
   );
   const from = bindingTable(
     "source",
     () => may.write,
     () => refresh(),
-    "It is bound to no other exchange.",
+    "It is not bound to another exchange.",
   );
   if (may.configure && !standard && !name.startsWith("amq.")) {
     top.actions(button("Delete…", () => deleteExchange(vhost, name), "danger"));
@@ -95,18 +95,18 @@ function exchangeFacts(exchange) {
   return [
     ["Type", exchange.type],
     ["Survives a restart", exchange.durable ? "yes, durable" : "no, transient"],
-    ["Made by", exchange.user_who_performed_action],
+    ["Created by", exchange.user_who_performed_action],
     ["Policy", exchange.policy],
     ["Arguments", argumentLines(exchange.arguments)],
-    ["Published to it", number(exchange.message_stats?.publish_in ?? 0)],
-    ["Into queues", number(exchange.message_stats?.publish_out ?? 0)],
+    ["Published in", number(exchange.message_stats?.publish_in ?? 0)],
+    ["Routed to queues", number(exchange.message_stats?.publish_out ?? 0)],
   ];
 }
 
 function deleteExchange(vhost, name) {
   return confirmed({
     title: "Delete this exchange?",
-    text: `The exchange ${name} and its bindings go. Publishing to it closes the publisher's channel.`,
+    text: `The exchange ${name} and its bindings are deleted. A later publish to it closes the channel of the publisher.`,
     action: "Delete the exchange",
     run: async () => {
       await remove(["exchanges", vhost, name]);

@@ -1,17 +1,17 @@
-/** The list of exchanges, and how one is declared. */
+/** The list of exchanges, and the form that declares one. */
 
-import { put } from "../../api/client.js";
+import { put } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { rate } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { badge, badges } from "../../widgets/facts.js";
 import { choiceField, formDialog, textField } from "../../widgets/forms.js";
-import { button, head } from "../../widgets/frame.js";
+import { button, head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 import { tableField } from "../../widgets/table_field.js";
 
-/** How the API calls the default exchange, which has no name, in paths. */
+/** The name of the default exchange, which is empty, in paths of the API. */
 export const DEFAULT = "amq.default";
 
 export function shownExchange(name) {
@@ -68,7 +68,7 @@ export function showExchanges(page) {
         : COLUMNS.filter((column) => column.title !== "Virtual host"),
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: "exchange",
-    empty: "There is no exchange.",
+    empty: "No exchanges.",
   });
   page.show(top.element, list.element);
 }
@@ -113,7 +113,7 @@ function addExchange(vhosts, done) {
         internal: internal === "true",
         arguments: table,
       }),
-    said: "The exchange is there.",
+    said: "Exchange declared.",
     done,
   });
 }

@@ -1,31 +1,31 @@
-/** Messages of a queue, looked at: those of a queue go back to their places, a stream is read from any of its offsets. */
+/** Browsing messages: those of a queue are requeued at their positions, a stream is read from any offset. */
 
-import { post } from "../../api/client.js";
+import { post } from "../../api/requests.js";
 import { h, show } from "../../dom/element.js";
 import { bytes, moment, number } from "../../dom/format.js";
 import { save } from "../../dom/download.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { badge, facts, plain, argumentLines } from "../../widgets/facts.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
-import { button } from "../../widgets/frame.js";
+import { button } from "../../widgets/page_parts.js";
 import { shownExchange } from "./exchanges.js";
 
 const SHOWN_BYTES = 50000;
 const MESSAGES_MAX = 1000;
 
-/** The form of a classic or quorum queue, with the messages below it. `taken` is called when some may be gone. */
+/** The form for a classic or quorum queue, with the messages below. `taken` is called after messages were fetched. */
 export function browseQueue({ vhost, name, taken }) {
   const list = h("div", { class: "messages", role: "status" });
   const element = form({
     fields: [
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
-      choiceField("mode", "Afterwards they", [
+      choiceField("mode", "Then messages", [
         ["ack_requeue_true", "stay in the queue"],
-        ["ack_requeue_false", "are gone from the queue"],
-        ["reject_requeue_false", "are dead-lettered, or gone"],
+        ["ack_requeue_false", "are removed from the queue"],
+        ["reject_requeue_false", "are rejected: dead-lettered or removed"],
       ]),
       choiceField("encoding", "Payloads", [
-        ["auto", "Text where they are text"],
+        ["auto", "As text if possible"],
         ["base64", "Base64"],
       ]),
     ],
@@ -37,9 +37,9 @@ export function browseQueue({ vhost, name, taken }) {
         messages = await get();
       } else {
         await confirmed({
-          title: "Take messages out of the queue?",
-          text: `Up to ${number(count)} messages leave the queue ${name}; consumers never see them there.`,
-          action: "Take them out",
+          title: "Remove messages from the queue?",
+          text: `Up to ${number(count)} messages are removed from the queue ${name}, and not delivered to its consumers.`,
+          action: "Remove messages",
           run: async () => (messages = await get()),
         });
       }
@@ -47,7 +47,7 @@ export function browseQueue({ vhost, name, taken }) {
     },
     done: (messages) => {
       if (messages) {
-        showMessages(list, messages, "The queue has no message that is ready.");
+        showMessages(list, messages, "The queue has no ready message.");
         taken();
       }
     },
@@ -55,7 +55,7 @@ export function browseQueue({ vhost, name, taken }) {
   return h("div", {}, element, list);
 }
 
-/** The form of a stream. */
+/** The form for a stream, with the messages below. */
 export function browseStream({ vhost, name }) {
   const list = h("div", { class: "messages", role: "status" });
   const element = form({
@@ -64,7 +64,7 @@ export function browseStream({ vhost, name }) {
         ["first", "The first message"],
         ["last", "The last chunk"],
         ["offset", "An offset"],
-        ["interval", "A time ago, as 5m or 2h"],
+        ["interval", "A time ago, such as 5m or 2h"],
       ]),
       textField("value", "Offset, or time ago"),
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
@@ -77,7 +77,7 @@ export function browseStream({ vhost, name }) {
         encoding: "auto",
         truncate: SHOWN_BYTES,
       }),
-    done: (messages) => showMessages(list, messages, "There is no message from there on."),
+    done: (messages) => showMessages(list, messages, "The stream has no message from there on."),
   });
   return h("div", {}, element, list);
 }
@@ -150,13 +150,13 @@ function blobOf(message) {
   return new Blob([message.payload], { type: "text/plain" });
 }
 
-/** JSON is indented; everything else is shown as it is. */
+/** Indent a payload of JSON; return others unchanged. */
 function pretty(message) {
   if (message.payload_encoding === "string" && /^\s*[[{]/.test(message.payload)) {
     try {
       return JSON.stringify(JSON.parse(message.payload), null, 2);
     } catch {
-      return message.payload; // cut off, or no JSON after all
+      return message.payload; // truncated, or not JSON
     }
   }
   return message.payload;

@@ -1,6 +1,6 @@
-/** Messages moved from one queue to another, some thousand with each request, until none is left or somebody stops it. */
+/** The dialog that moves messages to another queue, STEP with each request, until none is left or the user stops it. */
 
-import { post } from "../../api/client.js";
+import { post } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { counted } from "../../dom/format.js";
 import { openDialog } from "../../widgets/dialogs.js";
@@ -15,8 +15,8 @@ export function moveMessages(vhost, name, refresh) {
   const cancel = h("button", { type: "button", onclick: () => close() }, "Close");
   const body = form({
     fields: [
-      textField("target", "To queue", { required: true, hint: `Of the same virtual host, ${vhost}.` }),
-      numberField("count", "At most", { min: 1, placeholder: "all that are ready" }),
+      textField("target", "To queue", { required: true, hint: `In the same virtual host, ${vhost}.` }),
+      numberField("count", "At most", { min: 1, placeholder: "all ready messages" }),
     ],
     action: "Move",
     cancel,
@@ -44,7 +44,7 @@ export function moveMessages(vhost, name, refresh) {
   const text = h(
     "p",
     { class: "soft" },
-    "A message leaves this queue and enters the other in one write: a crash in between loses and doubles none. They keep their order, headers and properties.",
+    "A message is removed from this queue and added to the other one in a single write: a crash neither loses nor duplicates it. Order, headers and properties are kept.",
   );
   const close = openDialog(`Move messages of ${name}`, h("div", {}, text, body, progress), {
     narrow: true,

@@ -1,6 +1,6 @@
 /** A form that publishes one message. */
 
-import { post } from "../../api/client.js";
+import { post } from "../../api/requests.js";
 import { areaField, choiceField, form, numberField, textField } from "../../widgets/forms.js";
 import { complain, say } from "../../widgets/notices.js";
 import { tableField } from "../../widgets/table_field.js";
@@ -18,7 +18,7 @@ const PROPERTIES = [
   ["app_id", "Text"],
 ];
 
-/** `key` is given where messages go to one queue, through the default exchange; else it is asked for. */
+/** `key` is the routing key, the name of a queue; without it the form has a field for it. */
 export function publishForm({ vhost, exchange = DEFAULT, key = null, published = () => {} }) {
   return form({
     fields: [
@@ -41,9 +41,9 @@ export function publishForm({ vhost, exchange = DEFAULT, key = null, published =
     send: (values) => post(["exchanges", vhost, exchange, "publish"], bodyOf(values, key)),
     done: ({ routed }) => {
       if (routed) {
-        say("Published and on disk.");
+        say("Published and confirmed.");
       } else {
-        complain(new Error("Published, but it reached no queue: nothing is bound with this key."));
+        complain(new Error("Published, but not routed to a queue: no binding matches the routing key."));
       }
       published();
     },

@@ -1,6 +1,6 @@
-/** One queue or stream. Its tabs: what flows, messages, bindings, consumers. */
+/** The page of a queue or stream, with tabs for rates, messages, bindings and consumers. */
 
-import { get, remove } from "../../api/client.js";
+import { get, remove } from "../../api/requests.js";
 import { allowed } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { bytes, compact, number, rate } from "../../dom/format.js";
@@ -8,7 +8,7 @@ import { link } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { argumentLines, badge, facts, showFacts, showFigures, state } from "../../widgets/facts.js";
-import { button, card, cardWith, head, tabs } from "../../widgets/frame.js";
+import { button, card, cardWith, head, tabs } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 import { levels, ranges, rates, samplesOf } from "../../widgets/samples.js";
 import { shortTable } from "../../widgets/tables.js";
@@ -66,11 +66,11 @@ function actions({ vhost, name, may, type }, refresh) {
 function purge(vhost, name, refresh) {
   return confirmed({
     title: "Purge this queue?",
-    text: `All messages of ${name} that are ready go for good. Those that are out with consumers stay.`,
+    text: `All ready messages of ${name} are deleted. Unacknowledged messages stay.`,
     action: "Purge the queue",
     run: async () => {
       await remove(["queues", vhost, name, "contents"]);
-      say("The queue is empty.");
+      say("Queue purged.");
       refresh();
     },
   });
@@ -79,7 +79,7 @@ function purge(vhost, name, refresh) {
 function deleteQueue(vhost, name) {
   return confirmed({
     title: "Delete this queue?",
-    text: `The queue ${name} goes with its messages, bindings and consumers.`,
+    text: `The queue ${name} is deleted with its messages, bindings and consumers.`,
     action: "Delete the queue",
     run: async () => {
       await remove(["queues", vhost, name]);
@@ -88,7 +88,7 @@ function deleteQueue(vhost, name) {
   });
 }
 
-// Tabs: each gives its element, the query parameters that it takes, and what shows the queue as it is now.
+// Tabs: each returns its element, the query parameters that it needs, and a function that shows the queue.
 
 function flowTab(page, queue, refresh) {
   const span = rangeChoice(ranges(false), "leveret.queue.range", refresh);
@@ -107,7 +107,7 @@ function flowTab(page, queue, refresh) {
       cardWith("Queued messages", { actions: [span.element] }, queued.element),
       card("Message rates", flowing.element),
     ),
-    h("div", { class: "pair" }, card("Queue", about), card("What it holds", sizes)),
+    h("div", { class: "pair" }, card("Queue", about), card("Contents", sizes)),
   );
   const load = (now) => {
     showFigures(figures, [
@@ -133,7 +133,7 @@ function queueFacts(now) {
     ["Policy", now.policy],
     ["Operator policy", now.operator_policy],
     ["Arguments", argumentLines(now.arguments)],
-    ["In force by policies", argumentLines(now.effective_policy_definition)],
+    ["Effective policy definition", argumentLines(now.effective_policy_definition)],
     [
       "Exclusive to",
       now.owner_pid_details?.name &&
@@ -141,7 +141,7 @@ function queueFacts(now) {
     ],
     ["Idle since", now.idle_since],
     [
-      "Consumers kept busy",
+      "Consumer capacity",
       Number.isFinite(now.consumer_capacity) && `${number(now.consumer_capacity * 100)} % of the time`,
     ],
   ];
@@ -154,9 +154,9 @@ function sizeFacts(now) {
     ["Unacknowledged", bytes(now.message_bytes_unacknowledged)],
     ["In memory", `${number(now.messages_ram)} messages, ${bytes(now.message_bytes_ram)}`],
     ["Persistent", `${number(now.messages_persistent)} messages, ${bytes(now.message_bytes_persistent)}`],
-    ["Published so far", number(now.message_stats?.publish ?? 0)],
-    ["Delivered so far", number(now.message_stats?.deliver_get ?? 0)],
-    ["Acknowledged so far", number(now.message_stats?.ack ?? 0)],
+    ["Published in total", number(now.message_stats?.publish ?? 0)],
+    ["Delivered in total", number(now.message_stats?.deliver_get ?? 0)],
+    ["Acknowledged in total", number(now.message_stats?.ack ?? 0)],
   ];
 }
 
@@ -165,13 +165,13 @@ function messagesTab(page, { vhost, name, may, type }, refresh) {
   const browse = type === "stream" ? browseStream : browseQueue;
   const remark =
     type === "stream"
-      ? "Reading a stream takes nothing away."
-      : "Messages that stay are marked as redelivered, and consumers may see them meanwhile in another order.";
+      ? "Reading does not remove messages from a stream."
+      : "Messages that stay are marked as redelivered, and meanwhile consumers may get messages in another order.";
   const element = h(
     "div",
     { class: "sections" },
     figures,
-    may.read && cardWith("Look at messages", { remark }, browse({ vhost, name, taken: refresh })),
+    may.read && cardWith("Browse messages", { remark }, browse({ vhost, name, taken: refresh })),
     may.publish && card("Publish to this queue", publishForm({ vhost, key: name, published: refresh })),
   );
   const load = (now) =>
@@ -184,7 +184,7 @@ function messagesTab(page, { vhost, name, may, type }, refresh) {
 }
 
 function bindingsTab(page, { vhost, name, may }, refresh) {
-  const table = bindingTable("source", () => may.write, refresh, "It is bound to no exchange.");
+  const table = bindingTable("source", () => may.write, refresh, "It is not bound to an exchange.");
   const element = h(
     "div",
     { class: "sections" },
@@ -199,7 +199,7 @@ function consumersTab() {
   const columns = CONSUMER_COLUMNS.filter((column) => column.title !== "Queue");
   const table = shortTable(columns, (row) => `${row.channel_details?.name}\n${row.consumer_tag}`, {
     caption: "Consumers",
-    empty: "Nobody consumes from it.",
+    empty: "No consumers.",
   });
   return {
     element: card("Consumers", table.element),

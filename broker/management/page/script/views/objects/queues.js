@@ -1,13 +1,13 @@
-/** The list of queues and streams, and how one is declared. */
+/** The list of queues and streams, and the form that declares one. */
 
-import { put } from "../../api/client.js";
+import { put } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number, rate } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { badge, badges, state } from "../../widgets/facts.js";
 import { choiceField, formDialog, textField } from "../../widgets/forms.js";
-import { button, head } from "../../widgets/frame.js";
+import { button, head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 import { tableField } from "../../widgets/table_field.js";
 
@@ -61,7 +61,7 @@ const MARKED_ARGUMENTS = {
   "x-delivery-limit": "delivery limit",
 };
 
-/** The type of a queue and what is special about it, in labels. */
+/** Labels of the type and the special properties of a queue. */
 export function features(row) {
   const marks = Object.keys(row.arguments ?? {}).filter((name) => name in MARKED_ARGUMENTS);
   return badges(
@@ -89,7 +89,7 @@ export function showQueues(page) {
         : COLUMNS.filter((column) => column.title !== "Virtual host"),
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: "queue",
-    empty: "There is no queue yet.",
+    empty: "No queues.",
   });
   page.show(top.element, list.element);
 }
@@ -137,7 +137,7 @@ function addQueue(vhosts, done) {
         auto_delete: autoDelete === "true",
         arguments: { "x-queue-type": type, ...table },
       }),
-    said: "The queue is there.",
+    said: "Queue declared.",
     done,
   });
 }

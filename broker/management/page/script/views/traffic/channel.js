@@ -1,12 +1,12 @@
-/** One channel: what flows through it, what is out with its client, its consumers. */
+/** The page of a channel: rates, unacknowledged messages, consumers. */
 
-import { get } from "../../api/client.js";
+import { get } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { compact, number, rate } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { badge, facts, showFacts, state } from "../../widgets/facts.js";
-import { card, cardWith, head } from "../../widgets/frame.js";
+import { card, cardWith, head } from "../../widgets/page_parts.js";
 import { ranges, rates, samplesOf } from "../../widgets/samples.js";
 import { shortTable } from "../../widgets/tables.js";
 import { each } from "../overview.js";
@@ -30,7 +30,7 @@ export function showChannel(page) {
   const about = facts([]);
   const consumers = shortTable(CONSUMER_COLUMNS, (row) => row.consumer_tag, {
     caption: "Consumers",
-    empty: "It has no consumer.",
+    empty: "No consumers.",
   });
   page.show(
     top.element,

@@ -5,7 +5,7 @@ import { h } from "../../dom/element.js";
 import { number, rate } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { badge, badges, state } from "../../widgets/facts.js";
-import { head } from "../../widgets/frame.js";
+import { head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 
 export const CHANNEL_COLUMNS = [
@@ -76,7 +76,7 @@ export function showChannels(page) {
     columns: WITH_USER,
     key: (row) => row.name,
     noun: "channel",
-    empty: "No channel is open.",
+    empty: "No open channels.",
   });
   page.show(top.element, list.element);
 }

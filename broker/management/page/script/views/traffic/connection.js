@@ -1,6 +1,6 @@
-/** One connection: what flows, its client, its channels, and its end. */
+/** The page of a connection: rates, client properties, channels, close. */
 
-import { get, remove } from "../../api/client.js";
+import { get, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { byteRate, bytes, moment, number } from "../../dom/format.js";
@@ -8,7 +8,7 @@ import { link } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { argumentLines, badge, facts, showFacts, state } from "../../widgets/facts.js";
-import { button, card, cardWith, head } from "../../widgets/frame.js";
+import { button, card, cardWith, head } from "../../widgets/page_parts.js";
 import { ranges, rates, samplesOf } from "../../widgets/samples.js";
 import { shortTable } from "../../widgets/tables.js";
 import { CHANNEL_COLUMNS } from "./channels.js";
@@ -22,12 +22,12 @@ export function showConnection(page) {
   const { name } = page.names;
   const top = head(name, { trail: [["Connections", link("connections")]] });
   const span = rangeChoice(ranges(false), "leveret.connection.range", () => refresh());
-  const chart = lineChart("Bytes a second", FLOWS, byteRate, bytes);
+  const chart = lineChart("Bytes per second", FLOWS, byteRate, bytes);
   const about = facts([]);
   const client = facts([]);
   const channels = shortTable(CHANNEL_COLUMNS, (row) => row.name, {
     caption: "Channels",
-    empty: "It has no channel open.",
+    empty: "No open channels.",
   });
   page.show(
     top.element,
@@ -35,7 +35,7 @@ export function showConnection(page) {
       "div",
       { class: "sections" },
       cardWith("Bytes", { actions: [span.element] }, chart.element),
-      h("div", { class: "pair" }, card("Connection", about), card("What the client says of itself", client)),
+      h("div", { class: "pair" }, card("Connection", about), card("Client properties", client)),
       card("Channels", channels.element),
     ),
   );
@@ -69,8 +69,8 @@ function closeButton(name) {
     confirmed({
       title: "Close this connection?",
       text: [
-        `The client at ${name} is sent away.`,
-        "What it has not acknowledged returns to its queues. Most clients connect again by themselves.",
+        `The connection ${name} is closed.`,
+        "Its unacknowledged messages are requeued. Most clients reconnect automatically.",
       ],
       action: "Close the connection",
       run: async () => {
@@ -86,7 +86,7 @@ function connectionFacts(connection) {
   return [
     ["User", connection.user],
     ["Virtual host", connection.vhost],
-    ["Logged in by", connection.auth_mechanism],
+    ["Authentication", connection.auth_mechanism],
     ["Protocol", connection.protocol],
     ["TLS", tls || ""],
     ["Certificate", connection.peer_cert_subject],

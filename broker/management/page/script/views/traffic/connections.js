@@ -5,7 +5,7 @@ import { h } from "../../dom/element.js";
 import { byteRate, number } from "../../dom/format.js";
 import { link } from "../../router.js";
 import { state } from "../../widgets/facts.js";
-import { head } from "../../widgets/frame.js";
+import { head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
 
 const COLUMNS = [
@@ -41,7 +41,7 @@ export function showConnections(page) {
     columns: COLUMNS,
     key: (row) => row.name,
     noun: "connection",
-    empty: "Nobody is connected.",
+    empty: "No connections.",
   });
   page.show(top.element, list.element);
 }

@@ -1,4 +1,4 @@
-"""What ends or comes back in masses: some of it in each turn, in order, in batches of bounded size."""
+"""Ends and returns of messages in large numbers: some in each turn, in order, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import Policy
-from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.queues.queue import Queue, QueueSpec
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.queue_background_work import RETURN_BYTES
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS, STEP_COPIES
 from broker.entities.vhosts.dead_lettering import COPY_HEADER_BYTES
 from broker.wire.method import Method
@@ -38,11 +38,11 @@ from storage.batch import SealedBatch
 COUNT = 40
 BODY_BYTES = 256 * 1024
 BATCH_BYTES_MAX = 2 << 20
-"""What a batch of the core's may have: 512 KiB of lazy writes, and one chunk or what was read with it."""
+"""Largest batch of the core: 512 KiB of lazy writes, and one chunk or what was read with it."""
 
 SMALL = message(b"x", persistent=False)
 
-LETTERS: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+DEAD_LETTERS: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def core(tmp_path: Path) -> Iterator[Core]:
 
 def core_in(directory: Path) -> Core:
     """A broker whose queues keep two of the large messages in memory."""
-    return Core(directory / "messages", Window(64, 2 * BODY_BYTES))
+    return Core(directory / "messages", MemoryWindow(64, 2 * BODY_BYTES))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def size_of(batch: SealedBatch) -> int:
 def work_off(core: Core) -> list[SealedBatch]:
     """Let turns pass, and the disk store a batch in each, until there is nothing to do; what was stored."""
     batches = []
-    while (batch := core.seal()) is not None or core.broker.background_work.line:
+    while (batch := core.seal()) is not None or core.broker.background_work.works:
         if batch is not None:
             batches.append(batch)
             core.land(batch)
@@ -99,7 +99,7 @@ def work_off(core: Core) -> list[SealedBatch]:
 
 
 def contents(core: Core, name: str) -> list[int]:
-    """What a queue's messages are, by taking them all."""
+    """Take all messages of a queue, and return them."""
     queue, reader = core.queue_named(name), Reader()
     return numbers([found for _ in range(queue.ready) if (found := reader.get(queue, no_ack=True)) is not None])
 
@@ -130,7 +130,7 @@ MASSES: dict[str, tuple[Callable[[Core], None], dict[str, Any]]] = {
 @pytest.mark.parametrize("mass", MASSES)
 def test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(core: Core, mass: str, kind: str) -> None:
     end, arguments = MASSES[mass]
-    fill(core, queue_type=kind, **LETTERS, **arguments)
+    fill(core, queue_type=kind, **DEAD_LETTERS, **arguments)
     end(core)
     batches = work_off(core)
     assert max(map(size_of, batches)) <= BATCH_BYTES_MAX
@@ -142,7 +142,7 @@ def test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(core: Co
 def test_what_leaves_no_dead_letters_leaves_a_full_disk(core: Core, mass: str) -> None:
     end, arguments = MASSES[mass]
     queue = fill(core, **arguments)
-    core.broker.batches.no_room = True
+    core.broker.batches.disk_full = True
     end(core)
     for _ in range(COUNT):
         core.commit()
@@ -151,7 +151,7 @@ def test_what_leaves_no_dead_letters_leaves_a_full_disk(core: Core, mass: str) -
 
 
 def test_a_start_gets_further_than_the_last_and_a_crash_doubles_nothing(core: Core) -> None:
-    fill(core, message_ttl=5000, **LETTERS)
+    fill(core, message_ttl=5000, **DEAD_LETTERS)
     core.clock.time += 10_000
     left = [COUNT]
     while left[-1]:
@@ -166,7 +166,7 @@ def test_a_start_gets_further_than_the_last_and_a_crash_doubles_nothing(core: Co
 
 
 def test_without_the_disk_nothing_piles_up(core: Core) -> None:
-    fill(core, message_ttl=5000, **LETTERS)
+    fill(core, message_ttl=5000, **DEAD_LETTERS)
     expire(core)
     for _ in range(100):
         core.advance(10)
@@ -176,7 +176,7 @@ def test_without_the_disk_nothing_piles_up(core: Core) -> None:
 
 def test_nothing_passes_an_expired_head(core: Core, sessions: SessionLayer) -> None:
     """Neither to a consumer nor to basic.get, which waits: the queue is not empty, and what is first is not given."""
-    queue = fill(core, message_ttl=5000, **LETTERS)
+    queue = fill(core, message_ttl=5000, **DEAD_LETTERS)
     core.clock.time += 10_000
     core.deposit(queue, b"998", b"999")
     client, reader = sessions.connect(channels=2), Reader()
@@ -234,7 +234,7 @@ def test_what_a_quorum_queue_gets_back_is_written_in_bounded_batches_and_in_orde
 
 
 def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Core, sessions: SessionLayer) -> None:
-    queue = fill(core, **LETTERS)
+    queue = fill(core, **DEAD_LETTERS)
     client = take_all(sessions)
     client.send(nack(0, multiple=True, requeue=False))
     in_line = queue.unacked
@@ -255,7 +255,11 @@ def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Cor
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"queue_type": "classic"}, {"queue_type": "quorum"}, {"queue_type": "quorum", "delivery_limit": 3, **LETTERS}],
+    [
+        {"queue_type": "classic"},
+        {"queue_type": "quorum"},
+        {"queue_type": "quorum", "delivery_limit": 3, **DEAD_LETTERS},
+    ],
     ids=["classic", "quorum", "quorum with a delivery limit"],
 )
 def test_a_purge_drops_what_one_frame_has_given_back(
@@ -285,7 +289,7 @@ def test_what_a_channel_leaves_behind_goes_back_some_at_a_time(core: Core, sessi
     client, readers = sessions.connect(), {name: Reader() for name in names}
     for name in names:
         queue = core.queue(name)
-        queue.ready_messages.window = Window(1 << 20, 1 << 30)
+        queue.ready_messages.window = MemoryWindow(1 << 20, 1 << 30)
         for _ in range(each):
             queue.publish(SMALL)
     client.send(*map(consume, names))
@@ -312,7 +316,7 @@ def test_what_a_channel_leaves_behind_goes_back_some_at_a_time(core: Core, sessi
 def test_a_classic_queue_delivers_what_came_back_in_its_order(core: Core, sessions: SessionLayer) -> None:
     """However many that is: what is behind it is not delivered before all of it is back."""
     queue, count = core.queue(), 3 * PORTION_BYTES // MESSAGE_BYTES * 16
-    queue.ready_messages.window = Window(1 << 20, 1 << 30)
+    queue.ready_messages.window = MemoryWindow(1 << 20, 1 << 30)
     for _ in range(count + 1):
         queue.publish(SMALL)
     reader = Reader()
@@ -375,7 +379,7 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
     assert ledger.get(count) is None
     if gone:
         client.drop()
-    while core.broker.background_work.line:
+    while core.broker.background_work.works:
         left.append(queue.unacked)
         if not gone and queue.unacked > len(ledger):
             assert client.received() == []
@@ -391,7 +395,7 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
 # To very many queues
 
 FAN, FANNED = 300, 16
-"""How many queues everything goes to, and how many messages do."""
+"""Number of queues everything goes to, and number of messages that do."""
 
 
 def publish_fanned(client: SessionClient, exchange: str, key: str = "", **properties: Any) -> None:
@@ -472,10 +476,12 @@ def test_what_goes_to_very_many_queues_goes_some_messages_at_a_time(
 
 
 @pytest.mark.parametrize("end", [expire, lower_the_limit])
-def test_letters_that_tell_of_many_deaths_are_written_a_few_at_a_time(core: Core, end: Callable[[Core], None]) -> None:
+def test_dead_letters_that_tell_of_many_deaths_are_written_a_few_at_a_time(
+    core: Core, end: Callable[[Core], None]
+) -> None:
     """No two are alike, so each is written by itself, which takes as long as many copies."""
     dead, ttl = core.queue("dead"), {"message_ttl": 5000} if end is expire else {}
-    queue = core.queue("q", **LETTERS, **ttl)
+    queue = core.queue("q", **DEAD_LETTERS, **ttl)
     deaths = [{"queue": f"old {number}", "reason": "rejected", "count": 1} for number in range(60)]
     for number in range(COUNT):
         queue.publish(message(b"x", persistent=False, headers={"x-death": deaths, "number": number}))
@@ -505,7 +511,7 @@ def test_very_many_acknowledgements_wait_for_the_disk_and_not_for_room_on_it(
         core.advance(1)
     left = queue.unacked
     assert left > 0, "the open batch has a quarter of the lazy bytes"
-    core.broker.batches.no_room = True
+    core.broker.batches.disk_full = True
     core.broker.background_work.disk_moved()
     for _ in range(10):
         core.advance(1)

@@ -10,8 +10,8 @@ import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker, ProbableAuthenticationError
 
+from broker.entities.exchanges.event_exchange import NAME, PORTION, WAITING_MAX, EventExchange, EventSettings
 from broker.entities.scheduling.alarms import DISK
-from broker.entities.vhosts.event_exchange import NAME, PORTION, WAITING_MAX, EventExchange, EventSettings
 from broker.wire.field_tables import to_python
 from harness.brokers.broker_core import Core
 from harness.brokers.http_broker import ask, web_address
@@ -121,7 +121,7 @@ OF_HTTP: tuple[tuple[str, object, str, dict[str, Any]], ...] = (
 
 
 def happened(key: str, headers: dict[str, Any], published: Iterator[Message]) -> bool:
-    """Whether an event is among those published, behind those that were looked at before."""
+    """True if an event is among those published, behind those that were looked at before."""
     found = ((message.method.routing_key, to_python(message.properties.headers or {})) for message in published)
     return any(name == key and headers.items() <= said.items() and "timestamp_in_ms" in said for name, said in found)
 
@@ -194,4 +194,4 @@ def test_events_wait_for_the_end_of_an_alarm_and_not_without_bound(
         core.advance(20)
         core.commit()
     assert queue.ready == WAITING_MAX + 2
-    assert caplog.messages == [f"5 events were not published: more than {WAITING_MAX} had to wait"]
+    assert caplog.messages == [f"dropped 5 events of amq.rabbitmq.event: more than {WAITING_MAX} were waiting"]

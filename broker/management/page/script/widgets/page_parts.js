@@ -1,8 +1,8 @@
-/** The parts that every page is made of: its head, tabs, sections. */
+/** The parts of pages: head, tabs, sections. */
 
 import { h, show } from "../dom/element.js";
 
-/** The head of a page. `trail` are pairs of a text and an address that lead here. */
+/** The head of a page. `trail` are the pages above it, as pairs of text and address. */
 export function head(title, { trail = [], lead = "", actions = [] } = {}) {
   const about = h("div", { class: "about", hidden: true });
   const element = h(
@@ -28,7 +28,7 @@ export function head(title, { trail = [], lead = "", actions = [] } = {}) {
   document.title = `${title} · Leveret`;
   return {
     element,
-    /** Say what it is in a few labels. */
+    /** Show labels below the title. */
     about(...labels) {
       show(about, ...labels);
       about.hidden = !about.childNodes.length;
@@ -39,7 +39,7 @@ export function head(title, { trail = [], lead = "", actions = [] } = {}) {
   };
 }
 
-/** Tabs are links: each is a page of its own. Triples of a text, an address, and whether it is this one. */
+/** Tabs are links to pages: triples of text, address, and true for the current one. */
 export function tabs(label, items) {
   return h(
     "nav",
@@ -50,7 +50,7 @@ export function tabs(label, items) {
   );
 }
 
-/** A section with a title; `remark` stands below it. */
+/** A section with a title. */
 export function card(title, ...content) {
   return h("section", { class: "card" }, h("header", {}, h("h2", {}, title)), ...content);
 }

@@ -1,11 +1,11 @@
-/** Requests to the management API, and what is wrong with those that are refused. */
+/** Requests to the management API, and their errors. */
 
 import { authorization } from "./credentials.js";
 import { path } from "./names.js";
 
 const REFUSED_LOGIN = "not_authorized";
 
-/** A request that was refused. `status` is 0 when the broker could not be reached. */
+/** A refused request. `status` is 0 if the broker could not be reached. */
 export class Problem extends Error {
   constructor(status, error, reason) {
     super(reason || error || `HTTP ${status}`);
@@ -13,13 +13,13 @@ export class Problem extends Error {
     this.error = error;
   }
 
-  /** The credentials do not count any more. */
+  /** True if the credentials are no longer valid: `session_end.js` then shows the log-in form. */
   get loggedOut() {
     return this.status === 401 && (this.error === REFUSED_LOGIN || !this.error);
   }
 }
 
-/** Where the API is: beside this page, whatever it is below. `query` is an object, or URLSearchParams. */
+/** An address of the API, which is relative to that of this page. `query` is an object, or URLSearchParams. */
 function address(parts, query) {
   const url = new URL("api/" + path(...parts), document.baseURI);
   for (const [name, value] of query instanceof URLSearchParams ? query : Object.entries(query ?? {})) {
@@ -30,7 +30,7 @@ function address(parts, query) {
   return url;
 }
 
-/** Ask, and have the answer as fetch gives it. Raises Problem. */
+/** Send a request, and return the response of fetch. Raises Problem. */
 export async function send(method, parts, { query, body, signal, headers } = {}) {
   let response;
   try {
@@ -43,7 +43,7 @@ export async function send(method, parts, { query, body, signal, headers } = {})
         ...headers,
       },
       body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "omit", // else the browser would ask for a password by itself when the broker refuses one
+      credentials: "omit", // otherwise the browser itself asks for a password after a 401
       cache: "no-store",
       redirect: "error",
     });

@@ -1,4 +1,4 @@
-"""The broker as a whole: virtual hosts, users, and what they share. No sockets, no files, no waiting."""
+"""The broker: virtual hosts, users, limits, parameters and their shared collaborators. No I/O, nothing awaits."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from random import Random
 from typing import NamedTuple
 
 from broker.entities.arguments.personality import DEFAULT, Personality
-from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.exchanges.event_exchange import INTERNAL, EventExchange, EventSettings
+from broker.entities.node.parameters import Parameters
+from broker.entities.node.user_limits import UserLimits
+from broker.entities.node.users import Users
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
-from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.totals import BrokerStatistics
-from broker.entities.vhosts.durable_definitions import Definitions
-from broker.entities.vhosts.event_exchange import INTERNAL, EventExchange, EventSettings
-from broker.entities.vhosts.parameters import Parameters
-from broker.entities.vhosts.user_limits import UserLimits
-from broker.entities.vhosts.users import Users
+from broker.entities.vhosts.durable_definitions import DurableDefinitions
 from broker.entities.vhosts.vhost import VHost, new_transient_ids
 from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import SealedBatch
 
 
 class BrokerSettings(NamedTuple):
-    """What the entities take from the configuration."""
+    """Settings of the entities, taken from the configuration."""
 
-    window: Window
+    window: MemoryWindow
     batch_bytes_max: int
     lazy_bytes_max: int
     check_invariants: bool = False
@@ -43,20 +43,20 @@ class BrokerSettings(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How long a turn may take, and what to call when something is due earlier than before."""
+    """Limits on the length of a turn. `wake` is called when a timer is due earlier than all others."""
 
     wake: Callable[[], None]
     deliver_seconds_max: float = inf
-    """How long queues deliver at the end of one turn."""
+    """Time for which queues deliver at the end of one turn."""
     timers_seconds_max: float = inf
-    """How long what is due is done in one turn."""
+    """Time for which due timers run in one turn."""
 
 
 class Broker:
-    """Everything that exists, by name.
+    """All entities, by name.
 
-    `chance` decides what is left to chance, `recorder` is there if events are logged, `events` if they are published.
-    `disk_free` says for how many bytes the disk has room.
+    `chance` is the source of randomness, for exchanges that choose a binding by chance. `recorder` is None if the event
+    log is off, `events` if the event exchange is. `disk_free` returns the free bytes of the disk.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Broker:
         settings: BrokerSettings,
         clock: Clock,
         messages: MessageSource,
-        definitions: Definitions,
+        definitions: DurableDefinitions,
         boot: int,
         pace: Pace,
         chance: Random | None = None,
@@ -85,7 +85,7 @@ class Broker:
         self.users = Users(self.cache_epoch)
         self.user_limits = UserLimits()
         self.parameters = Parameters()
-        self.batches = BatchQueue(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
+        self.batches = PendingBatches(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
@@ -126,19 +126,17 @@ class Broker:
         )
 
     def begin_boot(self, boot: int) -> None:
-        """The message store has begun another boot. There are no virtual hosts: those to come take their numbers from
-        it.
-        """
-        assert not self.vhosts, "a boot begins with queues of the boot before"
+        """Use another boot number for virtual hosts made from now on. There must be none yet."""
+        assert not self.vhosts, "there are queues with positions of the boot before"
         self.boot = boot
         self._context = self._context._replace(boot=boot)
 
-    def disk_room(self) -> float:
-        """How many bytes the disk has room for beside those that are on their way there."""
+    def free_disk_bytes(self) -> float:
+        """Return the free bytes of the disk, less those of batches that are not stored yet."""
         return self._disk_free() - self.batches.unstored_bytes
 
     def stored(self, batch: SealedBatch) -> None:
-        """A batch is on disk: queues let go of what they kept for it, and waiters are notified."""
+        """Tell queues and waiters that a batch is on disk."""
         for lane in batch.lanes:
             queue = self.queues_by_id.get(lane.queue_id)
             if queue is not None and lane.puts:
@@ -148,21 +146,18 @@ class Broker:
         for waiter in (*batch.waiters, *batch.removal_waiters):
             waiter.stored(batch.number)
         self.batches.stored(batch)
-        if self.background_work.line:
+        if self.background_work.works:
             self.background_work.disk_moved()
 
     def add_vhost(self, name: str) -> VHost:
-        """Make a virtual host with its pre-declared exchanges; the one of that name if there is one."""
+        """Return the virtual host of this name; make it, with its predeclared exchanges, if there is none."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             vhost = self.vhosts[name] = VHost(name, self._context)
         return vhost
 
     def remove_vhost(self, name: str, by: str = INTERNAL) -> None:
-        """Take a virtual host away with everything in it, once the disk has no definitions of it any more.
-
-        Nothing in it can be found from now on; of very many queues, some go at a time.
-        """
+        """Remove a virtual host whose definitions are deleted on disk; its queues are deleted in the background."""
         vhost = self.vhosts.pop(name)
         self.statistics.vhost_ended(vhost.statistics)
         self.background_work.begin(vhost.end(by))

@@ -1,11 +1,11 @@
-/** The frame around all pages: the navigation, the virtual host that lists are of, theme and refresh, the way out. */
+/** The layout around all pages: navigation, the virtual host of lists, theme, refresh, log-out. */
 
 import { logOut, session } from "./api/session.js";
 import { h } from "./dom/element.js";
 import { INTERVALS, chooseInterval, interval } from "./dom/freshness.js";
 import { THEMES, setTheme, theme } from "./dom/theme.js";
 
-/** Pairs of a title and entries: text, first part of the address, and whether the user may see it. */
+/** Pairs of a title and its entries: text, first part of the address, true if the user may see it. */
 function sections() {
   const { administrates, monitors } = session;
   return [
@@ -29,7 +29,7 @@ function sections() {
       [
         ["Commits", "commits", monitors],
         ["Alarms", "alarms", monitors],
-        ["At a crash", "crash", monitors],
+        ["Crash preview", "crash", monitors],
       ],
     ],
     [
@@ -48,8 +48,8 @@ function sections() {
   ];
 }
 
-/** Show the frame. Gives the element for pages, and what marks the entry of the page that is shown. */
-export function frame() {
+/** Show the layout. Returns the element for pages, and a function that marks the entry of the current page. */
+export function layout() {
   const main = h("main", { class: "page", id: "page", tabindex: "-1" });
   const links = new Map();
   const side = h("header", { class: "side" }, brand(), scope(), menu(links), foot());
@@ -79,9 +79,9 @@ export function frame() {
   return { main, mark };
 }
 
-/** What everybody has to see on the pages of a broker that takes orders of tests. */
+/** The warning on all pages of a broker with testing enabled. */
 function testing() {
-  const words = "Testing is enabled ([testing] in the settings): tests may stop the clock, order faults and delete everything in this broker.";
+  const words = "Testing is enabled ([testing] in the settings): tests may stop the clock, inject faults and delete everything in this broker.";
   return session.testing && h("p", { class: "notice bad testing", role: "status" }, words);
 }
 
@@ -130,7 +130,7 @@ function entry(links, text, name) {
   return link;
 }
 
-/** The virtual host that lists are of; what there is to choose changes when one is added or deleted. */
+/** The choice of the virtual host of lists; it is updated when a virtual host is added or deleted. */
 function scope() {
   const element = h("div", { class: "side-scope" });
   const fill = () => {

@@ -41,8 +41,8 @@ class Channels(Attack):
         connection.hear()
 
 
-class Hoarding(Attack):
-    """Portion after chunk of something, up to `worst`; then the connection is dropped, and it begins anew."""
+class Accumulation(Attack):
+    """Portion after chunk of something, up to `worst`; then the connection is dropped, and it begins again."""
 
     worst = HELD_MAX
     chunk = CHUNK
@@ -55,7 +55,7 @@ class Hoarding(Attack):
         """Set the scene."""
 
     def methods(self, number: int) -> Iterable[Method]:
-        """What asks for the thing of this number, without an answer."""
+        """Yield the methods that ask for the thing of this number, without an answer."""
         raise NotImplementedError
 
     def frames(self, number: int) -> bytes:
@@ -76,7 +76,7 @@ class Hoarding(Attack):
         self.connection.hear()
 
 
-class Consumers(Hoarding):
+class Consumers(Accumulation):
     """A hundred thousand consumers of one queue on one channel."""
 
     def prepare(self, connection: RawConnection) -> None:
@@ -97,7 +97,7 @@ class ConsumersOverChannels(Consumers):
         return method_frames(number % 1000 + 1, *self.methods(number))
 
 
-class UnackedGets(Hoarding):
+class UnackedGets(Accumulation):
     """A hundred thousand messages, got and never acknowledged."""
 
     def prepare(self, connection: RawConnection) -> None:
@@ -107,7 +107,7 @@ class UnackedGets(Hoarding):
         return publish_frames(b"x", key="hostile.unacked") + method_frame(1, BasicGet("hostile.unacked", False))
 
 
-class Queues(Hoarding):
+class Queues(Accumulation):
     """A million queues, asked for without waiting."""
 
     worst = 1_000_000
@@ -117,7 +117,7 @@ class Queues(Hoarding):
         return (QueueDeclare(f"hostile.queue.{number}", False, False, False, False, True, table),)
 
 
-class DurableQueues(Hoarding):
+class DurableQueues(Accumulation):
     """Queues that outlast the broker."""
 
     worst = 10_000
@@ -128,14 +128,14 @@ class DurableQueues(Hoarding):
         return (QueueDeclare(f"hostile.durable.{number}", False, True, False, False, True, table),)
 
 
-class ExclusiveQueues(Hoarding):
+class ExclusiveQueues(Accumulation):
     """Queues that end with their connection, all at once."""
 
     def methods(self, number: int) -> Iterable[Method]:
         return (QueueDeclare(f"hostile.exclusive.{number}", False, False, True, False, True, NOTHING),)
 
 
-class Exchanges(Hoarding):
+class Exchanges(Accumulation):
     """Exchanges that go when the one queue does that they are bound to."""
 
     def prepare(self, connection: RawConnection) -> None:
@@ -149,7 +149,7 @@ class Exchanges(Hoarding):
         )
 
 
-class Bindings(Hoarding):
+class Bindings(Accumulation):
     """Bindings of one queue, each with another key."""
 
     exchange_type = "topic"
@@ -179,7 +179,7 @@ class LargeBindings(Bindings):
         return {"number": Field("I", number), "large": Field("S", bytes(130_000))}
 
 
-class LargeTables(Hoarding):
+class LargeTables(Accumulation):
     """Queues whose arguments have as many fields as a frame holds."""
 
     worst = 200
@@ -192,7 +192,7 @@ class LargeTables(Hoarding):
         return (QueueDeclare(f"hostile.table.{number}", False, False, True, False, True, self._table),)
 
 
-class DeepTables(Hoarding):
+class DeepTables(Accumulation):
     """Tables within tables, as deep as they are taken; each in a message of its own."""
 
     depth = 64
@@ -224,7 +224,7 @@ class LargeHeaders(Flood):
         return publish_frames(b"x", exchange="amq.headers", headers=many) * 4
 
 
-class Transaction(Hoarding):
+class Transaction(Accumulation):
     """Publishes in a transaction that is never committed."""
 
     worst = 1_000_000

@@ -1,0 +1,1 @@
+"""The whole broker: its virtual hosts, users, limits and parameters."""
