@@ -22,7 +22,7 @@ from broker.admin.commands.queue_admin import ListQueues
 from broker.admin.protocol import AdministrationError
 from broker.admin.socket_conversation import ask, connected
 from broker.client.link import Enter, Entered
-from broker.client.uris import Endpoint
+from broker.client.uris import AmqpEndpoint
 
 ANSWER_SECONDS = 300.0
 Definitions = dict[str, Any]
@@ -50,7 +50,7 @@ class MigratingBroker(Protocol):
     name: str
     enter: Enter | None
 
-    def endpoint(self, vhost: str) -> Endpoint:
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
         """Return the AMQP endpoint of a virtual host."""
 
     def definitions(self) -> Definitions:
@@ -72,11 +72,11 @@ class LocalBroker:
         self._directory = directory
         self.enter: Enter | None = self._enter
 
-    def endpoint(self, vhost: str) -> Endpoint:
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
         """Return the broker itself, without a login."""
-        return Endpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
+        return AmqpEndpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
 
-    def _enter(self, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
+    def _enter(self, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
         with connected(self._directory, ANSWER_SECONDS) as conversation:
             frame_max = conversation.ask(OpenAmqp(vhost=endpoint.vhost, properties=properties))["frame_max"]
             sock: socket.socket = conversation.detach()
@@ -114,7 +114,7 @@ class RemoteBroker:
 
     enter: Enter | None = None
 
-    def __init__(self, amqp: Endpoint, management: str) -> None:
+    def __init__(self, amqp: AmqpEndpoint, management: str) -> None:
         self._amqp = amqp
         self._url = _split(management)
         self.name = f"{amqp.host}:{amqp.port}"
@@ -127,7 +127,7 @@ class RemoteBroker:
             "Content-Type": "application/json",
         }
 
-    def endpoint(self, vhost: str) -> Endpoint:
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
         """Return the endpoint of the URI, in this virtual host."""
         return self._amqp._replace(vhost=vhost)
 
