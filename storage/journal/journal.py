@@ -147,6 +147,7 @@ class Journal:
 
         Raises OSError.
         """
+        assert boot > self._boot, f"boot {boot} does not come after boot {self._boot}"
         with self._lock:
             self._writes, self._parcel = UnappliedWrites(), None
         self.number, self._boot, self._marked = 0, boot, False

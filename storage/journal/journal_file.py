@@ -106,6 +106,7 @@ class JournalFile:
         assert self.fits(len(payload)), f"a record of {len(payload)} bytes does not fit"
         head = _head(BATCH, self.salt, number, self.previous, len(payload), crc32(payload))
         size = PAYLOAD_AT + len(payload)
+        assert self.at % PAGE_BYTES == 0, f"a record begins at {self.at}, within a page"
         began = perf_counter()
         if self.at + size <= self.size:
             written = os.pwritev(self._descriptor, (head, payload), RING_AT + self.at)
@@ -122,6 +123,7 @@ class JournalFile:
 
     def _append_around_the_end(self, record: bytes) -> None:
         before = self.size - self.at
+        assert 0 < before < len(record), f"{before} bytes to the end of the ring, for a record of {len(record)}"
         synced_files.write_all(self._descriptor, record[:before], RING_AT + self.at)
         synced_files.write_all(self._descriptor, record[before:], RING_AT)
 
@@ -180,6 +182,7 @@ def pages(size: int) -> int:
 
 
 def _head(kind: int, salt: bytes, number: int, previous: int, size: int, checksum: int) -> bytes:
+    assert kind in (FILE, BATCH), f"a head of kind {kind}, which no release reads"
     head = HEADER.pack(MAGIC, kind, salt, number, previous, size, checksum)
     return head + CHECKSUM.pack(crc32(head))
 

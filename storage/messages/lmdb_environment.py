@@ -167,7 +167,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> StoreIdentity:
             f"{directory / 'data.mdb'} is missing, there is no message store: bring it back, restore a backup by "
             "`leveret restore`, or choose another directory"
         )
-    _refuse_cut_short(directory / "data.mdb")
+    _refuse_cut_short(directory / "data.mdb")  # before LMDB maps it: a page behind the end would kill the process
     try:
         with open_environment(directory, readonly=True) as environment, environment.begin(buffers=True) as txn:
             record = txn.get(IDENTITY)
