@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from broker.admin.protocol import AdministrationError, ask, connected
 from broker.client.link import Enter, Entered
-from broker.client.uris import Endpoint
+from broker.client.uris import AmqpEndpoint
 
 ANSWER_SECONDS = 300.0
 Definitions = dict[str, Any]
@@ -45,7 +45,7 @@ class MigratingBroker(Protocol):
     name: str
     enter: Enter | None
 
-    def endpoint(self, vhost: str) -> Endpoint:
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
         """Return the AMQP endpoint of a virtual host."""
 
     def definitions(self) -> Definitions:
@@ -67,11 +67,11 @@ class LocalBroker:
         self._directory = directory
         self.enter: Enter | None = self._enter
 
-    def endpoint(self, vhost: str) -> Endpoint:
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
         """Return the broker itself, without a login."""
-        return Endpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
+        return AmqpEndpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
 
-    def _enter(self, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
+    def _enter(self, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
         with connected(self._directory, ANSWER_SECONDS) as conversation:
             frame_max = conversation.ask("open_amqp", vhost=endpoint.vhost, properties=properties)["frame_max"]
             sock: socket.socket = conversation.detach()
@@ -109,7 +109,7 @@ class RemoteBroker:
 
     enter: Enter | None = None
 
-    def __init__(self, amqp: Endpoint, management: str) -> None:
+    def __init__(self, amqp: AmqpEndpoint, management: str) -> None:
         self._amqp = amqp
         self._url = _split(management)
         self.name = f"{amqp.host}:{amqp.port}"
@@ -122,7 +122,7 @@ class RemoteBroker:
             "Content-Type": "application/json",
         }
 
-    def endpoint(self, vhost: str) -> Endpoint:
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
         """Return the endpoint of the URI, in this virtual host."""
         return self._amqp._replace(vhost=vhost)
 

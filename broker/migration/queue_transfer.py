@@ -16,7 +16,7 @@ import trio
 
 from broker.client.client_state import ClientError, ClosedByBroker
 from broker.client.link import CHANNEL, ChannelClosed, Link, connect
-from broker.client.transfer import AckMode, Transfer
+from broker.client.move_messages import AckMode, Transfer
 from broker.migration.migrating_brokers import MigratedQueue, MigratingBroker
 from broker.wire import methods
 from broker.wire.assembler import Command
