@@ -138,7 +138,7 @@ class Journal:
             try:
                 self._high_water.note(self._salt, self._boot, self.number)
             except OSError as error:
-                log.warning("%s; how far the journal goes is not noted, until the next start", error)
+                log.warning("%s; the high-water mark of the journal is not written until the next start", error)
                 self._high_water.close()
                 self._high_water = None
 
@@ -276,7 +276,7 @@ def _high_water(directory: Path) -> HighWaterFile | None:
     try:
         return HighWaterFile(directory / HIGH_WATER)
     except OSError as error:
-        log.warning("%s; how far the journal goes is not noted, until the next start", error)
+        log.warning("%s; the high-water mark of the journal is not written until the next start", error)
         return None
 
 

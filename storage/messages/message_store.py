@@ -134,7 +134,7 @@ class MessageStore:
             if "No space left" in str(error) or "quota" in str(error):
                 raise StoreFull(f"{directory} cannot be opened: the disk is full ({error}): free some space") from error
             raise StoreError(
-                f"{directory} cannot be opened ({error}): see that this user may read and write there"
+                f"{directory} cannot be opened ({error}): check that this user may read and write it"
             ) from error
         except BaseException:
             os.close(lock)
