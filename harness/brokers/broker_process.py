@@ -10,8 +10,8 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
-from broker.admin.protocol import ask
 from broker.config import CHECK_INVARIANTS
+from harness.brokers.admin_requests import ask
 from harness.project import ROOT
 from leveret.testing.broker_copies import Copy, copies_of
 
@@ -32,7 +32,7 @@ class BrokerProcess:
         own_group: bool = False,
         check_invariants: bool = True,
     ) -> None:
-        """`own_group`: ^C at the terminal is not for the broker. Who measures its speed has no invariants checked."""
+        """`own_group`: ^C at the terminal is not for the broker. Measurements switch the check of invariants off."""
         self.data_dir = data_dir
         self.process_group = 0 if own_group else None
         self.options = options

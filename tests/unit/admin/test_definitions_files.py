@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -82,7 +83,8 @@ def login_refused(process: BrokerProcess, user: str, password: str) -> bool:
 
 
 def test_every_start_makes_it_what_the_file_says(start: Start) -> None:
-    """As RabbitMQ's load_definitions; users of the file take the default user's place, what it does not name stays."""
+    """It works as RabbitMQ's load_definitions; users of the file take the default user's place, things it does not
+    name stay."""
     process = start(EXPORTED)
     client = Client.connect(process.address, user="kim", password="pw", vhost="west")
     client.publish(b"routed", exchange="ex", key="a.b")
@@ -99,6 +101,12 @@ def test_every_start_makes_it_what_the_file_says(start: Start) -> None:
     process.tell("add_user", name="ann", password="x", tags=[])
     process.restart()
     assert names(process, "users") == ["kim", "ann"]
+    everything, changed, nothing = re.findall("definitions imported: (.*)", process.log())
+    assert sorted(everything.split(", ")) == [
+        *("1 global parameter", "1 permission", "1 queue", "1 topic permission", "1 user", "1 user limit"),
+        *("1 vhost", "1 vhost limit", "2 exchanges", "2 policies", "3 bindings"),
+    ]
+    assert (changed, nothing) == ("1 user, 1 permission", "nothing is new")
 
 
 def test_who_is_there_besides_the_users_of_a_file(start: Start) -> None:
@@ -396,7 +404,7 @@ def test_an_import_that_is_cut_short_is_finished_by_the_next_start(tmp_path: Pat
     ],
 )
 def test_what_is_no_json_is_one_line_from_the_command_and_at_start(tmp_path: Path, content: str, reason: str) -> None:
-    """None of it becomes null, or a traceback."""
+    """No part of it becomes null, or a traceback."""
     (file := tmp_path / "given.json").write_text(content)
     (config := tmp_path / "leveret.toml").write_text(f'[definitions]\nfile = "{file}"\n')
     for arguments in (["import", "definitions", str(file)], ["serve", "--config", str(config)]):

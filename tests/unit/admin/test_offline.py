@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from broker.admin.commands.command_catalogue import read_command
 from broker.admin.protocol import AdministrationError
 from broker.config import Config, ServerSettings
 from broker.server import directory_lock
@@ -73,7 +74,10 @@ def stopped(original: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def tell(process: BrokerProcess, command: str, **arguments: object) -> Any:
     """Carry out a command on the data of a broker that does not run."""
-    return offline_commands.run(Config(server=ServerSettings(data_dir=str(process.data_dir))), command, arguments)
+    config = Config(server=ServerSettings(data_dir=str(process.data_dir)))
+    if command == "check":
+        return offline_commands.check_stores(config)
+    return offline_commands.run(config, read_command(command, arguments))
 
 
 def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -106,7 +110,7 @@ def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerPro
 
 
 def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: Path) -> None:
-    """As by a running broker, its errors too. A directory without a broker is not made into one."""
+    """They do as a running broker does, its errors too. A directory without a broker is not made into one."""
     assert {row["name"]: row["messages"] for row in tell(stopped, "list_queues", vhost="/")} == {"q": 2, "other": 1}
     assert tell(stopped, "list_connections") == []
     assert waiting(tell(stopped, "list_exchanges", vhost="/")) == {"later": 2}
@@ -232,7 +236,7 @@ def test_check_finds_what_does_not_fit(stopped: BrokerProcess) -> None:
 
 
 def test_a_start_waits_for_a_command(stopped: BrokerProcess) -> None:
-    """And for `leveret inspect` and `archive`, which share the lock of the message store."""
+    """It waits for `leveret inspect` and `archive`, too, which share the lock of the message store."""
     with directory_lock.for_command(stopped.data_dir):
         stopped.launch()
         eventually(lambda: "waiting for a command" in stopped.log(), "the start to wait")
