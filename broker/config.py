@@ -42,11 +42,11 @@ Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL"], ...], Met
 
 
 class ConfigError(Exception):
-    """A setting, or the file that holds it, cannot be used; the message says which and what was expected."""
+    """An invalid setting, or a file that cannot be read; the message says which, and what was expected."""
 
 
 class Address(NamedTuple):
-    """Where to listen. Port 0 lets the system choose one."""
+    """An address to listen on. Port 0 lets the system choose one."""
 
     host: str
     port: int
@@ -141,7 +141,7 @@ class PrometheusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class IdentitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[identity]`: which RabbitMQ clients meet, and what they read of it in the server's properties."""
+    """Section `[identity]`: the version of RabbitMQ to be compatible with, and names shown to clients."""
 
     personality: Literal["3.10", "3.13", "4"] = "3.13"
     product: Text = "RabbitMQ"
@@ -224,7 +224,7 @@ class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EventExchangeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[event_exchange]`: what happens, as messages."""
+    """Section `[event_exchange]`: events of the broker as messages."""
 
     enabled: bool = False
     vhost: str = ""
@@ -239,7 +239,7 @@ class LogsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DefaultsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[defaults]`: what a new data directory begins with."""
+    """Section `[defaults]`: user and virtual host of a new data directory."""
 
     user: Text = "guest"
     password: Text = "guest"
@@ -260,23 +260,23 @@ class ShutdownSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TestingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[testing]`: orders of tests, docs/testing-with-leveret.md."""
+    """Section `[testing]`: test requests, docs/testing-with-leveret.md."""
 
     enabled: bool = False
 
 
 ShovelSettings = dict[str, Any]
-"""A static shovel, in the keys of a dynamic one's value."""
+"""A static shovel, with the keys of a dynamic one's value."""
 
 
 class DebugSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[debug]`: switches for finding a fault of the broker's own."""
+    """Section `[debug]`: switches for finding bugs of the broker."""
 
     check_invariants: bool = False
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings; `config.example.toml` says what each is for."""
+    """All settings; `config.example.toml` explains each."""
 
     server: ServerSettings = ServerSettings()
     tls: TlsSettings = TlsSettings()
@@ -300,7 +300,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def events_directory(self) -> Path:
-        """Where the event log is: in the data directory unless the settings name another place."""
+        """The directory of the event log: in the data directory, unless the settings name another one."""
         return Path(self.events.directory) if self.events.directory else self.server.directory / "events"
 
 
@@ -311,28 +311,28 @@ DEFAULTS_OF: dict[str, dict[str, dict[str, Any]]] = {
         "limits": {"message_bytes_max": 16 * MEBIBYTE},
     },
 }
-"""Defaults of settings that are others with a personality: RabbitMQ's of that series."""
+"""Defaults that differ with a personality: those of that RabbitMQ series."""
 
 Section = TypeVar("Section", ManagementSettings, PrometheusSettings)
 OFF = "off"
 
 
 class SettingOrigin(NamedTuple):
-    """Where a setting was translated from, and its value there, as they are shown in messages."""
+    """The place from which a setting was translated, and its value there, for messages."""
 
     place: str
     shown: str
 
 
 class Translated(NamedTuple):
-    """Settings that stand in a file of another format: sections with their fields, and where each comes from."""
+    """Settings of another source: a tree of sections and fields, and the origin of each."""
 
     tree: dict[str, dict[str, Any]]
     origins: dict[tuple[str, str], SettingOrigin]
 
 
 CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
-"""The variable that switches `debug.check_invariants` on, with any value but the empty one."""
+"""The variable that switches `debug.check_invariants` on, if it is not empty."""
 ENVIRONMENT = (
     ("server", "listen", ("LEVERET_LISTEN",)),
     ("management", "listen", ("LEVERET_MANAGEMENT_LISTEN",)),
@@ -347,7 +347,7 @@ ENVIRONMENT = (
     ("tls", "key_password", ("LEVERET_TLS_KEY_PASSWORD",)),
     ("debug", "check_invariants", (CHECK_INVARIANTS,)),
 )
-"""Settings and the variables that override them, the first that is set and not empty. Lists are separated by commas."""
+"""Settings and the variables that override them, of which the first non-empty one counts. Lists are comma-separated."""
 LISTENING = (
     ("server", "listen"),
     ("tls", "listen"),
@@ -369,10 +369,10 @@ def load(
     prometheus_listen: Sequence[str] = (),
     definitions: str | None = None,
 ) -> Config:
-    """Read the settings: defaults (`beneath` in place of them), then the file (None: no file), settings of another
-    format, the environment, the command line's values.
+    """Read the settings: defaults (overridden by `beneath`), the file (None: no file), settings of another
+    format, the environment, the command line.
 
-    Addresses of the environment and of the command line may be `off`: none. Raises ConfigError.
+    `off` as an address of the environment or command line means no address. Raises ConfigError.
     """
     tree = {} if path is None else _read(path)
     try:
@@ -395,7 +395,7 @@ def load(
 
 
 def parse_address(text: str) -> Address:
-    """`HOST:PORT`, an IPv6 host in brackets. Raises ConfigError."""
+    """Parse `HOST:PORT`, an IPv6 host in brackets. Raises ConfigError."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -413,17 +413,17 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text") from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting without end
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and too deep nesting
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
 def obeyed_variables(environ: Mapping[str, str]) -> list[str]:
-    """The names of the variables that override settings."""
+    """Return the names of the variables that override settings."""
     return [origin.place for origin in _of_environment(environ).origins.values()]
 
 
 def _of_environment(environ: Mapping[str, str]) -> Translated:
-    """The settings that variables override."""
+    """Return the settings that variables override."""
     found = Translated({}, {})
     for section, field, names in ENVIRONMENT:
         name = next((name for name in names if environ.get(name)), None)
@@ -443,7 +443,7 @@ def _of_variable(section: str, field: str, value: str) -> Any:
 
 
 def _put_together(trees: Sequence[Mapping[str, Mapping[str, Any]]], others: Sequence[Translated]) -> Config:
-    """The settings of all of these, later ones over earlier ones. Raises ConfigError for what `others` say."""
+    """Merge settings, later ones over earlier ones. Raises ConfigError for an invalid one of `others`."""
     layers = *trees, *(other.tree for other in others)
     sections = dict.fromkeys(name for layer in layers for name in layer)
     merged = {name: {key: layer[name][key] for layer in layers for key in layer.get(name, {})} for name in sections}
@@ -466,7 +466,7 @@ def _check_addresses(texts: Sequence[str], where: str) -> None:
 
 
 def _replaced_addresses(section: Section, given: Sequence[str], option: str) -> Section:
-    """A section with the addresses of the command line, if there are any; `off` is for none."""
+    """Return a section with the addresses of the command line, if any; `off` means no address."""
     if not given:
         return section
     wanted = () if tuple(given) == (OFF,) else tuple(given)

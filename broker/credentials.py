@@ -1,4 +1,4 @@
-"""Passwords in values that are shown: in URIs of shovels and upstreams, and under names of settings."""
+"""Hides passwords in values that are shown: in URIs of shovels and upstreams, and under names such as `password`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ HIDDEN = "(hidden)"
 SECRETS = ("password", "key_password")
 """Settings whose values are secret: never shown or logged."""
 URI_CHARACTERS_MAX = 4096
-"""A longer text is no URI, and is not looked at word by word: of a MiB that took half a second."""
+"""Longer texts are not searched word by word: for a MiB that took half a second."""
 
 _OF_URI = re.compile("://[^:@/?#]*:")
 _OF_ANYTHING = re.compile(":(?!//)")
-"""Of a word that was to be a URI, too: `amqp:/user:password@host`."""
+"""Also of a malformed URI: `amqp:/user:password@host`."""
 _WORD = re.compile(r"\S+")
 _QUERY_PASSWORD = re.compile("([?&]password=)[^&#]*")
-"""What a key file of TLS is encrypted with, in an AMQP URI."""
+"""The password of a TLS key file in an AMQP URI."""
 _SECRET_NAME = re.compile("(pass(word|wd|phrase)|secret|token|credentials?)(_hash)?$", re.IGNORECASE)
 
 
 def without_credentials(value: Any) -> Any:
-    """A value that JSON can hold, as it may be shown: passwords in URIs are hidden, and texts under names such as
-    `password`."""
+    """Return a JSON value with passwords hidden: those in URIs, and texts under names such as `password`."""
     if isinstance(value, str):
         return _of_text(value)
     if isinstance(value, list | tuple):
@@ -48,7 +47,7 @@ def _of_text(text: str) -> str:
 
 
 def _hidden(text: str, before: re.Pattern[str]) -> str:
-    """Without all that is between `before` and the last `@`: a password that is not percent-encoded may have one."""
+    """Hide the text between `before` and the last `@`: a password that is not percent-encoded may contain one."""
     end = text.rfind("@")
     found = before.search(text, 0, end) if end > 0 else None
     return text if found is None else f"{text[: found.end()]}{HIDDEN}{text[end:]}"

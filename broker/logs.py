@@ -1,4 +1,4 @@
-"""Logging goes to standard error or to a file, one line an event, as text or as JSON."""
+"""Logging to standard error or a file, one line per record, as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import time
 from broker.config import ConfigError, LogsSettings
 
 NOISY = ("aiosqlite", "asyncio")
-"""Libraries whose debug lines say nothing about the broker."""
+"""Libraries whose debug records are not about the broker."""
 
 log = logging.getLogger("leveret.logs")
 
 LINE_CHARACTERS_MAX = 4096
-"""Names of users and the like come from clients, and may be as long as a frame."""
+"""Longer messages are cut: names from clients may be as long as a frame."""
 
 FIELDS = ("connection", "user", "vhost", "queue", "channel", "code")
-"""What a record may say for programs, by `extra`: what it is about, and AMQP's code of an error."""
+"""Structured fields of a record, passed by `extra`: its subject, and AMQP's code of an error."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -27,8 +27,8 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class TextFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123Z [info] message`; times are UTC.
 
-    What a client has said cannot look like another line, nor command a terminal. It may be in a traceback, too, whose
-    lines are indented.
+    Control characters are escaped, so that text from a client cannot forge a line or command a terminal. It may be in a
+    traceback, too, whose lines are indented.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, what it is about (FIELDS), the traceback of an exception."""
+    """One object per line: time, level, logger, message, FIELDS that are set, the traceback of an exception."""
 
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
@@ -74,10 +74,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogFile(logging.FileHandler):
-    """A file that is opened anew when it was moved away, as programs that rotate logs do it."""
+    """A log file that can be reopened after a program has rotated it."""
 
     def reopen(self) -> None:
-        """Go on in a file of the same name; in the one in use if that cannot be opened."""
+        """Open the file's name again and write there; keep the file in use if that fails."""
         try:
             fresh = self._open()
         except OSError as error:
@@ -90,9 +90,9 @@ class LogFile(logging.FileHandler):
 
 
 def set_up(logs: LogsSettings) -> None:
-    """Send every logger's records of the chosen level to standard error, or to the file that the settings name.
+    """Send all records of the chosen level to standard error, or to the file that the settings name.
 
-    Raises ConfigError when the file cannot be opened.
+    Raises ConfigError if the file cannot be opened.
     """
     handler = _file(logs.file) if logs.file else logging.StreamHandler(sys.stderr)
     root = logging.getLogger()
@@ -104,14 +104,14 @@ def set_up(logs: LogsSettings) -> None:
 
 
 def set_form(form: str) -> None:
-    """Write what is logged from now on as `text` or as `json`."""
+    """Write the log as `text` or as `json` from now on."""
     formatter = JsonFormatter() if form == "json" else TextFormatter()
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
 
 
 def reopen() -> None:
-    """Open the log file anew."""
+    """Reopen the log file."""
     files = [handler for handler in logging.getLogger().handlers if isinstance(handler, LogFile)]
     for file in files:
         file.reopen()

@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in the words of the file that it stands in."""
+"""Error messages for invalid settings, in terms of the settings file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 from broker.credentials import SECRETS, without_credentials
 
-# What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the
-# value that they wrote and what would have been right. So its message is only used to find the place.
+# msgspec's messages name a path such as `$.limits.channel_max`. Ours name the TOML key, the value that was written and
+# the expected one; so its message is used to find the place only.
 
 
 def explain(message: str, tree: dict[str, Any], settings: type) -> str:
-    """What is wrong with `tree`, which is read as `settings`: the key, what was expected, what is there."""
+    """Return a message about `tree`, read as `settings`: the key, what was expected, what was found."""
     keys = place_of(message)
     unknown = re.search(r"unknown field `([^`]*)`", message)
     if unknown:
@@ -28,7 +28,7 @@ def explain(message: str, tree: dict[str, Any], settings: type) -> str:
 
 
 def place_of(message: str) -> list[str]:
-    """The keys that lead to the wrong value."""
+    """Return the keys of the path in a message of msgspec."""
     place = re.search(r" - at `\$\.?([^`]*)`$", message)
     return re.findall(r"[^.\[\]]+", place.group(1)) if place else []
 
@@ -46,7 +46,7 @@ def _suggest(section: list[str], name: str, settings: type) -> str:
 
 
 def expected(keys: list[str], settings: type) -> str:
-    """What the value at a place would have to be."""
+    """Return a description of the valid values at a place."""
     import msgspec.inspect as inspect
 
     kind: Any = inspect.type_info(settings)
@@ -59,7 +59,7 @@ def expected(keys: list[str], settings: type) -> str:
 
 
 def _described(kind: Any) -> str:
-    """What a value of this msgspec type looks like, for a person."""
+    """Return a description of the values of a msgspec type."""
     name = type(kind).__name__
     if name == "Metadata":
         return str(kind.extra_json_schema["description"])

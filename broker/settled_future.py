@@ -1,4 +1,4 @@
-"""A task waits for a future of the broker, which itself knows nothing of tasks."""
+"""Waiting for a future of the broker, which knows nothing of trio, in a trio task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def settled(future: Future[T]) -> None:
-    """Return when a future is settled, with a value or an error; other tasks have their turn in any case."""
+    """Return when a future has a value or an error; other tasks run in any case."""
     event = trio.Event()
     future.then(lambda _: event.set())
     await event.wait()

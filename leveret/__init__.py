@@ -1,6 +1,6 @@
-"""What an installation of Leveret adds to the names that Python can import, beside `leveret_spark`.
+"""The package by which an installation of Leveret is imported, beside `leveret_spark`.
 
-The packages of the broker are called `broker`, `storage`, `migrations` and `pipeline`, as a user's may be. An
+The packages `broker`, `storage`, `migrations` and `pipeline` have names that a user's packages may have. An
 installation has them in a directory of its own, which only Leveret's processes search; a checkout has them beside this
 package (docs/decisions/0039-import-packages-in-a-directory-of-their-own.md).
 """
@@ -13,13 +13,13 @@ from pathlib import Path
 NAMES = ("broker", "storage", "migrations", "pipeline")
 _INSTALLED = Path(__file__).with_name("_packages")
 PACKAGES = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parent.parent
-"""The directory that has them."""
+"""The directory of these packages."""
 
 
 def use_packages() -> None:
     """Search Leveret's packages before all others in this process: for programs that import `pipeline`.
 
-    Raises ImportError when another package of such a name was imported before: a process has one package of a name.
+    Raises ImportError if another package with one of these names was imported before.
     """
     for name in NAMES:
         file = getattr(sys.modules.get(name), "__file__", None)

@@ -25,7 +25,7 @@ def container() -> NoReturn:
 
 
 def template() -> None:
-    """Run the process of which brokers for tests are copies."""
+    """Run the process from which brokers for tests are forked."""
     _search_our_own()
     from broker.cli.testing.template_process import run
 
@@ -33,9 +33,9 @@ def template() -> None:
 
 
 def _search_our_own() -> None:
-    """Search our packages first, and the directory that Python puts first for a program not at all.
+    """Search our packages first, in place of the directory that Python puts first for a program.
 
-    That is the directory of the program, or with `-m` the working directory: nothing of ours is there.
+    That is the directory of the program, or with `-m` the working directory: neither has packages of ours.
     """
     if not sys.flags.safe_path:
         del sys.path[0]

@@ -1,4 +1,4 @@
-"""What can be installed beside the broker, and the command that does it here."""
+"""Extras of Leveret, and the command that installs one in this environment."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 
 def how_to_install(extra: str) -> str:
-    """The command that puts an extra of Leveret into the environment of this process.
+    """Return the command that installs an extra into the environment of this process.
 
-    It names the environment's Python: a `pip` at hand may be another's. Without a pip of its own the environment is
-    for another pip to install into. What is installed of Leveret stays.
+    It names the environment's Python, because `pip` may be another's. For an environment without pip it is another
+    pip's command. The installed version of Leveret stays.
     """
     python = shlex.quote(sys.executable)
     pip = f"{python} -m pip" if importlib.util.find_spec("pip") else f"pip --python {python}"

@@ -32,7 +32,7 @@ class SegmentName(NamedTuple):
 
 
 def node_name(name: str) -> str:
-    """Return a node's name as it stands in file names: at most 100 characters, `_` for others than [A-Za-z0-9._@-]."""
+    """Convert a node's name for file names: at most 100 characters, `_` for runs of others than [A-Za-z0-9._@-]."""
     return _NOT_IN_NAMES.sub("_", name)[:_NODE_CHARACTERS] or "_"
 
 

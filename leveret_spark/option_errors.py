@@ -1,4 +1,4 @@
-"""What may go wrong, in words that a query's failure can show: they never hold a password."""
+"""Errors with texts for the failure of a query: they never contain a password."""
 
 
 class OptionError(ValueError):
@@ -6,7 +6,7 @@ class OptionError(ValueError):
 
 
 class HttpError(OSError):
-    """The broker cannot be reached by HTTP, or refuses what is asked of it."""
+    """The broker cannot be reached by HTTP, or refuses a request."""
 
 
 class AmqpError(Exception):

@@ -47,7 +47,7 @@ WEB = (
     "readTimeoutSeconds",
     "reconnectSeconds",
 )
-"""What reading segments by HTTP takes, which is another source's."""
+"""Options of reading segments by HTTP, of the source `leveret-events`."""
 WRITING = (
     "exchange",
     "routingKey",
@@ -67,7 +67,7 @@ ALIASES = {
 }
 """Names of Spark's source for Kafka, and ours."""
 OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
-"""What Spark passes on among the options of a sink."""
+"""Options that Spark adds to those of a sink."""
 
 
 class Given:
@@ -125,7 +125,7 @@ class Tls:
     key_file: str | None
 
     def context(self) -> ssl.SSLContext:
-        """What these files are good for. Raises OSError."""
+        """Build the TLS context of these files. Raises OSError."""
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.cert_file:
             context.load_cert_chain(self.cert_file, self.key_file)
@@ -134,7 +134,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Broker:
-    """Where the broker is, who we are there, and how patient we are with it."""
+    """Address of a broker, login, and time-outs."""
 
     host: str
     port: int
@@ -152,9 +152,9 @@ class Broker:
 
 @dataclass(frozen=True)
 class Web:
-    """Where a broker serves its event log by HTTP, who we are there, and how patient we are with it.
+    """Address of a broker's HTTP API, login, and time-outs.
 
-    `prefix` is what a proxy may want in front of every path. Without `tls` it is HTTP, else HTTPS.
+    `prefix`: path that a proxy puts in front of every path. Without `tls` it is HTTP, else HTTPS.
     """
 
     host: str
@@ -173,7 +173,7 @@ class Web:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read, and how much of it at once."""
+    """Queue to read, and limits of a batch."""
 
     queue: str
     connections: int
@@ -186,13 +186,13 @@ class Reading:
     acknowledged: bool
 
     def alone(self) -> Reading:
-        """The same over one connection."""
+        """Return the same reading over one connection."""
         return replace(self, connections=1)
 
 
 @dataclass(frozen=True)
 class Writing:
-    """Where rows go, and what becomes of those that the broker does not take."""
+    """Target of rows, and handling of those that the broker does not take."""
 
     exchange: str | None
     routing_key: str | None
@@ -298,7 +298,7 @@ def _tls_of(given: Given, secure: bool) -> Tls | None:
 
 
 def queues_of(given: Given) -> tuple[str, ...]:
-    """What is read: `queue`, or `queues` separated by commas. Raises OptionError."""
+    """Return the queues to read: `queue`, or `queues` separated by commas. Raises OptionError."""
     if given.has("queue") and given.has("queues"):
         raise OptionError("options queue and queues exclude each other")
     names = (given.text("queues") or "").split(",") if given.has("queues") else [given.text("queue") or ""]

@@ -1,4 +1,4 @@
-"""What Spark 4 has had since a later version than 4.0, so that one package serves them all."""
+"""Names that Spark has only since a version after 4.0, so that one package serves all of Spark 4."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ except ImportError:  # Spark before 4.2: a source is not told where a batch begi
     HAS_LIMITS = False
 
     class ReadLimit:  # type: ignore[no-redef]
-        """What a batch may hold, as Spark says it from 4.2 on."""
+        """Limit of a batch, as Spark passes it from 4.2 on."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
         """Everything at once."""
 
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """So many messages."""
+        """A number of messages at most."""
 
         def __init__(self, max_rows: int) -> None:
             self.max_rows = max_rows

@@ -19,13 +19,13 @@ APPLICATION_ID = 0x4C565254
 """Marks a SQLite file as Leveret's definitions ("LVRT")."""
 
 BUSY_SECONDS = 1.0
-"""How long to wait for another process that holds the file."""
+"""Time to wait for another process that holds the file."""
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class MigrationError(Exception):
-    """The file is not ours, is newer than this program, or a migration failed; the message says what to do."""
+    """Raised for a foreign or newer file, and a failed migration; the message says what to do."""
 
 
 class Migration(NamedTuple):
@@ -37,7 +37,7 @@ class Migration(NamedTuple):
 
 
 def migrations(directory: Path = Path(__file__).parent) -> list[Migration]:
-    """The steps in `directory`, in order. Raises MigrationError unless they are numbered 1, 2, 3, ..."""
+    """Read the steps in `directory`, in order. Raises MigrationError unless they are numbered 1, 2, 3, ..."""
     files = sorted(directory.glob("[0-9]*.sql"))
     found = [Migration(int(file.name[:4]), file.stem, file.read_text(encoding="utf-8")) for file in files]
     if [step.number for step in found] != list(range(1, len(found) + 1)):
@@ -57,7 +57,7 @@ def apply(path: Path, steps: Sequence[Migration] | None = None) -> None:
         return
     _refuse_foreign(path, len(steps))
     with closing(sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)) as connection:
-        # Without a file of memory shared with others, for which a full disk may have no room after a crash.
+        # Without SQLite's -shm file, for which a full disk may have no room after a crash.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         version = _version(connection)
         _refuse_newer(path, version, len(steps))
@@ -70,7 +70,7 @@ def _create(path: Path, steps: Sequence[Migration]) -> None:
     draft = path.with_name(path.name + ".new")
     _remove(draft)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-        # No batches beside the draft: what a crash leaves of it is thrown away, and the sync below makes it whole.
+        # The draft needs no journal file: after a crash it is deleted, and the sync below makes it durable.
         connection.execute("PRAGMA journal_mode = MEMORY")
         _run(connection, path, steps)
     _rename_synced(draft, path)
@@ -133,6 +133,6 @@ def _sync(path: Path) -> None:
 
 
 def _remove(draft: Path) -> None:
-    """What an earlier start left unfinished."""
+    """Remove the draft of an interrupted start."""
     for suffix in ("", "-batches", "-wal", "-shm"):
         draft.with_name(draft.name + suffix).unlink(missing_ok=True)

@@ -1,11 +1,11 @@
-"""A queue's messages into Parquet files: a message is acknowledged when the file with it is in place, and not before.
+"""Archive of a queue's messages in Parquet files: messages are acknowledged once their file is complete.
 
-A file is written under a hidden name, synced and renamed, then listed in a manifest that is put in place in the same
-way; then its messages are acknowledged, and the broker has obeyed before the next file counts. Whatever is killed when,
-a message is in the queue or in a listed file: in both after a kill between the two, never in neither.
+A file is written under a hidden name, synced and renamed, then listed in a manifest that is replaced in the same way.
+Then its messages are acknowledged, and the broker has handled that before the next file is listed. After a kill at any
+moment a message is in the queue or in a listed file: in both if the kill came between the two, never in neither.
 
-Each run has a name of its own, of the time and chance, and numbers its files: nothing is ever written over. Each run
-has a manifest of its own too, so that several may archive into one place, also where nothing can be locked.
+Each run has a unique name, of time and random digits, and numbers its files: nothing is ever overwritten. Each run has
+a manifest of its own too, so that several may archive into one place, also where nothing can be locked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipeline.file_target import Target, listed
 MANIFEST = "_manifest-"
 MANIFEST_FORMAT = 1
 MANIFEST_FILES = 1000
-"""Of a run. A new manifest begins then, because each file writes its manifest anew."""
+"""Files in one manifest. Then a new one begins, because each file rewrites its manifest."""
 
 STAMP = "x-leveret-message-id"
 """The header with the number of a message, where the broker stamps it."""
@@ -53,7 +53,7 @@ SCHEMA = pa.schema(
         pa.field("archived_at", pa.timestamp("us", "UTC")),
     ]
 )
-"""The columns of the source `amqp`, and what is known besides."""
+"""The columns of the source `amqp`, and those of the archive."""
 
 WORDS = [
     field.name for field in SCHEMA if pa.types.is_string(field.type) and field.name not in ("message_id", "headers")
@@ -63,7 +63,7 @@ WORDS = [
 
 @dataclass(frozen=True)
 class FileLimits:
-    """When a file is full: so many messages, or bytes of bodies, or seconds after its first message."""
+    """Limits at which a file is complete: messages, bytes of bodies, or seconds after its first message."""
 
     messages: int = 10_000
     bytes: int = 64 << 20
@@ -87,7 +87,7 @@ class FileError(Exception):
 
 
 FAILURES = (FileError, AmqpError, ValueError)
-"""What may go wrong without anything being wrong with the program, beside OSError."""
+"""Expected errors, beside OSError: the message is shown, not a traceback."""
 
 
 class Files:
@@ -101,7 +101,10 @@ class Files:
         self._run = _new_run()
 
     def put(self, deliveries: list[Delivery]) -> ArchivedFile:
-        """Have messages in a file that is whole, synced and listed. Raises FileError, and then has none of them."""
+        """Write messages into a file that is complete, synced and listed.
+
+        Raises FileError, and then no file has them.
+        """
         if len(self._listed) == MANIFEST_FILES:
             self._run, self._listed = _new_run(), []
         now = datetime.now(UTC)
@@ -134,7 +137,7 @@ def _new_run() -> str:
 
 
 def _plain(queue: str) -> str:
-    """A queue's name as the beginning of a file's: readers pass over what begins with a dot or an underscore."""
+    """A queue's name as prefix of a file name: readers skip names that begin with a dot or an underscore."""
     return re.sub(r"[^A-Za-z0-9.-]", "_", queue)[:80].lstrip("._") or "queue"
 
 
@@ -162,14 +165,14 @@ def _parquet(table: pa.Table) -> pa.Buffer:
 
 
 class Wanted(NamedTuple):
-    """How much is archived: so many messages, or (None) all that come, until there are no more, or for good."""
+    """Amount to archive: a number of messages, or (None) all until the queue is empty or, with `follows`, for good."""
 
     messages: int | None = None
     follows: bool = False
 
 
 class Progress(NamedTuple):
-    """What a run has put into files. What had to be put there twice counts twice."""
+    """Messages, bytes and files written by a run. Messages that came twice count twice."""
 
     messages: int = 0
     bytes: int = 0
@@ -180,7 +183,7 @@ class Archive:
     """A run: takes messages of a queue, file by file."""
 
     def __init__(self, broker: Broker, queue: str, files: Files, limits: FileLimits, *, keep: bool) -> None:
-        """`keep`: look only; everything goes back into the queue at the end."""
+        """`keep`: acknowledge nothing; all messages return to the queue at the end."""
         self._broker = broker
         self._queue = queue
         self._files = files
@@ -190,12 +193,12 @@ class Archive:
         self.progress = Progress()
 
     def run(self, wanted: Wanted, *, is_stopped: Callable[[], bool], on_file: Callable[[Progress], None]) -> Progress:
-        """Archive what is wanted, or until it is stopped; `on_file` is called after each file.
+        """Archive the wanted amount, or until `is_stopped`; `on_file` is called after each file.
 
-        A connection that is lost is made again, for as long as the broker's options say: what was not acknowledged
-        comes again. Raises AmqpError when the broker refuses or stays away, FileError when a file cannot be written.
+        Reconnects after a lost connection, for as long as the broker's options say: unacknowledged messages come
+        again. Raises AmqpError if the broker refuses or does not return, FileError if a file cannot be written.
         """
-        lost_at: float | None = float("-inf")  # before the first connection there is nothing to hope for
+        lost_at: float | None = float("-inf")  # a first connection that fails is not retried
         while self._left(wanted) != 0:
             try:
                 with UnackedConsumer(
@@ -220,7 +223,7 @@ class Archive:
         is_stopped: Callable[[], bool],
         on_file: Callable[[Progress], None],
     ) -> None:
-        """Archive over one connection, for as long as it lasts."""
+        """Archive over one connection, until it is lost or the wanted amount is done."""
 
         def is_over(gathered: int) -> bool:
             return is_stopped() or (not wanted.follows and consumer.is_empty())
@@ -250,7 +253,7 @@ class Archive:
         return None if wanted.messages is None else max(0, wanted.messages - self._done)
 
     def _prefetch(self, wanted: Wanted) -> int:
-        """As much as a file; twice that where it does not matter what is out too much; any number if all stays out."""
+        """Prefetch: one file of messages, two if all are wanted. With `keep`, all wanted ones; 0: any number."""
         left = self._left(wanted)
         if self._keep:
             return left or 0
@@ -258,7 +261,7 @@ class Archive:
 
 
 def begin(options: Mapping[str, str], queue: str, where: str, limits: FileLimits, *, keep: bool) -> Archive:
-    """An archive of a queue in a directory or URI, at the broker that the options of the source `amqp` name.
+    """Create an archive of a queue in a directory or URI, at the broker that the options of the source `amqp` name.
 
     Raises OptionError, OSError, and ValueError for a place that cannot be understood.
     """
@@ -267,12 +270,12 @@ def begin(options: Mapping[str, str], queue: str, where: str, limits: FileLimits
 
 
 def ready(options: Mapping[str, str], queue: str) -> int:
-    """How many messages are ready in a queue. Raises AmqpError."""
+    """Return the number of ready messages of a queue. Raises AmqpError."""
     return ready_messages(broker_of(options), queue)
 
 
 def archived_files(where: str) -> list[str]:
-    """The files of an archive that are whole, as Spark and Parquet readers want them.
+    """List the complete files of an archive, as paths for Spark and Parquet readers.
 
     Raises OSError, and ManifestError for a manifest that cannot be read.
     """

@@ -1,6 +1,6 @@
-"""Why messages lie in a dead-letter queue: what `x-death` says of each, and what the event log says of their rates.
+"""Reasons of dead letters: of those in a dead-letter queue by their `x-death` header, and rates by the event log.
 
-The first entry of `x-death` is the latest death. An entry stands for one queue and one reason, with how often, and the
+The first entry of `x-death` is the latest death. An entry has one queue and one reason, the number of deaths, and the
 time of the first of these.
 """
 
@@ -30,7 +30,7 @@ COLUMNS = (
     "first_death_exchange",
     "died_at",
 )
-"""What is added to a message of the source `amqp`. All are null where it has no x-death."""
+"""Columns added to those of the source `amqp`. All are null without an x-death header."""
 
 GROUP = ("reason", "death_queue", "death_exchange", "death_routing_key", "first_death_reason", "first_death_queue")
 
@@ -43,7 +43,7 @@ SAMPLE_CHARACTERS = 200
 
 
 def with_deaths(messages: DataFrame) -> DataFrame:
-    """Messages with COLUMNS: the latest death, deaths in all, what the headers say of the first, and the last time."""
+    """Add COLUMNS to messages: latest death, number of deaths, first death by the headers, and time of the last."""
     headers = fn.col("headers")
     deaths = fn.from_json(fn.get_json_object(headers, "$.x-death"), X_DEATH)
     last = fn.get(deaths, fn.lit(0))
@@ -64,10 +64,10 @@ def with_deaths(messages: DataFrame) -> DataFrame:
 
 
 def dead_letters(messages: DataFrame) -> DataFrame:
-    """One row for each way to die, the most frequent first: GROUP, messages, deaths, first_at, last_at, samples.
+    """Group dead letters by GROUP, the largest first: GROUP, messages, deaths, first_at, last_at, samples.
 
-    `deaths` counts how often the messages have died in all, `first_at` and `last_at` are when they did last, `samples`
-    are the bodies of up to three, cut to 200 characters; what is no text is hexadecimal.
+    `deaths` is the number of deaths of all messages; `first_at` and `last_at` are the earliest and latest time of a
+    last death; `samples` are the bodies of up to three, cut to 200 characters, in hexadecimal if they are not text.
     """
     first = Window.partitionBy(*GROUP).orderBy("delivery_tag")
     numbered = with_deaths(messages).withColumn("number", fn.row_number().over(first))
@@ -87,9 +87,9 @@ def dead_letters(messages: DataFrame) -> DataFrame:
 
 
 def dead_letter_rates(events: Sequence[Part], since: int | None, until: int | None) -> pa.Table:
-    """How many messages became dead letters, by the event log: vhost, queue, reason, minute, messages.
+    """Count dead letters by the event log: vhost, queue, reason, minute, messages.
 
-    Only between two times, in microseconds, if they are given.
+    `since` and `until`: microseconds since the epoch, or None for no limit.
     """
     batches = [RATES.empty_table()]
     for part in events:

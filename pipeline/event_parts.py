@@ -1,9 +1,9 @@
-"""Events from wherever they are, in parts that can be read apart: segments in a directory, segments by HTTP, an export.
+"""Parts of an event log that can be read independently: of segments in a directory or by HTTP, or of an export.
 
-A segment ends by its bytes, and 15 million events may lie in 15 MB. So parts are bounded by events: a segment with more
-of them is read in several parts, each of which decodes the blocks that have its events. An export is read by its
-manifest, so that files which are not whole are not seen. Each event comes once: where two segments have the same
-events, as behind a restored backup, the second is read from where the first has ended.
+A segment is limited in bytes, and 15 million events may be in 15 MB. So parts are limited in events: a segment with
+more is read in several parts, each of which decodes only the blocks with its events. An export is read by its manifest,
+which lists only complete files. Each event comes once: if two segments have the same events, as behind a restored
+backup, the second is read from the end of the first.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from storage.events.event_tail_file import parse_tail
 TEXTS = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
 LOCAL = ("file://", "file:")
 PART_EVENTS = 1 << 20
-"""The most events of a part. What an audit keeps of so many takes some 50 MB, at the most 200."""
+"""Limit of events in a part. Its reduction in an audit takes about 50 MB, at most 200."""
 
 
 class Part(NamedTuple):
-    """Some events of a boot: those of a segment, or a file of an export, behind `after` and up to `until`."""
+    """Events `after` < seq <= `until` of one boot, in a segment or in a file of an export."""
 
     source: Segments | Target
     name: SegmentName
@@ -42,14 +42,14 @@ class Part(NamedTuple):
 
     @property
     def events(self) -> int:
-        """How many there are, unless some were lost."""
+        """Number of events, if none were lost."""
         return self.until - self.after
 
     def batches(self, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
-        """Some columns of the events, `seq` among them, text dictionary-encoded. Places of damage in all of the
-        segment are put into a list.
+        """Yield some columns of the events, `seq` among them, text dictionary-encoded.
 
-        Raises OSError; SegmentError for a segment of an unknown version. One that the broker has removed is empty.
+        Offsets of damage in the whole segment are appended to `damaged`. A segment that the broker has removed is
+        empty. Raises OSError; SegmentError for a segment of an unknown version.
         """
         for batch in self._exported(columns) if isinstance(self.source, Target) else self._logged(columns, damaged):
             begin, end = batch.column("seq").to_numpy().searchsorted((self.after, self.until), side="right").tolist()
@@ -77,7 +77,7 @@ class Part(NamedTuple):
             yield from file.iter_batches(row_groups=groups, columns=list(columns))
 
     def _may_lie_in(self, limits: pq.Statistics | None) -> bool:
-        """Whether events of this part may be in a group of rows, by the least and the greatest `seq` of those."""
+        """True if a row group may have events of this part, by the minimum and maximum of its `seq`."""
         if limits is None or not limits.has_min_max:
             return True
         return bool(limits.min <= self.until and limits.max > self.after)
@@ -85,20 +85,20 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _content(source: Segments, name: SegmentName) -> bytes:
-    """A whole segment. Its parts are read one after another, and by HTTP it has to come once for all of them."""
+    """Read a whole segment. It is cached: its parts are read one after another, and HTTP would fetch it for each."""
     return source.read(name)
 
 
 def exported_name(name: SegmentName) -> str:
-    """The file of an export that has the events of a segment."""
+    """Name of the file of an export with the events of a segment."""
     return str(name).removesuffix(".events") + ".parquet"
 
 
 def parts_of(where: str, options: Mapping[str, str] | None = None, most: int = PART_EVENTS) -> list[Part]:
-    """The events in a directory, an export or at a URL, in parts of at most so many.
+    """Divide the events of a directory, an export or a URL into parts of at most `most` events.
 
     `options` are those of the source `leveret-events` for a URL.
-    Raises OSError for a directory that is not there, ManifestError for an export that cannot be read.
+    Raises OSError for a missing directory, ManifestError for an export that cannot be read.
     """
     if where.startswith(WEB_SCHEMES):
         source = segments_of(Given({**(options or {}), "url": where}))
@@ -117,7 +117,7 @@ def parts_of(where: str, options: Mapping[str, str] | None = None, most: int = P
 
 
 def has_unsealed(where: str) -> bool:
-    """Whether a broker may keep its newest events where readers do not see them: in no segment that is sealed."""
+    """True if a broker may have events that are in no sealed segment yet, where readers do not see them."""
     local = _local(where)
     if local is None:
         return where.startswith(WEB_SCHEMES)
@@ -135,14 +135,14 @@ def _parts(source: Segments | Target, names: Sequence[SegmentName], most: int) -
 
 
 def _divided(part: Part, most: int) -> list[Part]:
-    """A part in parts of at most so many events, about as many in each."""
+    """Divide a part evenly into parts of at most `most` events."""
     count = -(-part.events // most)
     borders = [part.after + part.events * number // count for number in range(count + 1)]
     return [part._replace(after=after, until=until) for after, until in pairwise(borders)]
 
 
 def _local(where: str) -> Path | None:
-    """The directory on this machine that is meant, if it is one."""
+    """Return the local directory that `where` names; None for a URL or URI."""
     for prefix in LOCAL:
         if where.startswith(prefix):
             return Path(where.removeprefix(prefix))

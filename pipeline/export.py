@@ -1,9 +1,8 @@
-"""Sealed segments to Parquet: a file for each, and a manifest of what is whole.
+"""Export of sealed segments to Parquet: a file for each, and a manifest of the complete ones.
 
-A file is written under a hidden name, synced where that is up to us, and renamed; then the manifest that lists it is
-replaced in the same way. So a reader that follows the manifest never sees half a file, and an export that was
-interrupted goes on behind the last file that is listed. Files have the names of their segments: to write one again
-changes nothing.
+A file is written under a hidden name, synced on local disks, and renamed; then the manifest that lists it is replaced
+in the same way. So a reader that follows the manifest never sees half a file, and an interrupted export continues
+behind the last listed file. Files have the names of their segments: writing one again changes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ ROW_GROUP_ROWS = 500_000
 NUMBERS = [field.name for field in SCHEMA if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
 TEXTS = [field.name for field in SCHEMA if field.name not in NUMBERS]
 STEPS = "DELTA_BINARY_PACKED"
-"""Numbers that mostly grow by one take next to nothing as steps."""
+"""Encoding by differences: numbers that mostly grow by one take next to no space."""
 
 
 class ExportedFile(NamedTuple):
-    """A Parquet file of the export, as the manifest lists it. `missing` counts events that the log had lost."""
+    """An entry of the manifest. `missing`: events that the log had lost."""
 
     file: str
     node: str
@@ -49,7 +48,7 @@ class ExportedFile(NamedTuple):
 
 
 class Export:
-    """What the target does not have yet, to be exported oldest first."""
+    """Export of the segments that the target does not have yet, oldest first."""
 
     def __init__(self, source: Segments, target: Target) -> None:
         """Raises OSError and ManifestError."""
@@ -60,10 +59,10 @@ class Export:
         known = {file.file for file in self._files}
         todo = [name for name in source.names() if _file_name(name) not in known]
         self.sizes = {name: size for name in todo if (size := _size(source, name)) is not None}
-        """The segments to do, and their bytes."""
+        """Segments to export, and their bytes."""
 
     def run(self, name: SegmentName) -> ExportedFile | None:
-        """Export a segment: its file is whole, and listed. None if the broker has removed it since.
+        """Export a segment: its file is complete and listed. None if the broker has removed it since.
 
         Raises OSError and SegmentError.
         """
@@ -82,12 +81,12 @@ class Export:
 
 
 def begin(source: str, where: str, options: Mapping[str, str]) -> Export:
-    """An export of the segments in a directory, or at a URL with options of the Spark source, to a path or URI.
+    """Create an export of the segments of a directory, or of a URL with options of the Spark source, to a path or URI.
 
-    Raises OSError, ManifestError, and ValueError for a place that cannot be understood.
+    Raises OSError, ManifestError, and ValueError for a place that cannot be parsed.
     """
     if source.startswith(WEB_SCHEMES):
-        # Who has mistaken the address hears so at once; a broker that goes away later on is waited for.
+        # A wrong address fails at once; a broker that is away later is waited for.
         segments_of(Given({**options, "path": source, "reconnectSeconds": "0"})).names()
     return Export(segments_of(Given({"path": source, **options})), Target(where))
 
@@ -117,7 +116,7 @@ def _export_segment(target: Target, name: SegmentName, data: bytes) -> ExportedF
 
 
 def _tables(name: SegmentName, data: bytes) -> Iterator[pa.Table]:
-    """The events of a segment, as many at a time as make a good row group."""
+    """Yield the events of a segment in tables of a row group's size."""
     batches: list[pa.RecordBatch] = []
     for batch in record_batches(name, data):
         batches.append(batch)

@@ -37,7 +37,7 @@ class Target:
         return str(self._root)
 
     def names(self, directory: str = "") -> list[str]:
-        """What is there, or in a directory of it; nothing where that does not exist."""
+        """List the names in it, or in a directory of it; empty if that does not exist."""
         where = fs.FileSelector(self._path(directory), allow_not_found=True)
         return sorted(info.base_name for info in self._files.get_file_info(where))
 
@@ -47,20 +47,20 @@ class Target:
         return info.size if info.type is fs.FileType.File else None
 
     def get(self, name: str) -> bytes:
-        """A whole file. Raises OSError."""
+        """Read a whole file. Raises OSError."""
         with self._files.open_input_stream(self._path(name), compression=None) as stream:
             return bytes(stream.read())
 
     def open(self, name: str) -> pa.NativeFile:
-        """A file to be read in pieces. Raises OSError."""
+        """Open a file for reading in pieces. Raises OSError."""
         return self._files.open_input_file(self._path(name))
 
     def table(self, directory: str) -> pa.Table:
-        """The rows of the Parquet files in a directory."""
+        """Read the Parquet files of a directory as one table."""
         return pq.read_table(self._path(directory), filesystem=self._files)
 
     def put(self, name: str, content: Any) -> None:
-        """Have a file there whole, in place of the one before, or not at all. Raises OSError, which names it."""
+        """Write a file, replacing one of this name: completely or not at all. Raises OSError, which names it."""
         directory, _, file = name.rpartition("/")
         hidden = f"{directory}/_tmp.{file}".removeprefix("/")
         try:
@@ -70,13 +70,13 @@ class Target:
             raise OSError(f"{self._path(name)}: {error}") from error
 
     def put_table(self, name: str, rows: pa.Table) -> None:
-        """Have rows there as a Parquet file. Raises OSError."""
+        """Write rows as a Parquet file. Raises OSError."""
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression="zstd")
         self.put(name, sink.getvalue())
 
     def remove(self, name: str) -> None:
-        """Have a file gone, or a directory with all that is in it, if that can be."""
+        """Delete a file, or a directory with its contents. An error is ignored."""
         try:
             if self.size(name) is None:
                 self._files.delete_dir(self._path(name))
@@ -100,7 +100,7 @@ class Target:
 
 
 def listed(target: Target, name: str, form: int) -> list[dict[str, Any]]:
-    """What a manifest of such a format lists; nothing if there is none. Raises ManifestError and OSError."""
+    """Read the entries of a manifest of format `form`; empty if there is none. Raises ManifestError and OSError."""
     if target.size(name) is None:
         return []
     where = f"{target}/{name}"

@@ -1,16 +1,16 @@
-"""How long messages waited: for their confirm, for a consumer, for the consumer's acknowledgement.
+"""Latency of messages: publish to confirm, publish to delivery, delivery to acknowledgement.
 
-A duration belongs to the bin of the later of its two events: it says what was seen in that time, and a bin that is
-over never changes, whatever comes later. Durations are differences of the machine's clock, over a restart too.
-Where the clock was set back in between nothing can be measured: that is counted as negative, and not as a duration.
+A duration belongs to the bin of the later of its two events, so a bin that is over never changes. Durations are
+differences of the machine's clock, also across a restart. If the clock was set back in between, they cannot be measured
+and count as negative, not as a duration.
 
-- publish_to_confirm counts in each queue that the message reached, and in none where it reached none. Dead
+- publish_to_confirm counts for each queue that the message reached, and without a queue if it reached none. Dead
   letters and messages whose delay is over have no confirm.
-- publish_to_deliver ends with the first delivery out of a queue, which is not marked as redelivered. A message that
-  went back to the end of a quorum queue has had that.
+- publish_to_deliver ends with the first delivery out of a queue, which is not marked as redelivered. For a message that
+  moved to the end of a quorum queue that was before its move.
 - deliver_to_ack begins with the delivery that is acknowledged: the last one before, of the same boot, unless the
-  message came back meanwhile. It is not measured where no acknowledgement was wanted, nor of streams, out of which one
-  place is delivered to many.
+  message came back meanwhile. It is not measured for automatic acknowledgements, nor for streams, which deliver one
+  position to many.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BY_BIN = pa.schema([*_QUEUE, ("begin", pa.timestamp("us", "UTC")), *_COMMON, *_S
 
 
 class Durations(NamedTuple):
-    """Durations of a node in microseconds, less than 0 where the clock was set back, each with its end."""
+    """Durations of a node in microseconds, negative if the clock was set back, each with its end."""
 
     events: QueueEvents
     place: Any
@@ -51,13 +51,13 @@ class Durations(NamedTuple):
         return self.ended // self.events.width
 
     def between(self, since: int | None, until: int | None) -> Durations:
-        """Those that end in the bins from that of one time to before another."""
+        """Select those that end in the bins from that of `since` to before `until`, in microseconds."""
         chosen = between(self.bin * self.events.width, self.events.width, since, until)
         return Durations(self.events, *(each[chosen] for each in self[1:]))
 
 
 def durations(events: QueueEvents) -> Durations:
-    """All durations of a node."""
+    """Measure all durations of a node."""
     published = _Published(events)
     parts = [published.to_confirm(), *_of_copies(events, published)]
     stage = np.concatenate([np.full(len(part[0]), at, np.int8) for at, part in enumerate(parts)])
@@ -66,18 +66,18 @@ def durations(events: QueueEvents) -> Durations:
 
 
 def latency(measured: Iterable[Durations]) -> pa.Table:
-    """Durations by queue and bin: node, vhost, queue, begin, stage, n, negative, p50_ms, p95_ms, p99_ms, max_ms."""
+    """Compute by queue and bin: node, vhost, queue, begin, stage, n, negative, p50_ms, p95_ms, p99_ms, max_ms."""
     return pa.concat_tables([BY_BIN.empty_table(), *(_spread(each, BY_BIN, each.bin) for each in measured)])
 
 
 def latency_in_all(measured: Iterable[Durations]) -> pa.Table:
-    """The same by queue, over all bins."""
+    """Summarize durations by queue, over all bins."""
     rows = (_spread(each, IN_ALL, np.zeros_like(each.us)) for each in measured)
     return pa.concat_tables([IN_ALL.empty_table(), *rows])
 
 
 def _spread(measured: Durations, schema: pa.Schema, by: Any) -> pa.Table:
-    """How durations spread. What is negative is counted, and is in no percentile."""
+    """Compute percentiles of durations. Negative ones are counted, and in no percentile."""
     groups = Groups(measured.place, by, measured.stage)
     order = groups.order[np.lexsort((measured.us[groups.order], groups.of_rows))]
     us, first = measured.us[order], order[groups.starts]
@@ -99,7 +99,7 @@ def _spread(measured: Durations, schema: pa.Schema, by: Any) -> pa.Table:
 
 
 class _Published:
-    """Messages whose publish is known, by their numbers."""
+    """Messages with a known publish, by their numbers."""
 
     def __init__(self, events: QueueEvents) -> None:
         self._events = events
@@ -111,14 +111,14 @@ class _Published:
         self._number = events.msg_id[self._row]
 
     def began(self, msg_id: Any) -> tuple[Any, Any]:
-        """Which messages are known, and when they were published."""
+        """Mask of known messages, and the times of their publishes."""
         at = np.searchsorted(self._number, msg_id)
         known = at < len(self._number)
         known[known] = self._number[at[known]] == msg_id[known]
         return known, self._events.us[self._row[at[known]]]
 
     def to_confirm(self) -> tuple[Any, Any, Any]:
-        """Place, begin and end of each message's way to its confirm, once for each queue; once where it has none."""
+        """Place, begin and end from publish to confirm: once for each queue, once (place -1) without a queue."""
         events = self._events
         confirms = np.flatnonzero(events.of("confirm"))
         _, first = np.unique(events.msg_id[confirms], return_index=True)
@@ -134,7 +134,7 @@ class _Published:
         return places, began[of], events.us[confirms[of]]
 
     def _reached(self) -> tuple[Any, Any]:
-        """Message and queue of each way into a queue, once, by message."""
+        """Message and queue of each route, distinct, sorted by message."""
         number, place = self._events.msg_id[self._routes], self._events.place[self._routes]
         groups = Groups(number, place)
         first = groups.order[groups.starts]
@@ -142,14 +142,14 @@ class _Published:
 
 
 def _of_copies(events: QueueEvents, published: _Published) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
-    """Place, begin and end of the ways to a first delivery, and from a delivery to its acknowledgement."""
+    """Place, begin and end from publish to first delivery, and from delivery to acknowledgement."""
     rows = np.flatnonzero(events.of("route", "deliver", "requeue", "ack"))
     groups = Groups(events.place[rows], events.position[rows])
     rows = rows[groups.order]
     kind = events.kind[rows]
     route = _before(groups, kind == CODES["route"])
     out = _before(groups, (kind == CODES["deliver"]) | (kind == CODES["requeue"]))
-    # A stream's place is used again after a crash or a deletion: what was before the route is not of this message.
+    # A position of a stream is reused after a crash or a deletion: events before the route are of another message.
     first = np.flatnonzero((kind == CODES["deliver"]) & ~events.redelivered[rows] & (route >= 0) & (out < route))
     known, began = published.began(events.msg_id[rows[route[first]]])
     delivered = rows[first[known]]
@@ -166,7 +166,7 @@ def _of_copies(events: QueueEvents, published: _Published) -> tuple[tuple[Any, A
 
 
 def _before(groups: Groups, chosen: Any) -> Any:
-    """For each row the last chosen one before it in its group; -1: none."""
+    """Find for each row the last chosen one before it in its group; -1: none."""
     last = np.maximum.accumulate(np.where(chosen, np.arange(len(chosen)), -1))
     before = np.append(-1, last)[: len(chosen)]
     return np.where(before >= groups.starts[groups.of_rows], before, -1) if len(groups) else before

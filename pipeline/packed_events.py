@@ -1,4 +1,4 @@
-"""What happened in queues, event by event, in arrays: what latency and throughput are made of."""
+"""Events of queues packed into arrays, from which latency and throughput are computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.event_parts import Part
 SECOND = 1_000_000
 WIDTHS = (1, 2, 5, 10, 20, 30, 60)
 BINS_MAX = 360
-"""A bin is so many seconds wide: as few as give no more bins than this, but at most a minute."""
+"""Bins of a log at most: the narrowest of WIDTHS, in seconds, that gives no more is taken, or the last one."""
 COLUMNS = (*NEEDED, "size_bytes", "reason")
 _TIME = pa.timestamp("us", "UTC")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -37,14 +37,14 @@ class PackedPart(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueEvents:
-    """The events of a node in their order. `place` says which of `places`; -1: none, as numbers that do not apply."""
+    """The events of a node in their order. `place` is an index into `places`; -1 there and elsewhere: none."""
 
     node: str
     places: list[Place]
     coverage: Coverage
     told: list[Told]
     width: int
-    """Of a bin, in microseconds."""
+    """Microseconds of a bin."""
     kind: Any
     moment: Any
     us: Any
@@ -54,7 +54,7 @@ class QueueEvents:
     size: Any
     redelivered: Any
     noted: Any
-    """It has a reason."""
+    """True if the event has a reason."""
 
     @property
     def boot(self) -> Any:
@@ -67,18 +67,18 @@ class QueueEvents:
         return self.us // self.width
 
     def of(self, *kinds: str) -> Any:
-        """Which events are of some kinds."""
+        """True for events of some kinds."""
         return is_one_of(self.kind, kinds)
 
     def names(self, place: Any) -> dict[str, Any]:
-        """Columns of a table: node, and the virtual hosts and queues of places."""
+        """Build columns of a table: node, and the virtual hosts and queues of places."""
         vhosts, queues = (pa.array([each[at] for each in self.places] or [""], pa.string()) for at in (0, 1))
         at = pa.array(place, mask=place < 0)
         return {"node": pa.repeat(pa.scalar(self.node), len(place)), "vhost": vhosts.take(at), "queue": queues.take(at)}
 
 
 def packed(part: Part) -> PackedPart:
-    """The events of a part. Raises OSError, and SegmentError for a segment of an unknown version."""
+    """Pack the events of a part. Raises OSError, and SegmentError for a segment of an unknown version."""
     damaged, tables, places = list[int](), list[pa.Table](), dict[Place, int]()
     told, stretches = list[Told](), list[Stretch]()
     for batch in part.batches(COLUMNS, damaged):
@@ -94,7 +94,7 @@ def packed(part: Part) -> PackedPart:
 
 
 def merged(parts: Iterable[PackedPart]) -> list[QueueEvents]:
-    """The events of all parts, by node."""
+    """Merge the events of all parts, by node."""
     of_nodes = defaultdict[str, list[PackedPart]](list)
     for part in parts:
         of_nodes[part.node].append(part)
@@ -104,28 +104,28 @@ def merged(parts: Iterable[PackedPart]) -> list[QueueEvents]:
 
 
 def bin_seconds(stretches: Sequence[Stretch]) -> int:
-    """How wide bins are over all of a log."""
+    """Return the width of bins in seconds for a whole log."""
     first, last = (choose((each[at] for each in stretches), default=0) for choose, at in ((min, 3), (max, 4)))
     return next((width for width in WIDTHS if (last - first) <= BINS_MAX * width * SECOND), WIDTHS[-1])
 
 
 def table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
-    """Arrays as a table of a schema."""
+    """Build a table of a schema from arrays."""
     return pa.table([pa.array(columns[field.name]).cast(field.type) for field in schema], schema=schema)
 
 
 def times(microseconds: Any) -> pa.Array:
-    """Microseconds since the epoch as times."""
+    """Convert microseconds since the epoch to times."""
     return pa.array(microseconds).cast(_TIME)
 
 
 def micros(time: datetime | None) -> int | None:
-    """A time in microseconds since the epoch."""
+    """Convert a time to microseconds since the epoch."""
     return None if time is None else int((time - _EPOCH) / timedelta(microseconds=1))
 
 
 def between(begin: Any, width: int, since: int | None, until: int | None) -> Any:
-    """Which bins, by their beginnings in microseconds, are from that of one time to before another."""
+    """True for bins, by their begins in microseconds, from that of `since` to before `until`."""
     low = np.full(len(begin), True) if since is None else begin >= since // width * width
     return low if until is None else low & (begin < until)
 
@@ -162,15 +162,3 @@ def _merged(node: str, parts: list[PackedPart], width: int) -> QueueEvents:
     order = np.argsort(rows.column("moment").to_numpy(), kind="stable")
     columns = {name: rows.column(name).to_numpy()[order] for name in rows.column_names}
     return QueueEvents(node, list(places), coverage(node, stretches, told, damaged), told, width, **columns)
-
-
-_EMPTY = pa.table(
-    {
-        "kind": np.zeros(0, np.uint8),
-        **{name: np.zeros(0, np.int64) for name in ("moment", "us")},
-        "place": np.zeros(0, np.int32),
-        **{name: np.zeros(0, np.int64) for name in ("position", "msg_id")},
-        "size": np.zeros(0, np.int32),
-        **{name: np.zeros(0, bool) for name in ("redelivered", "noted")},
-    }
-)

@@ -1,8 +1,8 @@
-"""Some of the messages of a dead-letter queue back into an exchange, and the others left where they are.
+"""Replay of selected messages of a dead-letter queue into an exchange; the others stay in the queue.
 
-Messages are fetched over one connection and held there, unacknowledged: no other consumer gets them meanwhile. Spark
-says which of the rows are meant. Those are published with confirms, some at a time and in their order, and acknowledged
-when they are confirmed; in the end the connection closes, and whatever was not acknowledged is in its old place.
+Messages are fetched over one connection and held there unacknowledged: no other consumer gets them meanwhile. Spark
+selects them by a condition. The selected ones are published with confirms, some at a time and in their order, and
+acknowledged once confirmed; then the connection closes, and all unacknowledged messages return to their places.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HELD_BYTES = 512 << 20
-"""Of bodies. More is not looked at."""
+"""Bytes of bodies that are held at most; further messages are not looked at."""
 
 AT_A_TIME = 500
-"""Messages that are published before those that were confirmed are acknowledged: so many may be twice after a kill."""
+"""Messages published before the confirmed ones are acknowledged: at most this many are duplicates after a kill."""
 
 HISTORY = ("x-death", "x-first-death-", "x-last-death-")
-"""How headers begin that say how a message died."""
+"""Prefixes of headers that tell the deaths of a message."""
 
 NEVER_SENT = {"CC", "x-leveret-message-id"}
-"""Headers that are not sent again: copies for further keys would go out too, and the stamp is another message's."""
+"""Headers that are not sent again: CC would publish further copies, and the stamp is that of another message."""
 
 
 class ConditionError(ValueError):
-    """The condition means nothing over these columns."""
+    """Raised for a condition that is not valid over these columns."""
 
 
 FAILURES = (AmqpError, ValueError)
-"""What may go wrong without anything being wrong with the program, beside OSError and what Spark raises."""
+"""Expected errors, beside OSError and those of Spark: the message is shown, not a traceback."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be replayed where.
+    """Selection and target of a replay.
 
     `where` is a condition of Spark SQL over the columns of the source `amqp` and those of `with_deaths`. `exchange` and
-    `routing_key` are None for those that the message had when it died last; `back` is for the queue that it died in.
-    At most `look` messages are looked at, and `limit` replayed. With `is_trial` nothing is published.
+    `routing_key` are None for those of the message at its last death; `back`: into the queue in which it died. At most
+    `look` messages are fetched, and `limit` replayed. With `is_trial` nothing is published.
     """
 
     where: str
@@ -70,20 +70,20 @@ class Request:
 
 @dataclass
 class Replayed:
-    """What became of it. `selected` counts those that are meant and have a place to go to, by exchange and key."""
+    """Counts of a replay. `selected`: those that meet the condition and have a target, by exchange and key."""
 
     ready: int = 0
     looked: int = 0
     selected: Counter[tuple[str, str]] = field(default_factory=Counter)
     homeless: int = 0
-    """Meant, but with no x-death to say where they came from."""
+    """Messages that meet the condition, without an x-death that names a target."""
     replayed: int = 0
     not_taken: int = 0
-    """Returned or refused; they are where they were."""
+    """Messages that were returned or nacked, and stay in the queue."""
 
 
-class Letter(NamedTuple):
-    """A message to be replayed, and the delivery that it came by."""
+class DeadLetter(NamedTuple):
+    """A message to be replayed, and its delivery."""
 
     delivery: Delivery
     outgoing: Outgoing
@@ -92,11 +92,11 @@ class Letter(NamedTuple):
 def replay(spark: SparkSession, options: Mapping[str, str], queue: str, request: Request) -> Replayed:
     """Replay some of a queue's messages, at the broker that the options of the source `amqp` name.
 
-    Raises ConditionError; AmqpError when the broker refuses, or the connection is lost: what was not acknowledged by
-    then is in the queue, and up to AT_A_TIME of these may have been published.
+    Raises ConditionError; AmqpError if the broker refuses or the connection is lost: unacknowledged messages stay in
+    the queue, and up to AT_A_TIME of these may have been published.
     """
     try:
-        with_deaths(spark.createDataFrame([], SCHEMA)).where(request.where)  # complains before anything is held
+        with_deaths(spark.createDataFrame([], SCHEMA)).where(request.where)  # raises before any message is held
     except AnalysisException as error:
         said = str(error).partition(" SQLSTATE")[0].strip()  # a syntax error begins with an empty line
         raise ConditionError(f"--where: {said.splitlines()[0]}") from error
@@ -111,9 +111,9 @@ def replay(spark: SparkSession, options: Mapping[str, str], queue: str, request:
             consumer.take_only(0)
             done.looked = len(held)
             chosen = consumer.meanwhile(partial(_chosen, spark, queue, held, request.where)) if held else set()
-            letters = _letters([each for each in held if each.tag in chosen], request, broker, done)
+            dead_letters = _dead_letters([each for each in held if each.tag in chosen], request, broker, done)
             if not request.is_trial:
-                _send(consumer, broker, letters, done)
+                _send(consumer, broker, dead_letters, done)
     except LOST as error:
         raise failure(broker, queue, error) from None
     return done
@@ -125,10 +125,10 @@ def _chosen(spark: SparkSession, queue: str, held: list[Delivery], where: str) -
     return {row.delivery_tag for row in with_deaths(rows).where(where).select("delivery_tag").collect()}
 
 
-def _letters(chosen: list[Delivery], request: Request, broker: Broker, done: Replayed) -> list[Letter]:
-    letters: list[Letter] = []
+def _dead_letters(chosen: list[Delivery], request: Request, broker: Broker, done: Replayed) -> list[DeadLetter]:
+    dead_letters: list[DeadLetter] = []
     for delivery in chosen:
-        if request.limit is not None and len(letters) == request.limit:
+        if request.limit is not None and len(dead_letters) == request.limit:
             break
         headers = headers_of(delivery.message)
         place = _place(headers, request)
@@ -137,8 +137,8 @@ def _letters(chosen: list[Delivery], request: Request, broker: Broker, done: Rep
             continue
         done.selected[place] += 1
         kept = {name: value for name, value in headers.items() if _is_sent(name, request.keeps_history)}
-        letters.append(Letter(delivery, forwarded(delivery.message, *place, kept, broker.login.user)))
-    return letters
+        dead_letters.append(DeadLetter(delivery, forwarded(delivery.message, *place, kept, broker.login.user)))
+    return dead_letters
 
 
 def _is_sent(header: str, keeps_history: bool) -> bool:
@@ -146,7 +146,7 @@ def _is_sent(header: str, keeps_history: bool) -> bool:
 
 
 def _place(headers: Mapping[str, Any], request: Request) -> tuple[str, str] | None:
-    """Exchange and routing key; None where the message names no death to take them from."""
+    """Return exchange and routing key; None if the message has no death to take them from."""
     death = _last_death(headers)
     if request.back:
         queue = death.get("queue")
@@ -164,8 +164,8 @@ def _last_death(headers: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def _send(consumer: UnackedConsumer, broker: Broker, letters: list[Letter], done: Replayed) -> None:
-    """Publish in order; acknowledge what was confirmed, some at a time."""
+def _send(consumer: UnackedConsumer, broker: Broker, dead_letters: list[DeadLetter], done: Replayed) -> None:
+    """Publish in order, AT_A_TIME messages at a time, and acknowledge the confirmed ones of these."""
     taken: set[int] = set()
 
     def on_outcome(message: Outgoing, is_well: bool) -> None:
@@ -173,16 +173,16 @@ def _send(consumer: UnackedConsumer, broker: Broker, letters: list[Letter], done
             taken.add(id(message))
 
     with Publisher(broker, writing_of({}), on_outcome) as publisher:
-        for at in range(0, len(letters), AT_A_TIME):
-            some = letters[at : at + AT_A_TIME]
+        for at in range(0, len(dead_letters), AT_A_TIME):
+            some = dead_letters[at : at + AT_A_TIME]
             consumer.meanwhile(partial(_publish, publisher, some))
-            well = [letter.delivery.tag for letter in some if id(letter.outgoing) in taken]
+            well = [dead_letter.delivery.tag for dead_letter in some if id(dead_letter.outgoing) in taken]
             consumer.acknowledge(well)
             done.replayed += len(well)
             done.not_taken += len(some) - len(well)
 
 
-def _publish(publisher: Publisher, letters: list[Letter]) -> None:
-    for letter in letters:
-        publisher.publish(letter.outgoing)
+def _publish(publisher: Publisher, dead_letters: list[DeadLetter]) -> None:
+    for dead_letter in dead_letters:
+        publisher.publish(dead_letter.outgoing)
     publisher.finish()

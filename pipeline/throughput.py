@@ -1,16 +1,15 @@
-"""What went through each queue in each bin of time, and how many messages were in it at the end of the bin.
+"""Throughput and depth: rates of each queue in each bin of time, and its messages at the end of the bin.
 
-The depth of a queue is counted from the last event at which it was known: the start of a boot, whose events name
-everything that is there; a purge, which names what consumers hold and leaves nothing else; the deletion of the queue,
-or its first declaration. A message of an earlier boot was there at the start if any event of this boot names it, be it
-its end. Unacknowledged messages count, and so do dead letters that no consumer takes.
+The depth of a queue is counted from the last event at which it was known: the start of a boot, whose events record all
+messages; a purge, which records the unacknowledged ones and leaves no others; the deletion of the queue, or its first
+declaration. A message of an earlier boot was there at the start if any event of this boot names it, even its end.
+Unacknowledged messages count, and so do waiting dead letters.
 
-`depth` is null before everything that was there at a start has been recorded, be it by an orderly stop; behind a gap
-of the log that leaves doubt until the next such event; and for streams, from which nothing is consumed and which drop
-messages without events.
+`depth` is null until all messages of a start have been recorded, at the latest by an orderly stop; behind a doubtful
+gap until the next such event; and for streams, which drop messages without events.
 
-A bin, a minute or less, has a row if anything happened to the queue in it; otherwise its depth stays what it was. Where
-the clock was set back, a bin that comes twice is one row.
+A bin, a minute or less, has a row if the queue had events in it; otherwise its depth is unchanged. If the clock was set
+back, a bin that comes twice is one row.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ SCHEMA = pa.schema(
 
 
 def throughput(nodes: Iterable[QueueEvents]) -> pa.Table:
-    """One row for each queue and bin: node, vhost, queue, begin, COUNTS, redelivery_rate, depth."""
+    """Compute a row for each queue and bin: node, vhost, queue, begin, COUNTS, redelivery_rate, depth."""
     return pa.concat_tables([SCHEMA.empty_table(), *(_Traffic(events).table() for events in nodes)])
 
 
 def in_all(rows: pa.Table) -> pa.Table:
-    """The table by queue, over all bins, the busiest first: COUNTS, redelivery_rate, deepest, and depth at last."""
+    """Sum up by queue, over all bins, the busiest first: COUNTS, redelivery_rate, deepest, and last depth."""
     ordered = rows.sort_by([(name, "ascending") for name in (*QUEUE, "begin")])
     sums = ordered.group_by(list(QUEUE), use_threads=False).aggregate(
         [*((name, "sum") for name in COUNTS), ("depth", "max"), ("depth", "last")]
@@ -70,7 +69,7 @@ def in_all(rows: pa.Table) -> pa.Table:
 
 
 class _Traffic:
-    """Events of a node by queue, boot and bin: the keys of all arrays but those of events."""
+    """Events of a node by queue, boot and bin, which are the keys of all arrays but those of events."""
 
     def __init__(self, events: QueueEvents) -> None:
         self._events = events
@@ -87,10 +86,10 @@ class _Traffic:
         self._place, self._boot = events.place[first], events.boot[first]
         self._bin = events.bin[first]
         self._lives = Sorted(self._place, self._boot)
-        """A queue in one boot: a count begins anew with each."""
+        """Groups of a queue in one boot: counting restarts with each."""
 
     def table(self) -> pa.Table:
-        """The rows of one node, those of several boots in one bin in one."""
+        """Compute the rows of one node; several boots in one bin are one row."""
         counts, depth = self._counts(), self._depth()
         groups = Groups(self._place, self._bin, self._boot)
         whole = Groups(self._place[groups.order], self._bin[groups.order])
@@ -106,10 +105,10 @@ class _Traffic:
         return table(found, SCHEMA)
 
     def _moves(self, routes: Any) -> Any:
-        """Which ways into queues are those of messages that went back to the end of a quorum queue.
+        """Find the routes of messages that moved to the end of a quorum queue.
 
-        Such a message had come back to its place, had not ended there, and went to one new place. A dead letter that
-        waits in its queue names the place of what it was as well, but that has ended, or has moved before.
+        Such a message was requeued at its position, had no end there, and got one new position. A dead letter waiting
+        in its own queue names its old position too, but that has an end, or has moved before.
         """
         events = self._events
         place, number, position = events.place[routes], events.msg_id[routes], events.position[routes]
@@ -133,7 +132,7 @@ class _Traffic:
         }
 
     def _sizes(self) -> Any:
-        """The sizes of the messages of events, 0 where they are unknown."""
+        """Sizes of the messages of events, 0 if unknown."""
         events = self._events
         published = np.flatnonzero(events.of("publish"))
         published = published[np.argsort(events.msg_id[published], kind="stable")]
@@ -145,7 +144,7 @@ class _Traffic:
     # Depths
 
     def _depth(self) -> Any:
-        """How many messages were in the queue at the end of the bin; -1: unknown."""
+        """Messages in the queue at the end of each bin; -1: unknown."""
         reset, kept = self._resets()
         moment, lives = self._events.moment[self._rows], self._lives
         step = np.where(self._kind == CODES["route"], 1, 0) - self._moved - is_one_of(self._kind, ENDS)
@@ -158,7 +157,7 @@ class _Traffic:
         return np.where(self._known(reset[since]) & ~self._streams(), depth, -1)
 
     def _resets(self) -> tuple[Any, Any]:
-        """For each row the last event of its bin that gives the depth: its moment (-1: none), and the depth then."""
+        """Moment of the last event of each bin that sets the depth (-1: none), and the depth that it sets."""
         events = self._events
         later = np.flatnonzero(~events.of("boot", "declare", "bind"))
         boots, first = np.unique(events.boot[later], return_index=True)
@@ -166,7 +165,7 @@ class _Traffic:
         kept = {
             each.moment: len(each.detail["kept"]) if each.kind == "purge" else 0
             for each in events.told
-            # What is declared before anything else has happened comes back with what it held.
+            # A queue declared before the first other event of a boot was recovered with its messages.
             if each.kind in ("purge", "delete")
             or (each.kind == "declare" and each.moment > opened.get(each.moment >> SEQ_BITS, NEVER))
         }
@@ -175,7 +174,7 @@ class _Traffic:
         return reset, np.array([kept.get(each, 0) for each in reset.tolist()], np.int64)
 
     def _held_over(self) -> Any:
-        """For each queue and boot how many messages of earlier boots were there when the boot began."""
+        """Messages of earlier boots in each queue at the start of each boot."""
         events = self._events
         rows = np.flatnonzero(
             events.of(*OF_COPIES) & (events.position >= OFFSETS_END) & (events.position >> SEQ_BITS < events.boot)
@@ -191,7 +190,7 @@ class _Traffic:
         return np.array([counts.get(key, 0) for key in mine], np.int64)
 
     def _known(self, reset: Any) -> Any:
-        """At the end of a bin it was known how many messages are in the queue."""
+        """True if the depth at the end of the bin is known."""
         events, coverage = self._events, self._events.coverage
         ends = Groups(events.boot, events.bin)
         first = ends.order[ends.starts]
@@ -201,13 +200,13 @@ class _Traffic:
         doubts = np.array(sorted(gap.moment for gap in coverage.gaps if gap.doubtful), np.int64)
         begin = np.where(reset >= 0, reset, self._boot << SEQ_BITS)
         doubtful = np.searchsorted(doubts, begin) < np.searchsorted(doubts, end, side="right")
-        # What a stop records is what was there at the start and has not ended, when the stop came first.
+        # A stop before the snapshot records all messages of the start that have not ended.
         recorded = {boot.boot: boot.snapshot or (boot.stopped if boot.complete else None) for boot in coverage.boots}
         by = np.array([recorded[boot] or NEVER for boot in self._boot.tolist()], np.int64)
         return ((reset >= 0) | (by <= end)) & ~doubtful
 
     def _streams(self) -> Any:
-        """Which rows are of streams."""
+        """True for rows of streams."""
         events, lives = self._events, self._lives
         position = events.position[self._rows]
         declared = [each.moment for each in events.told if each.kind == "declare" and each.detail["type"] == "stream"]
@@ -216,7 +215,7 @@ class _Traffic:
 
 
 def _named(events: QueueEvents, kinds: tuple[str, ...], keys: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Which of some copies, by place and position, have events of some kinds."""
+    """Return those of some copies, by place and position, that have events of some kinds."""
     rows = np.flatnonzero(events.of(*kinds) & np.isin(events.position, [position for _, position in keys]))
     return keys & set(zip(events.place[rows].tolist(), events.position[rows].tolist(), strict=True))
 

@@ -1,6 +1,6 @@
-"""The plugin: a broker for the session that each test finds empty, or one of its own, and connections to it.
+"""The plugin: a broker for the session, reset for each test, or one for a single test, and connections to it.
 
-docs/testing-applications.md shows how it is used. What a session does not ask for is not loaded.
+docs/testing-applications.md shows how it is used. Nothing is loaded before a test asks for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BROKERS = pytest.StashKey[list["Broker"]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Settings of the session's broker, in pytest's configuration file."""
+    """Add an option to pytest's configuration file: settings of the session's broker."""
     parser.addini(SETTINGS, "settings of Leveret's session broker: lines of its configuration file", "linelist")
     parser.addini(POWER_FAILURES, "the power of Leveret's session broker may fail", "bool", default=False)
 
@@ -48,7 +48,7 @@ def leveret(request: pytest.FixtureRequest, leveret_process: Broker) -> Broker:
 def new_leveret(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Broker]]:
-    """A function that starts another broker for this test: `new_leveret(settings="...", power_failures=True)`."""
+    """Start another broker for this test: `new_leveret(settings="...", power_failures=True)`."""
     from leveret.testing import Broker
 
     started: list[Broker] = []
@@ -104,7 +104,7 @@ def leveret_aio_connection(leveret: Broker) -> AbstractAsyncContextManager[Any]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Show what the brokers of a failed test have seen."""
+    """Add the reports of a failed test's brokers."""
     outcome = yield
     result: pytest.TestReport = outcome.get_result()
     brokers = _brokers(item)
@@ -120,7 +120,7 @@ def _brokers_of(request: pytest.FixtureRequest) -> list[Broker]:
 
 
 def _brokers(item: pytest.Item) -> list[Broker]:
-    """Those of fixtures, and that of a unittest.TestCase."""
+    """Return the brokers of a test: those of fixtures, and that of a unittest.TestCase."""
     found: list[Broker] = item.stash.setdefault(BROKERS, [])
     used: Any = getattr(getattr(item, "instance", None), "leveret", None)
     return [*found, used] if hasattr(used, "log_of_test") else found

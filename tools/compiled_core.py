@@ -36,8 +36,8 @@ CORE = (
     "broker/testing/faults/faulty_confirms.py",
     "broker/testing/faults/faulty_frames.py",
 )
-"""What each message passes from the socket to the journal, and back. What of `broker/testing` is here derives
-from its classes, which only compiled classes can."""
+"""Modules on the path of each message from the socket to the journal and back. Those of `broker/testing` derive from
+their classes, which only compiled classes can."""
 NOT_COPIED = (
     ".git",
     ".venv",
@@ -50,7 +50,7 @@ NOT_COPIED = (
     "node_modules",
 )
 INSTALLED = "leveret/_packages"
-"""Where a wheel has what a checkout has beside `leveret`."""
+"""Directory of a wheel for the packages that a checkout has beside `leveret`."""
 GROUP = "leveret_core"
 
 
@@ -101,7 +101,7 @@ def compile_core(checkout: Path, directory: Path, level: str) -> list[Path]:
 
 
 def _find_compiler() -> None:
-    """Have setuptools take the compiler that tests take."""
+    """Make setuptools use the compiler of the tests."""
     sys.path.insert(0, str(Path(__file__).parent.parent))  # hatch loads this file by its path
     from leveret.testing.power.c_compiler import compiler
 

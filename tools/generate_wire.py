@@ -34,7 +34,7 @@ RENAMED = {"nowait": "no_wait", "global": "global_"}
 
 @dataclass
 class Argument:
-    """One field of a method. Reserved ones are sent as nothing and skipped when read."""
+    """One field of a method. Reserved ones are sent as zero or empty, and skipped when read."""
 
     name: str
     kind: str
@@ -255,7 +255,7 @@ def call(before: str, function: str, arguments: str, indent: int) -> Iterator[st
 
 
 class Offset:
-    """The place of the next byte: a number as long as it is known, then a variable and a number."""
+    """The offset of the next byte: a number while it is known, then a variable plus a number."""
 
     def __init__(self, known: int) -> None:
         self.variable, self.known = "", known
@@ -355,7 +355,7 @@ def constants_text(constants: list[tuple[str, int]]) -> str:
     lines += ["from enum import IntEnum", "from typing import Final", ""]
     lines += [f"{name.upper().replace('-', '_')}: Final = {value}" for name, value in frame]
     lines += ["", "", "class ReplyCode(IntEnum):"]
-    lines += ['    """Why a channel or a connection was closed, or a message returned."""', ""]
+    lines += ['    """The reason why a channel or connection was closed, or a message returned."""', ""]
     lines += [f"    {name.upper().replace('-', '_')} = {value}" for name, value in codes]
     return "\n".join(lines) + "\n"
 
@@ -445,23 +445,23 @@ def lookup_lines(methods: list[MethodSpec]) -> Iterator[str]:
     yield "DECODERS: dict[int, Callable[[bytes], Method]] = {"
     yield from (f"    {method.python_name}.KEY: {method.function_name}," for method in methods)
     yield "}"
-    yield '"""KEY to decoder; the payload handed over begins with the four id bytes."""'
+    yield '"""Decoders by KEY; the payload begins with the four id bytes."""'
     yield ""
     yield "METHOD_NAMES: dict[int, str] = {"
     yield from (f"    {method.python_name}.KEY: {method.python_name}.NAME," for method in methods)
     yield "}"
-    yield '"""KEY to the name as the specification writes it."""'
+    yield '"""Names of the specification by KEY."""'
     yield ""
     yield "CLIENT_METHODS: frozenset[type[Method]] = frozenset("
     yield "    {"
     yield from (f"        {method.python_name}," for method in methods if method.client_sends)
     yield "    }"
     yield ")"
-    yield '"""What a client may send: the methods that the specification gives the server to implement."""'
+    yield '"""The methods that a client may send, which the specification has the server implement."""'
     yield ""
     with_content = ", ".join(method.python_name for method in methods if method.has_content)
     yield f"HAS_CONTENT: frozenset[type[Method]] = frozenset({{{with_content}}})"
-    yield '"""Methods that a content header and body frames follow."""'
+    yield '"""Methods that are followed by a content header and body frames."""'
 
 
 def generate() -> dict[Path, str]:

@@ -1,6 +1,6 @@
-"""`requirements.py PYPROJECT [EXTRA...]`: what a project requires, a line each, for `pip install --requirement`.
+"""`requirements.py PYPROJECT [EXTRA...]`: prints the requirements of a project, one a line.
 
-For the image: what is required has a layer of its own, which other files than pyproject.toml do not change.
+For the image: requirements have a layer of their own, which only a change of pyproject.toml rebuilds.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from harness.project import ROOT
 PACKAGES = ("broker", "storage")
 CONFIRMS = [{method_frame(1, BasicAck(tag, multiple)) for multiple in (False, True)} for tag in (1, 2)]
 END_IN_THREAD = "Committer._tell"
-"""What the committer's thread does behind this is no longer on the way to the confirm."""
+"""Call of the committer's thread behind which nothing is on the way to the confirm."""
 
 
 class Call(NamedTuple):
@@ -54,7 +54,7 @@ class Walk:
         self._depths: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Write down what is called from now on."""
+        """Record calls from now on."""
         self._recording = True
 
     def end(self) -> None:
@@ -62,7 +62,7 @@ class Walk:
         self._recording = False
 
     def observe(self, frame: FrameType, event: str, argument: object) -> None:
-        """What the interpreter calls on each call and return: see sys.setprofile."""
+        """Handle a call or return: the hook for sys.setprofile."""
         if event not in ("call", "return") or not self._recording:
             return
         place = self._place(frame.f_code)
@@ -92,7 +92,7 @@ class Walk:
 
 
 class Summary(NamedTuple):
-    """What a walk adds up to."""
+    """Counts of a walk."""
 
     calls: int
     functions: int
@@ -125,7 +125,7 @@ def summary(calls: Sequence[Call]) -> Summary:
 
 @contextmanager
 def observed(walk: Walk) -> Iterator[None]:
-    """Have the interpreter tell a walk of all calls, in this thread and in those that are started meanwhile."""
+    """Record all calls in a walk, in this thread and in threads started meanwhile."""
     threading.setprofile(walk.observe)
     sys.setprofile(walk.observe)
     try:

@@ -1,1 +1,1 @@
-"""AMQP as a client speaks it: URIs, one connection without I/O, the same on a trio stream, and moving messages."""
+"""An AMQP client: URIs, a connection without I/O, the same on a trio stream, and moving messages."""

@@ -1,7 +1,7 @@
-"""One connection of a client: bytes in, commands out; what is to be sent is collected. It does no I/O.
+"""A client's connection without I/O: bytes in, commands out; output is collected.
 
-The handshake and the end of the connection are dealt with here. What a channel hears, its close included, is handed
-over as it comes.
+Channel 0, the handshake and the close of the connection, is handled here. Commands on other channels, channel.close
+included, are returned as they arrive.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from broker.client.uris import Endpoint
+from broker.client.uris import AmqpEndpoint
 from broker.wire import methods
 from broker.wire.amqp_errors import AmqpError, DecodeError
 from broker.wire.assembler import Assembler, Command
@@ -29,12 +29,12 @@ CAPABILITIES = (
 
 
 def announced(properties: Mapping[str, object]) -> dict[str, object]:
-    """A client's properties with what it understands of RabbitMQ's extensions."""
+    """Return a client's properties with the capabilities that it has."""
     return {**properties, "capabilities": dict.fromkeys(CAPABILITIES, True)}
 
 
 class ClientError(Exception):
-    """The connection cannot be made, or is lost; the message says why."""
+    """The connection cannot be made, or is lost; the message has the reason."""
 
 
 class ClosedByBroker(ClientError):
@@ -47,26 +47,26 @@ class ClosedByBroker(ClientError):
 
 
 class Arrival(NamedTuple):
-    """What has come on a channel."""
+    """A command that has arrived on a channel."""
 
     channel: int
     command: Command
 
 
 class ClientConnection:
-    """The state of a connection. With `entered` it begins open, in frames of so many bytes: there is no handshake.
+    """The state of a connection. With `entered`, a frame size, it is open from the start: there is no handshake.
 
-    `opened`: the handshake is through. `blocked` is the reason why the broker lets publishers wait; empty: it does not.
+    `opened`: the handshake is done. `blocked`: the reason of connection.blocked; empty while publishers are free.
     """
 
-    def __init__(self, endpoint: Endpoint, properties: Mapping[str, object], *, entered: int = 0) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, properties: Mapping[str, object], *, entered: int = 0) -> None:
         self._endpoint = endpoint
         self._properties = properties
         self.opened = bool(entered)
         self.ended = False
         self.blocked = ""
         self.heartbeat = 0 if entered else endpoint.heartbeat
-        """Seconds, what the two sides have agreed upon once it is open; 0: none."""
+        """Seconds, as negotiated once it is open; 0: none."""
         self.frame_max = entered or FRAME_MAX
         self._assemblers: dict[int, Assembler] = {}
         self._rest = b""
@@ -87,7 +87,7 @@ class ClientConnection:
         self._output.append(HEARTBEAT)
 
     def take(self) -> bytes:
-        """What has been collected."""
+        """Remove and return the collected output."""
         data = b"".join(self._output)
         self._output.clear()
         return data
@@ -95,11 +95,11 @@ class ClientConnection:
     # Receiving
 
     def receive(self, data: bytes) -> list[Arrival]:
-        """Take bytes; what has come with them. Raises ClosedByBroker, and ClientError for what is no AMQP."""
+        """Handle received bytes and return the commands. Raises ClosedByBroker, and ClientError for malformed input."""
         try:
             return self._cut(self._rest + data)
         except (AmqpError, DecodeError, KeyError) as error:
-            raise ClientError(f"the broker sends what is no AMQP 0-9-1: {error}") from error
+            raise ClientError(f"the broker sent malformed AMQP 0-9-1: {error}") from error
 
     def _cut(self, data: bytes) -> list[Arrival]:
         arrived, at = [], 0
@@ -128,7 +128,7 @@ class ClientConnection:
         return assembler.body(payload) if kind == FRAME_BODY else None
 
     def _handled(self, channel: int, method: Method) -> bool:
-        """Channel 0 is dealt with here. Raises ClosedByBroker for the end of the connection."""
+        """Handle a method on channel 0; False for other channels. Raises ClosedByBroker for connection.close."""
         if channel:
             return False
         match method:
@@ -155,7 +155,7 @@ class ClientConnection:
         mechanism = next((name for name in self._endpoint.mechanisms if name in offered), None)
         if mechanism is None or mechanism not in _RESPONSES:
             wanted = ", ".join(self._endpoint.mechanisms)
-            raise ClientError(f"the broker offers {', '.join(offered)} to log in with, wanted is {wanted}")
+            raise ClientError(f"the broker offers the login mechanisms {', '.join(offered)}, expected {wanted}")
         user, password = self._endpoint.user or "guest", self._endpoint.password or "guest"
         response = _RESPONSES[mechanism](*(each.encode("utf-8", "surrogateescape") for each in (user, password)))
         self.send(0, methods.ConnectionStartOk(from_python(self._properties), mechanism, response, "en_US"))
@@ -174,4 +174,4 @@ _RESPONSES: dict[str, Callable[[bytes, bytes], bytes]] = {
     "AMQPLAIN": lambda user, password: encode_table(from_python({"LOGIN": user, "PASSWORD": password}))[4:],
     "EXTERNAL": lambda user, password: b"",
 }
-"""What each mechanism answers with."""
+"""Functions that make a mechanism's response from user and password."""

@@ -1,4 +1,4 @@
-"""A client's connection on a stream: connected, kept alive, asked one thing at a time, read as things come."""
+"""A client's connection on a stream: connecting, heartbeats, one call at a time, and receiving."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from broker.client.client_state import Arrival, ClientConnection, ClientError, ClosedByBroker, announced
-from broker.client.uris import Endpoint, Tls
+from broker.client.uris import AmqpEndpoint, ClientTls
 from broker.wire import methods
 from broker.wire.method import Method
 
 Answer = TypeVar("Answer", bound=Method)
 
 RECEIVE_BYTES = 1 << 18
-"""How much is read at once where nothing else is to be done: what it holds is handled in one go."""
+"""Bytes read at once by a program that does nothing else: they are handled without a pause."""
 CLOSE_SECONDS = 2.0
 CHANNEL = 1
 
 
 class Entered(NamedTuple):
-    """A connection that is open from the beginning: its socket, and how large frames may be."""
+    """A connection that is open from the start: its socket, and the largest frame."""
 
     socket: socket.socket
     frame_max: int
 
 
-Enter = Callable[[Endpoint, Mapping[str, object]], Entered]
+Enter = Callable[[AmqpEndpoint, Mapping[str, object]], Entered]
 """Makes a connection to the broker itself. Raises ClientError."""
 
 
@@ -39,19 +39,19 @@ class Silent(ClientError):
 
 
 class ChannelClosed(ClosedByBroker):
-    """The broker has closed a channel; the connection goes on."""
+    """The broker has closed a channel; the connection stays open."""
 
 
 async def connect(
-    endpoint: Endpoint,
+    endpoint: AmqpEndpoint,
     properties: Mapping[str, object],
     enter: Enter | None = None,
     *,
     receive_bytes: int = RECEIVE_BYTES,
 ) -> Link:
-    """A link with channel 1 open. Raises ClientError.
+    """Connect, and open channel 1. Raises ClientError.
 
-    `enter` leads to the broker itself, where there is one; `receive_bytes` are read at once at most.
+    `enter` connects to the broker itself, for URIs without a host; at most `receive_bytes` are read at once.
     """
     properties = announced(properties)
     if endpoint.host is None:
@@ -73,27 +73,27 @@ async def connect(
     except trio.TooSlowError:
         await link.abort()
         raise ClientError(f"{endpoint.uri} does not answer") from None
-    except BaseException:
+    except BaseException:  # cancelled, too: nobody else would close the socket
         await link.abort()
         raise
     return link
 
 
 async def connect_any(
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[AmqpEndpoint],
     properties: Mapping[str, object],
     enter: Enter | None = None,
     *,
     receive_bytes: int = RECEIVE_BYTES,
-) -> tuple[Link, Endpoint]:
-    """A link to the first of these that can be reached. Raises the ClientError of the last one."""
+) -> tuple[Link, AmqpEndpoint]:
+    """Connect to the first endpoint that can be reached. Raises the ClientError of the last one."""
     for endpoint in endpoints[:-1]:
         with suppress(ClientError):
             return await connect(endpoint, properties, enter, receive_bytes=receive_bytes), endpoint
     return await connect(endpoints[-1], properties, enter, receive_bytes=receive_bytes), endpoints[-1]
 
 
-async def _stream(endpoint: Endpoint, host: str) -> trio.abc.Stream:
+async def _stream(endpoint: AmqpEndpoint, host: str) -> trio.abc.Stream:
     try:
         plain = await trio.open_tcp_stream(host, endpoint.port)
         return plain if endpoint.tls is None else await _secured(plain, endpoint.tls)
@@ -103,7 +103,7 @@ async def _stream(endpoint: Endpoint, host: str) -> trio.abc.Stream:
         raise ClientError(f"cannot connect to {endpoint.uri}: {first}") from error
 
 
-async def _secured(plain: trio.SocketStream, tls: Tls) -> trio.abc.Stream:
+async def _secured(plain: trio.SocketStream, tls: ClientTls) -> trio.abc.Stream:
     try:
         secure = trio.SSLStream(plain, _context(tls), server_hostname=tls.name)
         await secure.do_handshake()
@@ -113,8 +113,8 @@ async def _secured(plain: trio.SocketStream, tls: Tls) -> trio.abc.Stream:
     return secure
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
-    """What the URI's parameters ask for. Raises OSError for files that cannot be used."""
+def _context(tls: ClientTls) -> ssl.SSLContext:
+    """Return the TLS context of a URI's parameters. Raises OSError for files that cannot be used."""
     context = ssl.create_default_context(cafile=tls.ca_file or None)
     context.check_hostname = tls.verify and tls.name is not None
     if not tls.verify:
@@ -125,9 +125,9 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 
 class Link:
-    """A connection whose channel 1 is open.
+    """A connection with channel 1 open.
 
-    One task receives and asks; several may send. Whatever fails raises ClientError.
+    One task receives and calls; several may send. All failures raise ClientError.
     """
 
     def __init__(self, stream: trio.abc.Stream, connection: ClientConnection, receive_bytes: int) -> None:
@@ -138,10 +138,10 @@ class Link:
         self._early: list[Arrival] = []
         self._published = 0
         self._torn = False
-        """The last frame may have been cut short: nothing can be said any more."""
+        """The last frame may have been cut short, so that nothing more can be sent."""
 
     async def open(self) -> None:
-        """Go through the handshake, and open the channel."""
+        """Do the handshake, and open the channel."""
         while not self.connection.opened:
             await self.flush()
             await self._read()
@@ -154,15 +154,15 @@ class Link:
         self.connection.send(CHANNEL, method)
 
     def publish(self, publish: bytes, header: bytes, body: bytes) -> int:
-        """Collect a message, see `ClientConnection.publish`; its number, by which it is confirmed in confirm mode."""
+        """Collect a message (`ClientConnection.publish`) and return its publish number, for confirms."""
         self.connection.publish(CHANNEL, publish, header, body)
         self._published += 1
         return self._published
 
     async def flush(self) -> None:
-        """Return when the socket has taken all that was collected before.
+        """Send all that was collected before.
 
-        Where it takes nothing any more, that is for the next read to find: the broker may have said why.
+        A lost connection is not an error here but of the next read: the broker may have sent the reason.
         """
         async with self._sending:
             data = self.connection.take()
@@ -175,7 +175,7 @@ class Link:
                     pass
 
     async def keep_alive(self) -> None:
-        """Send heartbeats where nothing else is sent; for ever."""
+        """Send heartbeats while nothing else is sent, until cancelled."""
         while True:
             await trio.sleep((self.connection.heartbeat or 60) / 2)
             if self.connection.heartbeat and not self._sending.locked():
@@ -185,7 +185,7 @@ class Link:
     # Receiving
 
     async def receive(self) -> list[Arrival]:
-        """What comes next on channels, at least one thing; a close of channel 1 raises ChannelClosed."""
+        """Return the next commands on channels, at least one. Raises ChannelClosed for a close of channel 1."""
         while True:
             arrived, self._early = self._early or await self._read(), []
             for arrival in arrived:
@@ -195,7 +195,7 @@ class Link:
                 return arrived
 
     async def call(self, method: Method, answer: type[Answer], channel: int = CHANNEL) -> Answer:
-        """Send a method and wait for its answer; what comes before it stays in line."""
+        """Send a method and return its answer; commands that arrive before it are kept for `receive`."""
         self.connection.send(channel, method)
         await self.flush()
         while True:
@@ -230,7 +230,7 @@ class Link:
     # Ending
 
     async def close(self) -> None:
-        """Say goodbye, if the other side takes it in time, and close the socket; also where this is cancelled."""
+        """Close the connection, within CLOSE_SECONDS, and the socket, even if this is cancelled."""
         with trio.move_on_after(CLOSE_SECONDS, shield=True), suppress(ClientError):
             if self._torn:
                 raise ClientError("a frame was cut short")

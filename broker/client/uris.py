@@ -1,7 +1,7 @@
-"""AMQP URIs, read as RabbitMQ's client reads them (`amqp_uri`), with its words for what is none.
+"""AMQP URIs, parsed as by RabbitMQ's client (`amqp_uri`), with its texts for malformed ones.
 
-`amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://...?cacertfile=...`. Without a host the broker itself is
-meant, in which the URI stands.
+`amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://...?cacertfile=...`. Without a host it is the broker
+itself.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _VERIFY = ("verify_peer", "verify_none")
 
 
 class UriError(Exception):
-    """A text that is no AMQP URI; the message is the reason as RabbitMQ shows it, in Erlang's notation, but without
-    credentials."""
+    """A malformed AMQP URI; the message is RabbitMQ's, in Erlang's notation, without credentials."""
 
 
-class Tls(NamedTuple):
-    """How TLS is spoken: files in PEM. Without `verify` anybody may answer; `name` is what the certificate is for."""
+class ClientTls(NamedTuple):
+    """TLS parameters: files in PEM. Without `verify` any certificate is accepted; `name` is the host it must name."""
 
     ca_file: str = ""
     certificate_file: str = ""
@@ -40,40 +39,40 @@ class Tls(NamedTuple):
     name: str | None = None
 
     def __repr__(self) -> str:
-        """Without the key's password, wherever it is printed."""
-        return f"Tls(name={self.name!r}, verify={self.verify})"
+        """Leave the key's password out of logs and tracebacks."""
+        return f"ClientTls(name={self.name!r}, verify={self.verify})"
 
 
-class Endpoint(NamedTuple):
-    """Where a URI leads, and as which user. Times are seconds; a `host` of None is the broker itself."""
+class AmqpEndpoint(NamedTuple):
+    """A parsed URI: broker, user, virtual host, parameters. Times are seconds; `host` is None for the broker itself."""
 
     uri: str
-    """Without credentials and parameters, as it may be shown."""
+    """The URI without credentials and parameters, for messages."""
     host: str | None
     port: int
     user: str | None
     password: str | None
     vhost: str
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     heartbeat: int = HEARTBEAT_SECONDS
     frame_max: int = 0
     connect_seconds: float = CONNECT_SECONDS
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
 
     def __repr__(self) -> str:
-        """Without the password, wherever it is printed."""
-        return f"Endpoint(uri={self.uri!r})"
+        """Leave the password out of logs and tracebacks."""
+        return f"AmqpEndpoint(uri={self.uri!r})"
 
 
-def parse(uri: str) -> Endpoint:
-    """Read a URI. Raises UriError."""
+def parse(uri: str) -> AmqpEndpoint:
+    """Parse a URI. Raises UriError."""
     try:
         return _parse(uri)
     except UriError as error:
         raise UriError(f'{{{error},"{without_credentials(uri)}"}}') from None
 
 
-def _parse(uri: str) -> Endpoint:
+def _parse(uri: str) -> AmqpEndpoint:
     parts = _PARTS.fullmatch(uri)
     if parts is None:
         raise UriError("{unable_to_parse_uri,no_scheme}")
@@ -86,7 +85,7 @@ def _parse(uri: str) -> Endpoint:
         raise UriError("port_requires_host")
     user, _, password = (parts["user"] or "").partition(":")
     query = _query(parts["query"] or "")
-    return Endpoint(
+    return AmqpEndpoint(
         f"{parts['scheme']}://{parts['host'] or ''}{':' + parts['port'] if parts['port'] else ''}{parts['path'] or ''}",
         host or None,
         _port(parts["port"], AMQPS_PORT if secure else AMQP_PORT),
@@ -134,14 +133,16 @@ def _number(query: list[tuple[str, str]], wanted: str, default: int) -> int:
         raise UriError(f'{{invalid_amqp_params_parameter,{wanted},"{value}",[{shown}],{reason}}}') from None
 
 
-def _tls(query: list[tuple[str, str]], host: str) -> Tls:
+def _tls(query: list[tuple[str, str]], host: str) -> ClientTls:
     given = dict(query)
     verify = given.get("verify", "verify_peer")
     if verify not in _VERIFY:
         raise UriError(f'{{invalid_ssl_parameter,verify,"{verify}"}}')
     name = given.get("server_name_indication", host)
     authority, certificate, key, password = (given.get(each, "") for each in (*_FILES, "password"))
-    return Tls(authority, certificate, key, password, verify == "verify_peer", None if name == "disable" else name)
+    return ClientTls(
+        authority, certificate, key, password, verify == "verify_peer", None if name == "disable" else name
+    )
 
 
 def _unescaped(text: str) -> str:

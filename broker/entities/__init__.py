@@ -1,1 +1,1 @@
-"""What exists and where messages go: exchanges, queues, consumers, vhosts. Synchronous."""
+"""Exchanges, queues, consumers, virtual hosts, and the messages in them. Synchronous, no I/O."""

@@ -1,1 +1,1 @@
-"""A whole broker moved: its definitions, then the messages of its queues, to or from another."""
+"""Migration of a whole broker, to or from another: definitions, then the messages of its queues."""

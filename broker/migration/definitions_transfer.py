@@ -19,7 +19,7 @@ KINDS = (
     "exchanges",
     "bindings",
 )
-"""In the order in which they need each other."""
+"""Kinds of definitions, in the order of their dependencies."""
 OF_VHOSTS = ("permissions", "topic_permissions", "parameters", "policies", "queues", "exchanges", "bindings")
 PARAMETERS_HERE = ("operator_policy", "vhost-limits", "shovel")
 """Components of parameters that mean something to Leveret."""
@@ -27,8 +27,8 @@ POLICY_KEYS_WITHOUT_MEANING = ("ha-", "federation-", "queue-mode", "queue-versio
 NAMES = ("name", "user", "source", "exchange", "component", "destination", "routing_key")
 
 
-class Left(NamedTuple):
-    """Something that did not come over, or has no effect there."""
+class NotMigrated(NamedTuple):
+    """A definition, or messages, that were not migrated, or have no effect at the target."""
 
     kind: str
     vhost: str
@@ -37,7 +37,7 @@ class Left(NamedTuple):
 
 
 def narrowed(definitions: Definitions, vhosts: tuple[str, ...]) -> Definitions:
-    """What concerns some virtual hosts, with all users."""
+    """Keep the definitions of some virtual hosts, and all users."""
     kept = {kind: definitions.get(kind, []) for kind in KINDS}
     for kind in OF_VHOSTS:
         kept[kind] = [entry for entry in kept[kind] if entry["vhost"] in vhosts]
@@ -45,47 +45,50 @@ def narrowed(definitions: Definitions, vhosts: tuple[str, ...]) -> Definitions:
     return kept
 
 
-def bring(definitions: Definitions, target: MigratingBroker) -> Iterator[Left]:
-    """Have the target take all that it takes; what it does not, one after the other. Raises AdministrationError."""
+def import_definitions(definitions: Definitions, target: MigratingBroker) -> Iterator[NotMigrated]:
+    """Import definitions into the target. Those it rejects are found by bisection, skipped and reported.
+
+    Raises AdministrationError.
+    """
     whole = {kind: definitions[kind] for kind in KINDS if definitions.get(kind)}
-    if not _taken(whole, target):
+    if not _accepted(whole, target):
         for kind, entries in whole.items():
-            yield from _bring_some(kind, entries, target)
+            yield from _import_halves(kind, entries, target)
 
 
-def _taken(definitions: Definitions, target: MigratingBroker) -> bool:
+def _accepted(definitions: Definitions, target: MigratingBroker) -> bool:
     try:
-        target.take_in(definitions)
+        target.import_definitions(definitions)
     except DefinitionsRejected:
         return False
     return True
 
 
-def _bring_some(kind: str, entries: list[Any], target: MigratingBroker) -> Iterator[Left]:
-    """Halve what is not taken until it is one thing, with a reason."""
+def _import_halves(kind: str, entries: list[Any], target: MigratingBroker) -> Iterator[NotMigrated]:
+    """Import entries of one kind; if they are rejected, each half, down to single entries with a reason."""
     try:
-        target.take_in({kind: entries})
+        target.import_definitions({kind: entries})
     except DefinitionsRejected as error:
         if len(entries) == 1:
-            yield left(kind, entries[0], str(error))
+            yield not_migrated(kind, entries[0], str(error))
             return
         middle = len(entries) // 2
-        yield from _bring_some(kind, entries[:middle], target)
-        yield from _bring_some(kind, entries[middle:], target)
+        yield from _import_halves(kind, entries[:middle], target)
+        yield from _import_halves(kind, entries[middle:], target)
 
 
-def without_meaning_here(definitions: Definitions) -> Iterator[Left]:
-    """What Leveret takes, keeps and shows, and what nothing comes of."""
+def without_meaning_here(definitions: Definitions) -> Iterator[NotMigrated]:
+    """Yield the definitions that Leveret stores and shows, and that have no effect in it."""
     for entry in definitions.get("parameters", []):
         if entry["component"] not in PARAMETERS_HERE:
-            yield left("parameters", entry, f"there is no {entry['component']} here")
+            yield not_migrated("parameters", entry, f"there is no {entry['component']} here")
     for entry in definitions.get("policies", []):
         keys = [key for key in entry["definition"] if key.startswith(POLICY_KEYS_WITHOUT_MEANING)]
         if keys:
-            yield left("policies", entry, f"has no effect here: {', '.join(keys)}")
+            yield not_migrated("policies", entry, f"has no effect here: {', '.join(keys)}")
 
 
-def left(kind: str, entry: dict[str, Any], reason: str) -> Left:
-    """An entry of definitions, by what names it."""
+def not_migrated(kind: str, entry: dict[str, Any], reason: str) -> NotMigrated:
+    """Describe an entry of definitions by its names."""
     named = " ".join(str(entry[name]) for name in NAMES if entry.get(name))
-    return Left(kind, str(entry.get("vhost", "")), named, reason)
+    return NotMigrated(kind, str(entry.get("vhost", "")), named, reason)

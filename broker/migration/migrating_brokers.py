@@ -1,7 +1,7 @@
-"""The two sides of a migration, the broker here and another one: asked for the same things, each in its way.
+"""The two brokers of a migration behind one protocol: the local one, and a remote one.
 
-The broker here is asked over the socket in its data directory, which also leads to AMQP connections without a login
-(`open_amqp`). The other one is asked by RabbitMQ's HTTP API, and logged in to.
+The local broker is asked over the socket in its data directory, which also opens AMQP connections without a login
+(`open_amqp`). The remote one is asked by RabbitMQ's HTTP API, and logged in to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from broker.admin.protocol import AdministrationError, ask, connected
 from broker.client.link import Enter, Entered
-from broker.client.uris import Endpoint
+from broker.client.uris import AmqpEndpoint
 
 ANSWER_SECONDS = 300.0
 Definitions = dict[str, Any]
@@ -25,7 +25,7 @@ COLUMNS = ("vhost", "name", "type", "messages_ready", "messages_unacknowledged",
 
 
 class MigratedQueue(NamedTuple):
-    """A queue and what is in it."""
+    """A queue and its message counts."""
 
     vhost: str
     name: str
@@ -36,7 +36,7 @@ class MigratedQueue(NamedTuple):
 
 
 class DefinitionsRejected(Exception):
-    """Definitions that a side does not take; the message is its reason."""
+    """Raised if a broker rejects definitions; the message is its reason."""
 
 
 class MigratingBroker(Protocol):
@@ -45,17 +45,17 @@ class MigratingBroker(Protocol):
     name: str
     enter: Enter | None
 
-    def endpoint(self, vhost: str) -> Endpoint:
-        """Where its AMQP clients find a virtual host."""
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
+        """Return the AMQP endpoint of a virtual host."""
 
     def definitions(self) -> Definitions:
-        """All of its definitions. Raises AdministrationError."""
+        """Export all definitions. Raises AdministrationError."""
 
-    def take_in(self, definitions: Definitions) -> None:
-        """Have it import definitions. Raises DefinitionsRejected, and AdministrationError where it does not answer."""
+    def import_definitions(self, definitions: Definitions) -> None:
+        """Import definitions. Raises DefinitionsRejected, and AdministrationError without an answer."""
 
     def queues(self) -> list[MigratedQueue]:
-        """Its queues. Raises AdministrationError."""
+        """List its queues. Raises AdministrationError."""
 
 
 class LocalBroker:
@@ -67,11 +67,11 @@ class LocalBroker:
         self._directory = directory
         self.enter: Enter | None = self._enter
 
-    def endpoint(self, vhost: str) -> Endpoint:
-        """The broker itself, without a login."""
-        return Endpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
+        """Return the broker itself, without a login."""
+        return AmqpEndpoint(f"amqp:///{quote(vhost, safe='')}", None, 0, None, None, vhost)
 
-    def _enter(self, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
+    def _enter(self, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
         with connected(self._directory, ANSWER_SECONDS) as conversation:
             frame_max = conversation.ask("open_amqp", vhost=endpoint.vhost, properties=properties)["frame_max"]
             sock: socket.socket = conversation.detach()
@@ -79,12 +79,12 @@ class LocalBroker:
         return Entered(sock, frame_max)
 
     def definitions(self) -> Definitions:
-        """What `leveret export definitions` writes."""
+        """Export the definitions as `leveret export definitions` does."""
         exported: Definitions = self._ask("export_definitions")
         return exported
 
-    def take_in(self, definitions: Definitions) -> None:
-        """As `leveret import definitions`."""
+    def import_definitions(self, definitions: Definitions) -> None:
+        """Import definitions as `leveret import definitions` does."""
         try:
             self._ask("import_definitions", definitions=definitions)
         except AdministrationError as error:
@@ -93,7 +93,7 @@ class LocalBroker:
             raise DefinitionsRejected(str(error)) from error
 
     def queues(self) -> list[MigratedQueue]:
-        """As `leveret list queues`."""
+        """List queues as `leveret list queues` does."""
         rows = self._ask("list_queues", columns=list(COLUMNS))
         return [MigratedQueue(*(row[column] for column in COLUMNS)) for row in rows]
 
@@ -109,7 +109,7 @@ class RemoteBroker:
 
     enter: Enter | None = None
 
-    def __init__(self, amqp: Endpoint, management: str) -> None:
+    def __init__(self, amqp: AmqpEndpoint, management: str) -> None:
         self._amqp = amqp
         self._url = _split(management)
         self.name = f"{amqp.host}:{amqp.port}"
@@ -122,21 +122,21 @@ class RemoteBroker:
             "Content-Type": "application/json",
         }
 
-    def endpoint(self, vhost: str) -> Endpoint:
-        """The URI's, in this virtual host."""
+    def endpoint(self, vhost: str) -> AmqpEndpoint:
+        """Return the endpoint of the URI, in this virtual host."""
         return self._amqp._replace(vhost=vhost)
 
     def definitions(self) -> Definitions:
-        """What GET /api/definitions answers."""
+        """Export the definitions with GET /api/definitions."""
         exported: Definitions = self._answered("GET", "definitions")
         return exported
 
-    def take_in(self, definitions: Definitions) -> None:
-        """As POST /api/definitions does."""
+    def import_definitions(self, definitions: Definitions) -> None:
+        """Import definitions with POST /api/definitions."""
         self._answered("POST", "definitions", definitions)
 
     def queues(self) -> list[MigratedQueue]:
-        """As GET /api/queues shows them; what it counts may be some seconds old."""
+        """List queues with GET /api/queues; its counts may be some seconds old."""
         listed = self._answered("GET", f"queues?columns={','.join(COLUMNS)}")
         return [
             MigratedQueue(
@@ -151,9 +151,9 @@ class RemoteBroker:
         ]
 
     def _answered(self, method: str, path: str, body: object = None) -> Any:
-        """The value of an answer.
+        """Send a request, and return the JSON value of the answer.
 
-        Raises DefinitionsRejected for a refusal of what was sent, AdministrationError for others.
+        Raises DefinitionsRejected if the sent body is refused, AdministrationError for other errors.
         """
         sent = None if body is None else json.dumps(body).encode()
         shown = f"{self._url.scheme}://{self._url.hostname}:{self._port}"
@@ -179,7 +179,7 @@ class RemoteBroker:
 
 
 def _split(management: str) -> SplitResult:
-    """A URL taken apart; a complaint never quotes it, for it may hold a password."""
+    """Parse a URL. The error does not quote it: it may contain a password."""
     try:
         url = urlsplit(management)
         usable = url.scheme in ("http", "https") and url.hostname is not None and url.port != 0

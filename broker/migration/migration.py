@@ -1,7 +1,7 @@
-"""A migration: definitions first, then queue after queue; and what is said of it at the end.
+"""A migration: definitions first, then the messages of queue after queue, then a report.
 
-It can be killed at any moment and run again: definitions that are there stay as they are, and a message is
-acknowledged at its source when the target has confirmed it. What was between the two comes twice, at most a window.
+It can be killed at any moment and run again: existing definitions stay unchanged, and a message is acknowledged at its
+source when the target has confirmed it. Messages between the two, at most a window, come twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 
 from broker.admin.protocol import AdministrationError
 from broker.client.client_state import ClientError
-from broker.migration.definitions_transfer import KINDS, Left, bring, narrowed, without_meaning_here
+from broker.migration.definitions_transfer import KINDS, NotMigrated, import_definitions, narrowed, without_meaning_here
 from broker.migration.migrating_brokers import Definitions, LocalBroker, MigratedQueue, MigratingBroker
 from broker.migration.queue_transfer import EXCHANGE, STREAM, clean, counted, is_empty, move
 
@@ -23,38 +23,38 @@ Progress = Callable[[int], None]
 
 
 class Outcome(NamedTuple):
-    """What was moved, in how many seconds, and what was not."""
+    """Report of a migration: what was moved, seconds, and what was not moved."""
 
     definitions: dict[str, int]
     queues: int
     messages: int
     seconds: float
-    left: list[Left]
+    left: list[NotMigrated]
 
     def in_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the report as JSON values."""
         return {**self._asdict(), "left": [each._asdict() for each in self.left]}
 
 
 class Migration:
-    """From one side to the other, of all virtual hosts or some."""
+    """Migrates all or some virtual hosts from one broker to another."""
 
     def __init__(self, source: MigratingBroker, target: MigratingBroker, vhosts: tuple[str, ...], window: int) -> None:
         self._source = source
         self._target = target
         self._vhosts = vhosts
         self._window = window
-        self._left: list[Left] = []
+        self._left: list[NotMigrated] = []
 
     def definitions(self) -> dict[str, int]:
-        """Bring the definitions; how many of each kind there are. Raises AdministrationError."""
+        """Migrate the definitions; returns the number of each kind. Raises AdministrationError."""
         found = self._source.definitions()
         names = self._vhosts or tuple(vhost["name"] for vhost in found.get("vhosts", []))
         chosen = narrowed(_ours_left_out(found), names)
         self._vhosts = names
         if isinstance(self._target, LocalBroker):
             self._left += without_meaning_here(chosen)
-        refused = list(bring(chosen, self._target))
+        refused = list(import_definitions(chosen, self._target))
         self._left += refused
         counts = {kind: len(chosen[kind]) for kind in KINDS}
         for each in refused:
@@ -62,7 +62,7 @@ class Migration:
         return counts
 
     def waiting(self) -> list[MigratedQueue]:
-        """The queues with messages that can be moved; the others are noted. Raises AdministrationError."""
+        """List the queues with messages to move; others are reported. Raises AdministrationError."""
         rows = [row for row in self._source.queues() if row.vhost in self._vhosts]
         for row in rows:
             self._left += _held_back(row)
@@ -70,7 +70,7 @@ class Migration:
         return [row for vhost in self._vhosts for row in self._of(vhost, movable) if row.ready]
 
     def _of(self, vhost: str, rows: list[MigratedQueue]) -> list[MigratedQueue]:
-        """Those of a virtual host, exactly counted, without the streams that have something at the target already."""
+        """Count those of a virtual host exactly; drops streams that have messages at the target already."""
         of_vhost = [row for row in rows if row.vhost == vhost]
         if not of_vhost:
             return []
@@ -82,11 +82,11 @@ class Migration:
         for row in streams:
             if row.name in full and full[row.name] != row.ready:
                 why = f"the stream there has {full[row.name]} already; delete it there to have it copied"
-                self._left.append(Left("messages", vhost, row.name, f"{row.ready} messages: {why}"))
+                self._left.append(NotMigrated("messages", vhost, row.name, f"{row.ready} messages: {why}"))
         return [row for row in found if row.type != STREAM or row.name not in full]
 
     def messages(self, rows: list[MigratedQueue], progress: Progress) -> int:
-        """Move what is in these queues; how many messages that were. Raises AdministrationError."""
+        """Move the messages of these queues; returns their number. Raises AdministrationError."""
         done = 0
         for vhost in self._vhosts:
             with _failing(f"virtual host '{vhost}'"):
@@ -97,13 +97,13 @@ class Migration:
         return done
 
     def outcome(self, definitions: dict[str, int], queues: int, messages: int, began: float) -> Outcome:
-        """The report."""
+        """Return the report."""
         return Outcome(definitions, queues, messages, round(time.monotonic() - began, 3), self._left)
 
 
 @contextmanager
 def _failing(place: str) -> Iterator[None]:
-    """What goes wrong with AMQP is said with its place."""
+    """Convert errors of AMQP to AdministrationError with their place."""
     try:
         yield
     except ClientError as error:
@@ -115,18 +115,19 @@ def _after(before: int, progress: Progress) -> Progress:
 
 
 def _ours_left_out(definitions: Definitions) -> Definitions:
-    """Without the exchanges and bindings of a migration from there that was killed."""
+    """Leave out the exchanges and bindings that a killed migration has left at the source."""
     exchanges = [each for each in definitions.get("exchanges", []) if each["name"] != EXCHANGE]
     bindings = [each for each in definitions.get("bindings", []) if each["source"] != EXCHANGE]
     return {**definitions, "exchanges": exchanges, "bindings": bindings}
 
 
-def _held_back(row: MigratedQueue) -> Iterator[Left]:
+def _held_back(row: MigratedQueue) -> Iterator[NotMigrated]:
     if row.exclusive:
-        yield Left("messages", row.vhost, row.name, f"{row.ready} messages: the queue is exclusive to a connection")
+        why = "the queue is exclusive to a connection"
+        yield NotMigrated("messages", row.vhost, row.name, f"{row.ready} messages: {why}")
     elif row.unacknowledged and row.type != STREAM:
         why = "its consumers have them, and those that come back are moved by a further run"
-        yield Left("messages", row.vhost, row.name, f"{row.unacknowledged} messages: {why}")
+        yield NotMigrated("messages", row.vhost, row.name, f"{row.unacknowledged} messages: {why}")
 
 
 def _hint(error: ClientError) -> str:

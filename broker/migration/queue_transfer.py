@@ -1,10 +1,10 @@
-"""The messages of one queue, moved to the queue of the same name elsewhere: in order, each unchanged but for its way.
+"""Moving the messages of one queue to the queue of the same name at the target, in order and unchanged.
 
-A message is published to the default exchange where that is how it came, and otherwise, with its own routing key, to
-an exchange that leads to this queue alone: so headers CC and BCC, which travel with it, lead to no copies. That
-exchange is made anew for each queue; what a migration that was killed has left of it the next one deletes.
+A message is published to the default exchange if it came from there, and otherwise, with its own routing key, to an
+exchange bound to this queue alone: so its headers CC and BCC make no copies. That exchange is declared again for each
+queue; the next migration deletes one that a killed migration has left.
 
-A stream keeps its messages: they are copied, into a stream that is empty.
+A stream keeps its messages: they are copied, into an empty stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from broker.client.client_state import ClientError, ClosedByBroker
 from broker.client.link import CHANNEL, ChannelClosed, Link, connect
-from broker.client.transfer import AckMode, Transfer
+from broker.client.move_messages import AckMode, Transfer
 from broker.migration.migrating_brokers import MigratedQueue, MigratingBroker
 from broker.wire import methods
 from broker.wire.assembler import Command
@@ -26,23 +26,23 @@ from broker.wire.properties import decode_properties, encode_header
 
 PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"}
 EXCHANGE = "leveret.migrate"
-"""Leads to the queue that is being moved, and to no other."""
+"""Exchange bound to the queue that is being moved, and to no other."""
 COUNTS = ("x-delivery-count", "x-acquired-count")
-"""Headers that a quorum queue adds to what it delivers again; the second one since RabbitMQ 4."""
+"""Headers that a quorum queue adds to redelivered messages; the second one since RabbitMQ 4."""
 OFFSET = "x-stream-offset"
 STREAM = "stream"
 ADDED = {"quorum": COUNTS, STREAM: (OFFSET,)}
-"""Headers that a type of queue adds to what it delivers."""
+"""Headers that a type of queue adds to deliveries."""
 LOOK_SECONDS = 0.2
 PROBE_SECONDS = 1.0
 END_SECONDS = 5.0
-"""After how long without a message a stream is at its end: what RabbitMQ counts in one is more than there is."""
+"""Time without a message after which a stream is at its end: RabbitMQ counts more messages than it has."""
 STALL_SECONDS = 60.0
-"""After how long without a message somebody else has to be looked for."""
+"""Time without a message after which another consumer must have the rest."""
 
 
 async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[MigratedQueue]:
-    """Queues of one virtual host with how many messages are ready now; those that are gone are left out.
+    """Count the ready messages of queues of one virtual host; missing queues are left out.
 
     Raises ClientError.
     """
@@ -62,7 +62,7 @@ async def counted(rows: list[MigratedQueue], source: MigratingBroker) -> list[Mi
 
 
 async def is_empty(row: MigratedQueue, side: MigratingBroker) -> bool:
-    """A stream has no messages; what is counted of one may be some seconds old. Raises ClientError."""
+    """True if a stream has no messages; its message count may be some seconds old. Raises ClientError."""
     link = await connect(side.endpoint(row.vhost), PROPERTIES, side.enter)
     try:
         await link.call(methods.BasicQos(0, 1, False), methods.BasicQosOk)
@@ -83,9 +83,9 @@ def _consume(row: MigratedQueue) -> methods.BasicConsume:
 async def move(
     row: MigratedQueue, source: MigratingBroker, target: MigratingBroker, window: int, on_moved: Callable[[int], None]
 ) -> int:
-    """Move what is in a queue until nothing is; how many messages that were. Raises ClientError.
+    """Move messages until the queue is empty; returns their number. Raises ClientError.
 
-    `on_moved` is called with how many have been moved so far.
+    `on_moved` is called with the number moved so far.
     """
     moved = 0
     destination = await connect(target.endpoint(row.vhost), PROPERTIES, target.enter)
@@ -119,7 +119,7 @@ async def _delete_exchange(link: Link) -> None:
 
 
 async def clean(vhost: str, target: MigratingBroker) -> None:
-    """Remove what a migration that was killed has left in a virtual host. Raises ClientError."""
+    """Delete the exchange that a killed migration has left in a virtual host. Raises ClientError."""
     try:
         link = await connect(target.endpoint(vhost), PROPERTIES, target.enter)
     except ClosedByBroker:  # the user may not go there, so nothing has been left

@@ -1,7 +1,7 @@
-"""The lock of a data directory: for one broker, or for commands one after the other while none runs.
+"""The lock of a data directory, for one broker, or for one command at a time while no broker runs.
 
-The broker's lock keeps everybody else out. A command on a stopped broker's data holds it, too, for a moment; so that
-a start in that moment waits and does not take it for another broker, commands are known by a second lock.
+A command on a stopped broker's data holds the broker's lock too, for a moment. It also holds a second lock,
+by which a start in that moment knows that it is a command, not another broker, and waits.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ log = logging.getLogger("leveret.recovery")
 
 COMMANDS = "command"
 COMMAND_SECONDS = 30.0
-"""How long a start, or another command, waits for a command to end."""
+"""Longest time that a start, or a command, waits for another command."""
 LOOK_SECONDS = 0.02
 
 
 def lock(directory: Path) -> int:
-    """Lock a data directory for a broker: a descriptor to close in the end.
+    """Lock a data directory for a broker, after a command that uses it; return a descriptor for the caller to close.
 
-    Waits for a command that is at work. Raises StoreLocked while a broker runs there, and when the command takes too
-    long; StoreError.
+    Raises StoreLocked if a broker runs there, or a command takes longer than COMMAND_SECONDS; StoreError.
     """
     waiting, deadline = False, time.monotonic() + COMMAND_SECONDS
     while time.monotonic() < deadline:
@@ -44,12 +43,12 @@ def lock(directory: Path) -> int:
             log.info("waiting for a command that uses %s", directory)
             waiting = True
         time.sleep(LOOK_SECONDS)
-    return lmdb_environment.lock(directory / BROKER)  # free, if a command has just ended
+    return lmdb_environment.lock(directory / BROKER)  # a command may have ended just now; else this raises StoreLocked
 
 
 @contextmanager
 def for_command(directory: Path) -> Iterator[int]:
-    """Lock a data directory for a command, after those at work. Raises as `lock` does."""
+    """Lock a data directory for a command, after other commands. Raises as `lock` does."""
     deadline = time.monotonic() + COMMAND_SECONDS
     while (known := _lock_of_commands(directory)) is None:
         if time.monotonic() > deadline:
@@ -63,7 +62,7 @@ def for_command(directory: Path) -> Iterator[int]:
 
 
 def _lock_of_commands(directory: Path) -> int | None:
-    """A descriptor of the lock that commands hold, to close in the end; None while another command holds it."""
+    """Take the lock of commands and return its descriptor, for the caller to close; None if a command holds it."""
     with suppress(StoreLocked):
         return lmdb_environment.lock(directory / COMMANDS)
     return None

@@ -1,7 +1,7 @@
-"""Where turns end: deliveries, output, and the start of the next commit.
+"""The end of turns: deliveries, output, and the start of the next commit.
 
-Every reader task ends its turn here. What cannot be done at once - more to deliver after sockets have taken
-output, timers, writes without a waiter - is left to `run`, a task that sleeps until there is some.
+Every reader task ends its turn here. Work that belongs to no client's turn - deliveries after sockets have taken
+output, timers, writes without a waiter - is done by `run`, a task that sleeps until there is some.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ log = logging.getLogger("leveret.engine")
 
 IDLE_SECONDS = 3600.0
 DELIVER_SECONDS = 0.002
-"""How long queues deliver at the end of one turn."""
+"""Time for which queues deliver at the end of one turn."""
 TIMERS_SECONDS = 0.001
-"""How long what is due is done in one turn."""
+"""Time for which due timers run in one turn."""
 LONG_TURN_SECONDS = 0.01
-"""Of processor time. After a longer turn a client waits half as long, and so do those in line behind it: others need
-several turns to publish and be confirmed, and would wait for one so long between each two of them."""
+"""CPU seconds. After a longer turn the client sleeps for half of it, so that others' publish-confirm round trips, which
+take several turns, are not interleaved with long ones."""
 
 
 class Wakeup:
-    """Ends an engine's sleep: there is something to do earlier than it knew. Made before both sides of it."""
+    """Wakes the engine before the time that it has computed. Made before the broker, which calls it, and the engine."""
 
     def __init__(self) -> None:
         self._called = trio.Event()
 
     def call(self) -> None:
-        """End the sleep, or the next one if there is none now."""
+        """End the sleep now, or the next one at once."""
         self._called.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Return when `call` has been called since the last sleep, or after this time."""
+        """Return after this time, or once `call` has been called since the last sleep."""
         with trio.move_on_after(seconds):
             await self._called.wait()
         await trio.lowlevel.checkpoint()
@@ -49,15 +49,14 @@ class Wakeup:
 
     @property
     def pace(self) -> Pace:
-        """That of a broker whose turns an engine ends that sleeps by this."""
+        """The pace of a broker with an engine that sleeps by this."""
         return Pace(self.call, DELIVER_SECONDS, TIMERS_SECONDS)
 
 
 class Activity:
-    """Whether anything happens: where nothing does, nothing has to be looked at again and again.
+    """Tells periodic tasks whether the broker is idle, so that an idle broker wakes up for none of them.
 
-    Tasks that look at something every second or so `pause` in between: an idle broker wakes up for none of them.
-    `count` grows with each turn that ends, which is one of the `turns`.
+    Tasks that check something every second or so call `pause` in between. `count` is the number of turns ended so far.
     """
 
     def __init__(self) -> None:
@@ -65,11 +64,11 @@ class Activity:
         self.turn_ended = RecurringEvent()
 
     async def anything(self) -> None:
-        """Sleep until something happens."""
+        """Sleep until a turn ends."""
         await self.turn_ended.next().wait()
 
     async def pause(self, seconds: float) -> None:
-        """Sleep so long, and then, if nothing has happened meanwhile, until something does."""
+        """Sleep for `seconds`, and then, if no turn has ended meanwhile, until one ends."""
         before = self.count
         await trio.sleep(seconds)
         if self.count == before:
@@ -77,11 +76,10 @@ class Activity:
 
 
 class Engine:
-    """Ends turns, and begins those that no client's bytes begin.
+    """Ends turns, and runs those that no client's input begins: timers, lazy flushes, the end of commits.
 
-    The committer is its own: the end of a turn begins a commit, and the end of a commit ends a turn. `on_full` and
-    `on_reclaimed` are the committer's. `turn_clock` gives the seconds of processor time by which turns are measured.
-    `writer` makes what writes batches.
+    It makes the committer, because the end of a turn begins a commit, and the end of a commit ends a turn. `on_full`,
+    `on_reclaimed` and `writer` are the committer's. `turn_clock` returns the CPU seconds by which turns are measured.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Engine:
         self._running = trio.CancelScope()
 
     def end_turn(self) -> None:
-        """Deliver what the turn has made ready, send what it had to say, and see to the disk."""
+        """Deliver from touched queues, send output, and begin a commit if one is due."""
         turn = self.broker.turn
         turn.end()
         self.activity.count += 1
@@ -125,6 +123,7 @@ class Engine:
         self.committer.start_commit()
         if self._store.corrupt:
             self._report_corrupt()
+        # What is left is the engine's: deliveries beyond the turn's time at once, a batch without waiters after 10 ms.
         if turn.pending:
             self._wakeup.call()
         elif self._lazy_flush_at is None and not batches.current.empty:
@@ -132,7 +131,7 @@ class Engine:
             self._wakeup.call()
 
     async def run(self) -> None:
-        """Run timers, lazy flushes and turns left over, each when its time has come, until `stop`."""
+        """Run timers, lazy flushes and pending deliveries when they are due, until `stop`."""
         with self._running:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.committer.deferred.run)
@@ -152,7 +151,7 @@ class Engine:
                 await trio.sleep(seconds / 2)
 
     def stop(self) -> None:
-        """Begin no turn any more. What comes due is left to the next start: its batch might never be committed."""
+        """Run no turns any more: a batch that they would add to might not be committed before the process ends."""
         self._running.cancel()
 
     def _seconds_to_wait(self) -> float:
@@ -163,6 +162,7 @@ class Engine:
         return min(waits)
 
     def _report_corrupt(self) -> None:
+        """Log the records that the store has set aside, and take their messages out of the queues' counts."""
         while self._store.corrupt:
             record = self._store.corrupt.popleft()
             queue = self.broker.queues_by_id.get(record.queue_id)

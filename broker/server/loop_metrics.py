@@ -1,4 +1,4 @@
-"""A task that wakes once a second while something happens: how late the event loop is, and what was measured."""
+"""Metrics of the event loop and of commits: a task that wakes once a second, unless the broker is idle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BEAT_SECONDS = 1.0
 
 
 class LoopMetrics:
-    """Puts what the store's thread and the committer have noted into the histograms.
+    """Observes the lag of the event loop, and moves the figures of commits into the histograms.
 
-    `commits` are the store's latest, `waits` the seconds that confirms have waited. Both are taken from their left
-    ends, by whichever comes first: the task, or a reader of the histograms who wants them as they are now.
+    `commits` are noted by the commit thread, `waits` (seconds until a commit) by the committer. Both are taken from
+    their left ends, by the task or, before that, by a reader of the histograms.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class LoopMetrics:
         self._waits = waits
 
     def gather(self) -> None:
-        """Have everything that was noted so far in the histograms."""
+        """Move all figures noted so far into the histograms."""
         measurements = self._measurements
         commits = [self._commits.popleft() for _ in range(len(self._commits))]
         measurements.commit_messages.observe_all([commit.messages for commit in commits])
@@ -39,7 +39,7 @@ class LoopMetrics:
         measurements.confirm_seconds.observe_all([self._waits.popleft() for _ in range(len(self._waits))])
 
     async def run(self) -> None:
-        """Beat for ever."""
+        """Observe the lag and gather figures every BEAT_SECONDS, until cancelled."""
         while True:
             due = trio.current_time() + BEAT_SECONDS
             await trio.sleep_until(due)

@@ -1,4 +1,4 @@
-"""What operators ask of the process that the broker runs in, and change of it while it runs."""
+"""The broker's process for administration commands: its settings, listeners, limits and log."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PURPOSES = {
     "https": "HTTP API over TLS (HTTPS)",
     "http/prometheus": "Prometheus exporter API over HTTP",
 }
-"""What clients find behind a protocol, in RabbitMQ's words but for AMQP 1.0, which is not spoken here."""
+"""RabbitMQ's description of each protocol, without AMQP 1.0, which is not supported here."""
 
 Addresses = dict[str, list[tuple[str, int]]]
-"""Where each protocol is listened for."""
+"""Addresses by protocol."""
 
 
 class NodeControl:
-    """The process, as commands see it: `broker.admin.administration.Process`."""
+    """The process as commands see it: `broker.admin.administration.Process`."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class NodeControl:
         self._resources = resources
         self._addresses = addresses
         self.security: Security | None = None
-        """What TLS is spoken with, where it is."""
+        """The certificates, if TLS is on."""
         self.events: Events | None = None
-        """The event log, where there is one."""
+        """The event log, if it is on."""
 
     def look_around(self) -> None:
-        """Have alarms as they must be now."""
+        """Bring the alarms up to date: an idle broker does not check its resources."""
         if self._activity.turn_ended.awaited is not None:
             self._resources.check_memory()
             self._resources.check_disk()
@@ -71,7 +71,7 @@ class NodeControl:
         return sections
 
     def listeners(self) -> list[dict[str, Any]]:
-        """Where clients come in."""
+        """Return the listeners as RabbitMQ describes them."""
         return [
             {
                 "node": self.node_name,
@@ -85,7 +85,7 @@ class NodeControl:
         ]
 
     def certificates(self) -> list[dict[str, Any]]:
-        """The certificate that clients are shown."""
+        """Return the broker's own certificate, if it has one that we can read."""
         if self.security is None:
             return []
         certificate, file = self.security.certificate, self._config.tls.certificate_file
@@ -93,18 +93,18 @@ class NodeControl:
             until = certificate_names.valid_until(certificate)
             return [{"file": file, "subject": certificate_names.subject(certificate), "until": until.timestamp()}]
         except DecodeError:
-            return []  # a form that OpenSSL knows and we do not
+            return []  # OpenSSL reads some forms of certificates that we do not
 
     def limit_memory(self, fraction: float | None, size: int) -> None:
-        """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
+        """Set the memory limit: a fraction of all memory or, if that is None, a size in bytes."""
         self._resources.limit_memory(fraction, size)
 
     def limit_disk(self, size: int) -> None:
-        """Publishers wait from now on below so much free disk."""
+        """Set the least free disk space, in bytes."""
         self._resources.limit_disk(size)
 
     def log_level(self, level: str) -> None:
-        """Log from this level on."""
+        """Set the level of the log; `none` switches it off."""
         logging.getLogger().setLevel(logging.CRITICAL + 1 if level == "none" else level.upper())
 
     def log_form(self, form: str) -> None:
@@ -112,16 +112,16 @@ class NodeControl:
         logs.set_form(form)
 
     def log_files(self) -> list[str]:
-        """Where the log goes."""
+        """Return the log's files, `<stderr>` for standard error."""
         handlers = logging.getLogger().handlers
         return [getattr(handler, "baseFilename", "<stderr>") for handler in handlers]
 
     async def seal_events(self) -> bool:
-        """Have readers of the event log see what has happened so far; False where there is no log."""
+        """Make all events so far visible to readers of the event log; False if there is no event log."""
         if self.events is not None:
             await self.events.seal()
         return self.events is not None
 
     def stop(self) -> None:
-        """Have the process end as on SIGTERM."""
+        """Stop the broker as on SIGTERM."""
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""From two files to a running broker, before the first connection.
+"""Recovery at the start: makes a broker from both stores, before the first connection.
 
-SQLite is the truth about which queues exist, LMDB about their messages. Neither may be taken for another
-broker's: both carry the same identity. Messages are removed only for queues whose deletion left a tombstone,
-so a definitions file that was lost or swapped costs no messages: the start is refused.
+SQLite decides which queues exist, LMDB has their messages. Both carry the same identity, so that one is not combined
+with another broker's. Messages are removed only for queues whose deletion left a tombstone,
+so a lost or wrong definitions file costs no messages: the start is refused.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ STORE_FILES = (
 )
 """The files of both stores in a data directory."""
 REPLACED = (*STORE_FILES, "events")
-"""The files that a restore replaces: the event log, where it is in the data directory, tells of the old messages."""
+"""The files that a restore replaces; also the event log, if it is in the data directory: it has the old messages."""
 _COMPLETE = "message_store"
 _ORPHANS = "orphans"
-"""Metadata: ids of queues whose messages no definition names, as a JSON list, that were accepted as lost."""
+"""Metadata: a JSON list of queue ids that no definition names, and whose messages were accepted as lost."""
 _NO_ARGUMENTS = encode_table({})
 
 
 class Stores(NamedTuple):
-    """Both open stores of a data directory, and the lock that keeps others out."""
+    """Both open stores of a data directory, and the descriptor of its lock."""
 
     definitions: DefinitionStore
     messages: MessageStore
@@ -96,14 +96,14 @@ def open_stores(
     accept_loss: bool = False,
     known_boot: int = 0,
 ) -> Stores:
-    """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use.
+    """Open both stores, or create them in a new directory. Raises StoreError, and leaves unusable files unchanged.
 
-    `lock`: of the directory, where the caller holds it already. `journal_bytes`: the size of the journal, 0: none.
-    `recorded`: events of this boot are logged; `known_boot`: the last boot that the event log tells of. Raises
-    StoreIncomplete where something is missing that was on disk, unless that is accepted.
+    `lock`: the directory's lock if the caller has it. `journal_bytes`: size of the journal, 0: none.
+    `recorded`: events of this boot are logged; `known_boot`: the last boot in the event log. Raises
+    StoreIncomplete if data is missing that was on disk, unless `accept_loss`.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
-    restored_files.finish(directory, REPLACED)
+    restored_files.finish(directory, REPLACED)  # a restore that was cut short between two renames
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
     origin = lmdb_environment.origin_of(directory / MESSAGES_DIRECTORY)
     open_definitions = partial(
@@ -126,6 +126,7 @@ def open_stores(
                 queue_ids=definitions.load().queue_id_sequence if origin.pending else 0,
             )
         )
+        # Marked only now: a start that was cut short before creates the message store once more.
         marks = [] if complete else [SetMetadata(_COMPLETE, b"created")]
         if journal_bytes and not features.used(features.CHAINED_JOURNAL, metadata):
             marks.append(features.uses(features.CHAINED_JOURNAL))
@@ -133,15 +134,16 @@ def open_stores(
             marks.append(SetMetadata(BACKUP, b""))
         if marks:
             definitions.commit(marks)
-        if metadata.get(BACKUP):
+        if metadata.get(BACKUP):  # after the definitions' commit: `_refuse_half_a_backup` relies on this order
             messages.forget_backup()
         definitions.lift_queue_id(messages.highest_queue_id())
+        assert messages.boot > known_boot, f"boot {messages.boot} begins behind boot {known_boot} of the event log"
         undo.pop_all()
         return Stores(definitions, messages, lock)
 
 
 def _with_ballast(directory: Path, open_definitions: Callable[[], DefinitionStore]) -> DefinitionStore:
-    """On a full disk with what the ballast gives: consumers can make room only in a running broker."""
+    """Open the definitions, on a full disk with the ballast's space: consumers free space only in a running broker."""
     try:
         return open_definitions()
     except DefinitionsFull:
@@ -151,9 +153,9 @@ def _with_ballast(directory: Path, open_definitions: Callable[[], DefinitionStor
 
 
 def _refuse_half_a_backup(directory: Path, origin: StoreOrigin, backup: bytes) -> None:
-    """Raise StoreIncompatible where one file is of a backup that was not opened yet, and the other is not.
+    """Raise StoreIncompatible if one store is of a backup that was never opened, and the other is not of the same.
 
-    A first start on a backup that ended half-way has opened the messages: they know which backup they are of.
+    After a first start on a backup that was cut short, only the messages were opened: they name their backup still.
     """
     if backup == (origin.backup if origin.pending else b"") or (backup and backup == origin.backup):
         return
@@ -164,8 +166,8 @@ def _refuse_half_a_backup(directory: Path, origin: StoreOrigin, backup: bytes) -
 
 
 class Recovered(NamedTuple):
-    """A broker with everything durable in it, what writes its definitions, the queues whose records are still to be
-    cleared away, and what a crash has cut short of an import.
+    """A broker with all durable entities, the writer of its definitions, the deleted queues whose records are still in
+    the store, and an import of definitions that a crash has cut short, if any.
     """
 
     broker: Broker
@@ -183,7 +185,7 @@ def recover(
     recorder: Recorder | None = None,
     clock: Clock | None = None,
 ) -> Recovered:
-    """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
+    """Recover all durable entities. New stores get the default virtual host and, with `default_user`, its user."""
     found = _with_defaults(config, stores, default_user=default_user)
     lanes = _with_offsets(stores.messages.lanes(), found, stores.messages.origin)
     limits = config.limits
@@ -207,6 +209,7 @@ def recover(
         events=event_settings(config),
     )
     broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
+    # Refused before anything is deleted: an older definitions file must not cost messages.
     _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
     bring_back(broker, found, lanes)
     stores.messages.delete_queues(found.tombstones)
@@ -214,7 +217,8 @@ def recover(
 
 
 def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]]) -> None:
-    """Have an empty broker hold what the definitions store has found, with the messages that lanes count."""
+    """Create the entities of the definitions store in an empty broker, with the message counts of `lanes`."""
+    assert not broker.vhosts, "only an empty broker can be filled"
     for change in settings_of(found):
         take_effect(broker, change)
     for exchange in found.exchanges:
@@ -228,7 +232,7 @@ def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[i
 def _with_offsets(
     lanes: dict[int, dict[int, LaneState]], found: Definitions, origin: StoreOrigin
 ) -> dict[int, dict[int, LaneState]]:
-    """The lanes, of which streams from a restored backup go on above all offsets that were given out since."""
+    """Return the lanes, with streams of a restored backup set to go on above all offsets given out since the backup."""
     if origin.timeline:
         for queue in found.queues:
             offset = origin.first_offset(queue.id)
@@ -245,7 +249,7 @@ def _is_stream(queue: QueueRow) -> bool:
 
 
 def event_settings(config: Config) -> EventSettings | None:
-    """Where events are published; None where they are not."""
+    """Return the settings of the event exchange; None if it is off."""
     wanted, vhost = config.event_exchange.enabled, config.event_exchange.vhost or config.defaults.vhost
     return EventSettings(vhost, config.identity.shown_node_name) if wanted else None
 
@@ -259,7 +263,7 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
 
 
 def default_definitions(defaults: DefaultsSettings, *, default_user: bool) -> list[Change]:
-    """What a new data directory begins with: the default virtual host and, if wanted, its user."""
+    """Return the definitions of a new data directory: the default virtual host and, with `default_user`, its user."""
     changes: list[Change] = [Put(VhostRow(defaults.vhost, "Default virtual host"))]
     if default_user:
         hashed = hash_password(defaults.password.encode())
@@ -269,12 +273,12 @@ def default_definitions(defaults: DefaultsSettings, *, default_user: bool) -> li
 
 
 def _cluster_id(uuid: bytes) -> str:
-    """What the broker is known by, in the form of RabbitMQ's."""
+    """Return the cluster id in RabbitMQ's form."""
     return f"rabbitmq-cluster-id-{urlsafe_b64encode(uuid).decode().rstrip('=')}"
 
 
 def settings_of(found: Definitions) -> Iterator[Change]:
-    """Yield the changes that restore everything but exchanges, queues and bindings, in the order of references."""
+    """Yield the changes that create all stored definitions but exchanges, queues and bindings."""
     policies = filter(_understood, found.policies)
     before = (
         found.vhosts,
@@ -289,7 +293,8 @@ def settings_of(found: Definitions) -> Iterator[Change]:
 
 
 def _understood(row: PolicyRow) -> bool:
-    """A policy that another version or another Python has taken, and this one would not, is kept and not applied."""
+    """Return whether a policy is valid. One that an earlier version or Python accepted, and this one does not, is kept
+    in the store and not applied."""
     try:
         checked(row.name, row.pattern, row.apply_to, json.loads(row.definition), row.priority, operator=row.operator)
     except AdministrationError as error:
@@ -320,8 +325,8 @@ def _restore_queue(vhost: VHost, row: QueueRow, states: Mapping[int, LaneState])
 def _restore_binding(vhost: VHost, row: BindingRow) -> None:
     destination: Destination
     destination = (vhost.queues if row.destination_kind == "queue" else vhost.exchanges)[row.destination]
-    # What is written down is what the binding was known by: to sort and encode its arguments again would take longer
-    # than all the rest, and there may be hundreds of thousands.
+    # The stored bytes of the arguments are the binding's identity: to sort and encode them again would take longer
+    # than all other steps, and there may be hundreds of thousands of bindings.
     binding = Binding(vhost.exchanges[row.source], destination, row.routing_key, row.arguments)
     vhost.bindings.add(binding, _table(row.arguments))
 
@@ -329,9 +334,9 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
 def _refuse_orphans(
     stores: Stores, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]], *, accept_loss: bool
 ) -> None:
-    """Raise StoreIncomplete where messages are of queues that no definition names: the definitions are older.
+    """Raise StoreIncomplete if messages are of queues that no definition names: the definitions are older.
 
-    Where that is accepted they stay as they are, and are named no more.
+    With `accept_loss` the messages stay in the store, and later starts ignore them.
     """
     named = {queue.id for queue in found.queues} | {exchange.queue_id for exchange in found.exchanges}
     known = {int(number) for number in json.loads(found.metadata.get(_ORPHANS, b"[]"))}

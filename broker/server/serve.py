@@ -1,8 +1,8 @@
-"""The running broker: what is started, in which order it ends.
+"""Start and stop of a broker, and their order.
 
-Outside in: the stores are open as long as anything runs; the committer and the definition log end when the
-last connection is gone and everything is written; connections end before them, listeners first of all. Read
-`_serve` from the top for the start and from the bottom for the end.
+The stores are open as long as anything runs; the committer and the definition log end when the
+last connection is closed and everything is written; connections end before them, listeners first of all. Read
+`_serve` from the top for the start and from the bottom for the stop.
 """
 
 from __future__ import annotations
@@ -53,31 +53,31 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.server")
 
 COLLECT_AFTER = 25_000, 3, 1000
-"""Objects, and collections of younger ones, after which Python looks for cycles. Messages come and go by the hundred
-thousand without a cycle among them: looking as often as Python does by itself cost a twentieth of the rate. Looking at
-millions at once, when so many have stayed, cost everybody up to 0.4 s."""
+"""Thresholds of Python's garbage collector, by generation. Messages come and go by the hundred
+thousand without a cycle among them: Python's own thresholds cost a twentieth of the rate, and collecting the oldest
+generation with millions of objects cost all clients up to 0.4 s."""
 
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT
 
 
 def run(config: Config, on_ready: Callable[[], None] | None = None, settings_files: Sequence[Path] = ()) -> int:
-    """Run the broker until a signal to stop; the process's exit code. `on_ready` is called when all is open, the log
-    names the files that the settings were read from.
+    """Run the broker until a signal stops it, and return the process's exit code.
 
-    Raises StoreError and ListenError for what keeps it from starting.
+    `on_ready` is called when all listeners are open; `settings_files` are named in the log. Raises StoreError,
+    ListenError and the like if the start fails.
     """
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a log that is rotated during the start ends nothing
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # rotating the log during the start must not end the process
     return trio.run(_serve, config, Readiness(os.environ, on_ready, settings_files))
 
 
 async def _serve(config: Config, readiness: Readiness) -> int:
     directory = config.server.directory
     testing = _testing() if config.testing.enabled else None
-    os.umask(0o077)  # whatever is made in the data directory is its owner's alone
-    with _starting():
+    os.umask(0o077)  # files in the data directory are for their owner alone
+    with _starting():  # everything that can fail without touching a file: settings, definitions, ports
         shovel_host.check(config.shovels)
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
@@ -95,7 +95,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)
         try:
-            gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
+            gc.disable()  # recovered objects are not garbage: collections among them took half of the start's time
             wakeup = Wakeup()
             with _starting():
                 events = Events(config, stores.messages) if config.events.enabled else None
@@ -112,7 +112,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
                 )
             gc.freeze()
             gc.enable()
-            # Until the stores are closed, so that a second signal does not cut the end short.
+            # Signals are received until the stores are closed, so that a second one does not cut the stop short.
             with (
                 trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR1) as signals,
                 closing_log(events),
@@ -131,7 +131,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
 
 
 def _testing() -> Testing:
-    # Imported here: hardly any broker takes orders of tests.
+    # Imported here: few brokers have [testing] on.
     from broker.testing.control import Testing
 
     return Testing()
@@ -139,7 +139,7 @@ def _testing() -> Testing:
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """A start that fails says so in one line, whatever the cause: an unforeseen exception becomes an error of ours."""
+    """Turn an unforeseen exception during the start into AdministrationError, so that it is reported in one line."""
     try:
         yield
     except (AdministrationError, ConfigError, StoreError, OSError):
@@ -154,14 +154,14 @@ def _starting() -> Iterator[None]:
 async def _read_definitions(where: str) -> DefinitionsFile | None:
     if "://" not in where:
         return read_file(Path(where)) if where else None
-    # Imported here: hardly any broker asks another one, and HTTP with TLS takes time to load.
+    # Imported here: few brokers import definitions from a URL, and HTTP with TLS takes time to load.
     from broker.admin.definitions.definitions_url import read_url
 
     return await read_url(where)
 
 
 def _bind_listeners(config: Config) -> Listeners:
-    """Read the certificates and listen. Raises ConfigError and ListenError, with nothing open."""
+    """Read the certificates and listen. If it raises ConfigError or ListenError, no socket is open."""
     security = Security(config.tls) if config.tls.listen or config.management.tls_listen else None
     default = Config()
     kinds = [
@@ -183,8 +183,8 @@ def _bind_listeners(config: Config) -> Listeners:
 
 
 def _bound(setting: str, addresses: list[Address], backlog: int, *, dispensable: bool) -> list[socket.socket]:
-    """Sockets that listen. A default address that is taken, perhaps by another broker, does not keep this one from
-    serving AMQP. Raises ListenError."""
+    """Listen on the addresses of a setting. Raises ListenError, but for `dispensable` ones, which are the default: the
+    broker serves AMQP all the same if another one has these ports."""
     try:
         return listeners.bind(addresses, backlog, setting)
     except listeners.ListenError as error:
@@ -195,7 +195,7 @@ def _bound(setting: str, addresses: list[Address], backlog: int, *, dispensable:
 
 
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
-    """A new data directory has no default user where a definitions file brings users, unless settings name one."""
+    """Return whether a new data directory gets the default user: not if definitions bring users, unless it is set."""
     named = config.defaults.user, config.defaults.password
     return imported is None or not imported.users or named != (DefaultsSettings().user, DefaultsSettings().password)
 
@@ -212,10 +212,12 @@ async def _run(
     readiness: Readiness,
     testing: Testing | None,
 ) -> None:
+    # Clients end before the writers that make their changes durable.
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
         starting = server.administration.acting_for(INTERNAL)
         writers.start_soon(server.definition_log.run)
+        # Definitions are complete before the first client, so that none finds half of them.
         if recovered.unfinished_import:
             await _finish_import(starting, recovered.unfinished_import)
         if server.broker.event_exchange is not None:
@@ -264,7 +266,7 @@ async def _finish_import(administration: Administration, unfinished: bytes) -> N
 
 
 async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> None:
-    """Serve HTTP, if it has addresses. AMQP clients are served already: what it needs is loaded now, in a thread."""
+    """Serve HTTP, if it has addresses. Its modules are loaded in a thread, because AMQP clients are served already."""
     if not bound.http:
         readiness.ready()
         return
@@ -278,7 +280,7 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
         (bound.prometheus, "http", None, services.listen_prometheus, server.metrics_addresses),
     ):
         for listener in sockets:
-            if listener.fileno() < 0:  # closed: a signal to stop came while the thread was at it
+            if listener.fileno() < 0:  # closed: the stop began while the modules were loaded
                 return
             host, port = listener.getsockname()[:2]
             listen(listener, security)
@@ -288,7 +290,7 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
 
 
 def _reload(bound: Listeners) -> None:
-    """SIGHUP: the certificates are read again. There is nothing else to reload."""
+    """Reload the certificates, on SIGHUP. Nothing else can be reloaded."""
     if bound.security is None:
         log.info("nothing to reload on SIGHUP: there is no TLS")
     else:
@@ -315,8 +317,8 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
 
 @contextmanager
 def _limited(config: Config) -> Iterator[None]:
-    """End the process if this takes too long. Stores are not closed under a thread that writes: it waits for the disk,
-    which may never answer, and no thread can be ended from outside."""
+    """End the process if the body takes longer than `shutdown.timeout_seconds`: the commit thread may wait for a disk
+    that never answers, no thread can be ended from outside, and stores must not be closed while it runs."""
     timer = threading.Timer(config.shutdown.timeout_seconds, _give_up)
     timer.daemon = True
     timer.start()
@@ -333,7 +335,7 @@ def _give_up() -> None:
 
 
 async def _work_off(server: Server) -> None:
-    """Wait for what queues clear away at the disk's pace. What takes too long is there again after the next start."""
+    """Wait for background work, at most a fifth of the stop's time. The rest is due again after the next start."""
     with trio.move_on_after(server.config.shutdown.timeout_seconds * 0.2):
         for work in server.broker.background_work.unfinished:
             await settled(work)

@@ -1,4 +1,4 @@
-"""Everything of a running broker, put together: clients are taken in, served and sent away here."""
+"""A running broker: makes all its parts, accepts clients, and closes their connections at the end."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from broker.wire.field_tables import Table
 log = logging.getLogger("leveret.server")
 
 DESCRIPTORS_RESERVED = 64
-"""Open files that clients do not get: the stores, the operator's socket, a backup."""
+"""Open files kept for the broker: the stores, the administration socket, a backup."""
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 """The text of connection.close at a stop."""
 
 
 class Listeners(NamedTuple):
-    """Where clients come in: sockets that listen, for AMQP and for HTTP, and what TLS is spoken with."""
+    """The listening sockets, for AMQP and HTTP, and the certificates of those with TLS."""
 
     plain: list[socket.socket]
     secured: list[socket.socket]
@@ -73,7 +73,7 @@ class Listeners(NamedTuple):
 
 
 class Server:
-    """Everything that runs, put together."""
+    """A running broker: its parts, made here, and its clients."""
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Server:
         self.registry = Registry(broker, session_settings(config), parts.new_confirms)
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, self.waiting_bytes)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
+        # The engine makes the committer, of which the resource watch and the copies are told; so both come before it.
         self.engine = Engine(
             broker,
             stores.messages,
@@ -103,7 +104,7 @@ class Server:
             writer=parts.writer,
         )
         self.committer = self.engine.committer
-        PAUSES.set(Pauses(lambda: self.committer.busy))
+        PAUSES.set(Pauses(lambda: self.committer.busy))  # long administrative work gives way to commits
         self.activity = self.engine.activity
         measurements = broker.statistics.measurements
         self.loop_metrics = LoopMetrics(measurements, stores.messages.io.recent, self.committer.waits, self.activity)
@@ -128,18 +129,19 @@ class Server:
         broker.alarms.observe(self._unblock)
         reserved = DESCRIPTORS_RESERVED + _descriptors_of_http(config)
         self.sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
-        """How many connections there are descriptors for."""
+        """Largest number of connections, by the limit of open files."""
         self._full = False
+        self._empty: trio.Event | None = None
         self._take_in = parts.take_in
         self._settings = parts.transport(config.limits.handshake_timeout_seconds)
 
     async def _copy_stores(self, directory: Path) -> None:
-        """Copy both stores, with all messages that are on disk by now."""
+        """Copy both stores, with all messages that are on disk now."""
         await self.committer.catch_up()
         await self.copies.make(directory)
 
     def listen(self, bound: Listeners) -> None:
-        """Take clients in, and look after memory, disk and heartbeats from now on."""
+        """Accept clients, and watch memory, disk and heartbeats from now on."""
         self.addresses = [listener.getsockname()[:2] for listener in bound.plain]
         self.tls_addresses = [listener.getsockname()[:2] for listener in bound.secured]
         self.control.security = bound.security
@@ -155,12 +157,12 @@ class Server:
                 self.nursery.start_soon(listeners.accept_forever, listener, accept, self.has_capacity)
 
     def waiting_bytes(self) -> int:
-        """What publishers have sent while they had to wait: what is held of it, and what has come behind that."""
+        """Return the bytes that blocked publishers have sent: held methods, and input behind them."""
         behind = sum(each.frames.unhandled_bytes for each in self.transports if each.connection.held_bytes)
         return self.registry.held_bytes + behind
 
     def has_capacity(self) -> bool:
-        """There may be one more connection, and the broker still has descriptors for itself and its operator."""
+        """Return whether one more connection may be accepted; if not, close those in the handshake or ended."""
         full = len(self.transports) >= self.sockets_max
         if full and not self._full:
             log.error("connection limit reached (%d, from the open-files limit); not accepting", len(self.transports))
@@ -171,12 +173,12 @@ class Server:
         return not full
 
     def _dismiss(self) -> None:
-        """Close sockets that clients keep open after connection.close-ok."""
+        """Close the sockets that clients keep open after connection.close-ok."""
         for transport in self.transports:
             transport.dismiss()
 
     def _drop_handshaking(self, part: float = 1.0) -> None:
-        """Close connections still in the handshake, the oldest first, where there are more than `handshakes_max`."""
+        """Close connections in the handshake, oldest first, beyond `part` of `handshakes_max`."""
         handshaking = self.registry.handshaking
         while len(handshaking) > min(self.config.limits.handshakes_max, self.sockets_max // 2) * part:
             oldest = next(iter(handshaking))
@@ -185,22 +187,22 @@ class Server:
             handshaking.pop(oldest)()
 
     def accept(self, sock: socket.socket, peer: Peer) -> None:
-        """Serve a new client."""
+        """Serve a new client without TLS."""
         taken = self._take_in(sock, peer)
         if taken is not None:
             self.serve_transport(self.transport(taken, peer))
 
     def admit(self, sock: socket.socket, vhost: str, properties: Table) -> None:
-        """Serve a socket of somebody who may do anything as an AMQP connection."""
+        """Serve a socket as an AMQP connection that may do anything: its peer has come by the administration socket."""
         sock.setblocking(False)
         local_connections.admit(self, sock, vhost, None, properties)
 
     def transport(self, sock: socket.socket, peer: Peer) -> Transport:
-        """What brings bytes between a socket without TLS and a connection."""
+        """Return a transport for a socket without TLS."""
         return Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery)
 
     def accept_tls(self, security: Security, sock: socket.socket, peer: Peer) -> None:
-        """Serve a new client that speaks TLS."""
+        """Serve a new client with TLS."""
         taken = self._take_in(sock, peer)
         if taken is not None:
             shared = self.registry, self.engine, self.committer, self._settings, self.nursery
@@ -208,6 +210,7 @@ class Server:
 
     def serve_transport(self, transport: Transport) -> None:
         """Serve a client until it has gone."""
+        assert transport not in self.transports, f"{transport.connection.peer} is served already"
         self.transports[transport] = None
         self._drop_handshaking()
         self.nursery.start_soon(self._serve_client, transport)
@@ -225,7 +228,7 @@ class Server:
             self._maybe_empty()
 
     async def close_clients(self) -> None:
-        """Send everybody away, and wait until they are gone, but not longer than the configuration says."""
+        """Close all connections with 320 CONNECTION_FORCED, and wait for clients at most 60 % of the stop's time."""
         self.registry.close_connections(SHUTDOWN)
         self.engine.end_turn()
         self._dismiss()
@@ -237,7 +240,7 @@ class Server:
             transport.abort()
 
     def listening(self) -> Addresses:
-        """Where each protocol is listened for."""
+        """Return the addresses by protocol."""
         return {
             "amqp": self.addresses,
             "amqp/ssl": self.tls_addresses,
@@ -247,7 +250,7 @@ class Server:
         }
 
     def status(self) -> dict[str, Any]:
-        """What this broker is and how it does. Sizes are bytes, times seconds."""
+        """Return the broker's status. Sizes are bytes, times seconds."""
         directory, alarms, files = self.config.server.directory, self.broker.alarms, process_facts.open_files()
         self.loop_metrics.gather()
         return {
@@ -283,8 +286,6 @@ class Server:
             "store_io": self.stores.messages.io.sums()._asdict(),
         }
 
-    _empty: trio.Event | None = None
-
     def _maybe_empty(self) -> None:
         if self._empty is not None and not self.transports:
             self._empty.set()
@@ -297,14 +298,14 @@ class Server:
 
 
 def _descriptors_of_http(config: Config) -> int:
-    """A socket and a file for each connection."""
+    """Return the descriptors that HTTP may need: a socket and a file for each connection."""
     management = config.management
     served = management.listen or management.tls_listen or config.prometheus.listen
     return 2 * config.http.connections_max if served else 0
 
 
 def session_settings(config: Config) -> SessionSettings:
-    """The part of the configuration that sessions see."""
+    """Return the settings that sessions need."""
     limits, identity = config.limits, config.identity
     return SessionSettings(
         channel_max=limits.channel_max,

@@ -1,1 +1,1 @@
-"""Shovels: messages of one queue or exchange, moved on to another broker for as long as the shovel is there."""
+"""Shovels: they move messages of a queue or exchange to another broker, until they are removed or have finished."""

@@ -1,4 +1,4 @@
-"""A shovel as it is set, read from the value of its parameter. That has been checked before
+"""A shovel's definition, parsed from the value of its parameter, which was checked when it was set
 (`broker/admin/settings/shovel_check.py`)."""
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.client.transfer import AckMode
-from broker.client.uris import Endpoint, parse
+from broker.client.move_messages import AckMode
+from broker.client.uris import AmqpEndpoint, parse
 
 PREFETCH = 1000
 RECONNECT_SECONDS = 5.0
@@ -16,7 +16,7 @@ NEVER, QUEUE_LENGTH = "never", "queue-length"
 
 
 class ShovelName(NamedTuple):
-    """What a shovel is called; a static one is in no virtual host."""
+    """Virtual host and name of a shovel; a static one is in no virtual host."""
 
     vhost: str | None
     name: str
@@ -30,10 +30,10 @@ class ShovelName(NamedTuple):
         return f"'{self.name}'" if self.vhost is None else f"'{self.name}' in virtual host '{self.vhost}'"
 
 
-class Source(NamedTuple):
-    """Where messages come from: a queue, or an exchange from which they come by a queue of the shovel's own."""
+class ShovelSource(NamedTuple):
+    """The source of messages: a queue, or an exchange to which the shovel binds a queue of its own."""
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[AmqpEndpoint, ...]
     queue: str
     queue_arguments: Mapping[str, Any]
     exchange: str
@@ -44,16 +44,16 @@ class Source(NamedTuple):
 
     @property
     def described(self) -> dict[str, str]:
-        """As status and headers name it."""
+        """The fields by which status and headers name it."""
         if self.queue:
             return {"src-queue": self.queue}
         return {"src-exchange": self.exchange, "src-exchange-key": self.key}
 
 
-class Destination(NamedTuple):
-    """Where messages go: a queue, an exchange, or, where both are None, the exchange and the key that they came by."""
+class ShovelDestination(NamedTuple):
+    """The destination of messages: a queue, an exchange, or, if both are None, each message's own exchange and key."""
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[AmqpEndpoint, ...]
     queue: str | None
     queue_arguments: Mapping[str, Any]
     exchange: str | None
@@ -64,24 +64,24 @@ class Destination(NamedTuple):
 
     @property
     def described(self) -> dict[str, str]:
-        """As status and headers name it."""
+        """The fields by which status and headers name it."""
         named = {"dest-exchange": self.exchange, "dest-exchange-key": self.key, "dest-queue": self.queue}
         return {key: value for key, value in named.items() if value is not None}
 
 
 class Shovel(NamedTuple):
-    """All of it. `reconnect_seconds` of 0: it is not begun again when it has ended."""
+    """A shovel's definition. `reconnect_seconds` of 0: it is not restarted after a failure."""
 
-    source: Source
-    destination: Destination
+    source: ShovelSource
+    destination: ShovelDestination
     mode: AckMode
     reconnect_seconds: float
 
 
 def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
-    """The shovel that a parameter describes; names of before RabbitMQ 3.7 are understood. Raises UriError."""
+    """Parse the value of a parameter; keys of RabbitMQ before 3.7 are accepted. Raises UriError."""
     given = dict(value)
-    source = Source(
+    source = ShovelSource(
         _endpoints(given["src-uri"]),
         given.get("src-queue", ""),
         dict(given.get("src-queue-args", {})),
@@ -91,7 +91,7 @@ def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
         int(given.get("src-prefetch-count", given.get("prefetch-count", PREFETCH))),
         given.get("src-delete-after", given.get("delete-after", NEVER)),
     )
-    destination = Destination(
+    destination = ShovelDestination(
         _endpoints(given["dest-uri"]),
         given.get("dest-queue"),
         dict(given.get("dest-queue-args", {})),
@@ -106,11 +106,11 @@ def read(value: Mapping[str, Any] | list[Any]) -> Shovel:
 
 
 def limit(delete_after: str | int, ready: int) -> float:
-    """How many messages are to be moved where `ready` lie in the queue."""
+    """Return the number of messages to move from a queue with `ready` messages; infinite for `never`."""
     if delete_after == NEVER:
         return math.inf
     return ready if delete_after == QUEUE_LENGTH else int(delete_after)
 
 
-def _endpoints(given: str | list[str]) -> tuple[Endpoint, ...]:
+def _endpoints(given: str | list[str]) -> tuple[AmqpEndpoint, ...]:
     return tuple(map(parse, [given] if isinstance(given, str) else given))

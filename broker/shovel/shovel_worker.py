@@ -1,4 +1,4 @@
-"""One shovel at work: connected on both sides, what it needs declared there, and moving messages until it ends."""
+"""One run of a shovel: it connects to both sides, declares its queues, and moves messages until it ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from broker.client.client_state import ClientError, ClosedByBroker
 from broker.client.link import ChannelClosed, Enter, Link, Silent, connect_any
-from broker.client.transfer import AckMode, SourceGone, Transfer
-from broker.client.uris import Endpoint
+from broker.client.move_messages import AckMode, SourceGone, Transfer
+from broker.client.uris import AmqpEndpoint
 from broker.shovel.definition import Shovel, ShovelName, limit
 from broker.shovel.shovelled_message import Forwarding, hop
 from broker.wire import methods
@@ -20,22 +20,22 @@ from broker.wire.field_tables import from_python
 log = logging.getLogger("leveret.shovel")
 
 DECLARING = 2
-"""The channel on which queues are looked for: one that is not there closes it."""
+"""The channel of passive declarations: a missing queue closes it."""
 RECEIVE_BYTES = 1 << 14
-"""How much a shovel handles before others have a turn: some 100 small messages, 2 ms."""
+"""Bytes that a shovel handles before others have a turn: some 100 small messages, 2 ms."""
 PROTOCOL = "amqp091"
 NEEDS_RESTART = '"needed a restart"'
 
 
 class Surroundings(NamedTuple):
-    """What a shovel has from the broker that it is in: a way into it, and what it is called."""
+    """The broker of a shovel: a function that connects to it, and one that returns its cluster name."""
 
     enter: Enter
     cluster_name: Callable[[], str]
 
 
 class Ended(Exception):
-    """A shovel has ended for a reason, in RabbitMQ's words; with an empty one it has not begun."""
+    """A run has ended, with RabbitMQ's text of the reason; an empty one if it could not connect."""
 
     def __init__(self, reason: str, cause: ClientError) -> None:
         super().__init__(str(cause))
@@ -43,7 +43,7 @@ class Ended(Exception):
 
 
 class Worker:
-    """A run of a shovel. `on_running` is called with its particulars once it moves messages."""
+    """One run of a shovel. `on_running` is called with its particulars once it moves messages."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Worker:
 
     @property
     def blocked(self) -> bool:
-        """The destination lets publishers wait."""
+        """True if the destination blocks publishers."""
         return self._destination is not None and bool(self._destination.connection.blocked)
 
     async def run(self) -> None:
-        """Return when all that was to be moved is. Raises Ended."""
+        """Return when all messages are moved. Raises Ended."""
         source, source_at = await self._connect("source", self._shovel.source.endpoints)
         try:
             destination, destination_at = await self._connect("destination", self._shovel.destination.endpoints)
@@ -76,7 +76,7 @@ class Worker:
         finally:
             await source.close()
 
-    async def _connect(self, side: str, endpoints: tuple[Endpoint, ...]) -> tuple[Link, Endpoint]:
+    async def _connect(self, side: str, endpoints: tuple[AmqpEndpoint, ...]) -> tuple[Link, AmqpEndpoint]:
         properties = {"product": "RabbitMQ shovel of Leveret", "connection_name": f"Shovel {self._name.name}"}
         try:
             return await connect_any(endpoints, properties, self._surroundings.enter, receive_bytes=RECEIVE_BYTES)
@@ -107,7 +107,7 @@ class Worker:
         return Ended(reason, error)
 
     def _particulars(self, uris: tuple[str, str]) -> dict[str, str]:
-        """What the status of a running shovel says; of a static one nothing of the destination, as in RabbitMQ."""
+        """Return the status fields of a running shovel; for a static one without the destination, as in RabbitMQ."""
         described = dict(self._shovel.source.described)
         if self._name.vhost is not None:
             described |= self._shovel.destination.described
@@ -123,7 +123,7 @@ class Worker:
             await link.call(methods.ConfirmSelect(False), methods.ConfirmSelectOk)
 
     async def _consume(self, link: Link) -> float:
-        """Begin to consume; how many messages are to be moved."""
+        """Begin to consume, and return the number of messages to move."""
         source, no_ack = self._shovel.source, self._shovel.mode is AckMode.NO_ACK
         queue, ready = await self._source_queue(link)
         if not no_ack:
@@ -136,7 +136,7 @@ class Worker:
         return remaining
 
     async def _source_queue(self, link: Link) -> tuple[str, int]:
-        """The queue to consume from, there from now on if it was not, and how many messages are ready in it."""
+        """Return the queue to consume from, declared if it is missing, and the number of its ready messages."""
         source = self._shovel.source
         if source.queue:
             return source.queue, await _ensure_queue(link, source.queue, source.queue_arguments)
@@ -160,7 +160,7 @@ def _reason(error: ClientError) -> str:
 
 
 async def _ensure_queue(link: Link, queue: str, arguments: Mapping[str, object]) -> int:
-    """Have a queue, a durable one where it is made now; how many messages are ready in it."""
+    """Declare a durable queue if it is missing, and return the number of its ready messages."""
     await link.call(methods.ChannelOpen(), methods.ChannelOpenOk, DECLARING)
     try:
         looked = methods.QueueDeclare(queue, True, False, False, False, False, {})

@@ -1,6 +1,6 @@
-"""What a shovel makes of a message: where it is published, and which properties and headers are put on it.
+"""A message as a shovel publishes it: exchange, routing key, and the properties and headers that the shovel sets.
 
-Without any of these the payload of the header frame goes on as it came.
+If it sets none the payload of the header frame is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from broker.client.link import CHANNEL
-from broker.shovel.definition import Destination, ShovelName, Source
+from broker.shovel.definition import ShovelDestination, ShovelName, ShovelSource
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.field_tables import Field, Table, from_python
@@ -22,9 +22,9 @@ ROUTES_KEPT = 256
 
 
 class Forwarding:
-    """What every delivery of a running shovel is published with. `hop` is what one turn of x-shovelled says."""
+    """Makes the publish of each delivery of a running shovel. `hop` is the entry that it adds to x-shovelled."""
 
-    def __init__(self, destination: Destination, hop: Mapping[str, str], seconds: Callable[[], float]) -> None:
+    def __init__(self, destination: ShovelDestination, hop: Mapping[str, str], seconds: Callable[[], float]) -> None:
         self._destination = destination
         self._hop = Field("F", from_python(hop))
         self._seconds = seconds
@@ -33,7 +33,7 @@ class Forwarding:
         self._changes = bool(self._properties or destination.forward_headers or destination.timestamp_header)
 
     def __call__(self, command: Command) -> tuple[bytes, bytes]:
-        """The frame of basic.publish and the payload of the header frame for a delivery."""
+        """Return the frame of basic.publish and the payload of the header frame for a delivery."""
         method = command.method
         assert isinstance(method, methods.BasicDeliver)
         assert command.header_payload is not None
@@ -63,7 +63,7 @@ class Forwarding:
 
 
 def _prepend(headers: Table, hop: Field) -> None:
-    """Put a hop before the earlier ones. What stood there and is no list goes where RabbitMQ keeps such headers."""
+    """Put a hop before the earlier ones. A header that is not a list is moved to x-invalid-headers, as in RabbitMQ."""
     before = headers.get(SHOVELLED)
     if before is not None and before.kind != "A":
         invalid = headers.get(INVALID)
@@ -75,9 +75,9 @@ def _prepend(headers: Table, hop: Field) -> None:
 
 
 def hop(
-    name: ShovelName, cluster: str, source: Source, destination: Destination, uris: tuple[str, str]
+    name: ShovelName, cluster: str, source: ShovelSource, destination: ShovelDestination, uris: tuple[str, str]
 ) -> dict[str, str]:
-    """What x-shovelled says of a shovel that runs from the first of these URIs to the second."""
+    """Return the x-shovelled entry of a shovel that runs from the first of these URIs to the second."""
     said = {"shovelled-by": cluster, "shovel-type": name.kind, "shovel-name": name.name}
     if name.vhost is not None:
         said["shovel-vhost"] = name.vhost
@@ -85,5 +85,5 @@ def hop(
 
 
 def _fitting(value: Any) -> Any:
-    """Numbers of properties are whole."""
+    """Return a value that a property can have: numbers are integers."""
     return int(value) if isinstance(value, float) else value

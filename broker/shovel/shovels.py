@@ -1,4 +1,4 @@
-"""All shovels of a broker: begun, begun again when they have ended, replaced, removed; and how each does."""
+"""All shovels of a broker: starting, restarting after failures, replacing and removing them, and their states."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STARTING, RUNNING, BLOCKED, TERMINATED = "starting", "running", "blocked", "term
 
 STOP_SECONDS = 1.0
 
-OnChange = Callable[[ShovelName, "State | None"], None]
+OnChange = Callable[[ShovelName, "ShovelState | None"], None]
 
 
-class State(NamedTuple):
-    """How a shovel does since `since`, in seconds since the epoch; `reason` is why it is terminated."""
+class ShovelState(NamedTuple):
+    """The state of a shovel since `since`, in seconds since the epoch; `reason` is that of its termination."""
 
     state: str
     since: float
@@ -30,9 +30,9 @@ class State(NamedTuple):
     particulars: dict[str, str] = {}
 
 
-class Shovels:
-    """`forget` removes the parameter of a dynamic shovel that has done its work; `on_change` hears of every state, and
-    None of one that is removed."""
+class RunningShovels:
+    """The shovels of a broker. `forget` removes the parameter of a dynamic shovel that has finished; `on_change` is
+    called with each new state of a shovel, and with None when it is removed."""
 
     def __init__(
         self,
@@ -48,27 +48,27 @@ class Shovels:
         self._runs: dict[ShovelName, Run] = {}
 
     def put(self, name: ShovelName, shovel: Shovel) -> None:
-        """Begin a shovel, in place of the one of this name; that one ends first."""
+        """Start a shovel, after the end of a present one of this name."""
         before = self._runs.get(name)
         self._runs[name] = run = Run(name, shovel, self._report)
         self._nursery.start_soon(self._serve, run, before)
 
     def remove(self, name: ShovelName) -> None:
-        """End a shovel, if there is one of this name."""
+        """Stop and remove a shovel, if there is one of this name."""
         run = self._runs.pop(name, None)
         if run is not None:
             run.scope.cancel()
             self._on_change(name, None)
 
     def restart(self, name: ShovelName) -> bool:
-        """End a shovel and begin it anew; False where there is none."""
+        """Restart a shovel; False if there is none of this name."""
         run = self._runs.get(name)
         if run is not None:
             self.put(name, run.shovel)
         return run is not None
 
     async def stop(self) -> None:
-        """End all shovels, and return when their connections are closed, or the other sides have had STOP_SECONDS."""
+        """Stop all shovels, and return when their connections are closed, or after STOP_SECONDS."""
         runs = list(self._runs.values())
         for run in runs:
             run.scope.cancel()
@@ -76,8 +76,8 @@ class Shovels:
             for run in runs:
                 await run.ended.wait()
 
-    def states(self) -> Iterator[tuple[ShovelName, State]]:
-        """Each shovel and how it does."""
+    def states(self) -> Iterator[tuple[ShovelName, ShovelState]]:
+        """Yield each shovel and its state."""
         for name, run in self._runs.items():
             yield name, run.shown
 
@@ -99,7 +99,7 @@ class Shovels:
 
 
 class Run:
-    """One shovel, from when it is set until it is set anew, removed, or done."""
+    """One shovel, from its definition until it is replaced, removed, or finished."""
 
     def __init__(self, name: ShovelName, shovel: Shovel, report: Callable[[Run], None]) -> None:
         self.name = name
@@ -108,16 +108,16 @@ class Run:
         self.ended = trio.Event()
         self._report = report
         self._worker: Worker | None = None
-        self.state = State(STARTING, time.time())
+        self.state = ShovelState(STARTING, time.time())
 
     @property
-    def shown(self) -> State:
-        """The state, with `blocked` in place of `running` while the destination lets publishers wait."""
+    def shown(self) -> ShovelState:
+        """The state, with `blocked` in place of `running` while the destination blocks publishers."""
         waits = self.state.state == RUNNING and self._worker is not None and self._worker.blocked
         return self.state._replace(state=BLOCKED) if waits else self.state
 
     async def until_done(self, surroundings: Surroundings) -> bool:
-        """Work, and begin again after each failure; whether everything is moved at the end."""
+        """Run, again after each failure. True if all messages are moved, False if it is not to be restarted."""
         while True:
             self._change(STARTING)
             try:
@@ -125,7 +125,7 @@ class Run:
             except Ended as error:
                 if error.reason:
                     self._change(TERMINATED, error.reason)
-            except Exception:  # a shovel that cannot do its work is no reason for the broker to end
+            except Exception:  # an error in a shovel must not end the broker
                 log.exception("error in shovel %s", self.name)
                 self._change(TERMINATED, '"internal error"')
             else:
@@ -140,12 +140,12 @@ class Run:
         self._change(RUNNING, particulars=particulars)
 
     def _change(self, state: str, reason: str = "", particulars: dict[str, str] | None = None) -> None:
-        self.state = State(state, time.time(), reason, particulars or {})
+        self.state = ShovelState(state, time.time(), reason, particulars or {})
         self._report(self)
 
 
-def row(name: ShovelName, state: State) -> dict[str, Any]:
-    """A shovel as the API shows it."""
+def row(name: ShovelName, state: ShovelState) -> dict[str, Any]:
+    """Return a shovel as the API shows it."""
     shown: dict[str, Any] = {"timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since))}
     shown |= {"name": name.name, "type": name.kind, "state": state.state, **state.particulars}
     if name.vhost is not None:

@@ -1,4 +1,4 @@
-"""Orders of tests: time, faults, snapshots, history and an empty broker, where `[testing] enabled = true` says so.
+"""Test requests: time, faults, snapshots, history and reset, with `[testing] enabled = true`.
 
-Nothing of this is imported otherwise. `control` puts it together; docs/testing-with-leveret.md is for its users.
+Without it nothing of this package is imported. `control` puts it together; docs/testing-with-leveret.md is for users.
 """

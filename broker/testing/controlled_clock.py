@@ -1,4 +1,4 @@
-"""The clock of a broker that takes orders of tests."""
+"""The clock of a broker that accepts test requests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from broker.entities.scheduling.clock import SteadyClock
 
 
 class ControlledClock:
-    """Goes on by itself until it is stopped, and from any time that it is set to. Times are milliseconds.
+    """A clock that can be stopped and set. Times are milliseconds.
 
-    While it is stopped nothing is waited for: the only way to a later time is `move`.
+    While it is stopped only `move` brings it to a later time.
     """
 
     def __init__(self) -> None:
@@ -32,25 +32,25 @@ class ControlledClock:
 
     @property
     def ahead(self) -> int:
-        """How far it is from the machine's clock."""
+        """Milliseconds by which it is ahead of the machine's clock."""
         return self.now() - self._steady.now()
 
     def stop(self) -> None:
-        """Stand still, a millisecond from now: what was to go on soon (`Clock.soon`) is due then."""
+        """Stop, a millisecond from now: work for `Clock.soon` is due then."""
         self._stopped_at = self.now() + (not self.stopped)
         self.stopped = True
 
     def move(self, now: int) -> None:
-        """Show another time; only while it is stopped."""
+        """Set the time of a stopped clock."""
         assert self.stopped, "a clock that goes on is moved"
         self._stopped_at = now
 
     def go_on(self) -> None:
-        """Go on from the time that it shows."""
+        """Run on from the time that it shows."""
         if self.stopped:
             self._ahead = self._stopped_at - self._steady.now()
             self.stopped = False
 
     def reset(self) -> None:
-        """Show the machine's time again."""
+        """Show the machine's time."""
         self._ahead, self.stopped = 0, False

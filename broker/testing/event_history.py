@@ -1,7 +1,7 @@
-"""What has happened to messages, to assert on: as the event log's records say it, kept in memory, the latest of it.
+"""The history of messages, for tests to assert on: the latest records of the event log, in memory.
 
-A record stands for a run of events. It is kept as it came, and taken apart when a test asks: each event has a number,
-which rises by one, and the number of its message, by which the message's exchange, routing key and body are found.
+A record stands for a run of events. It is kept as it is, and expanded when a test asks. Events are numbered one by
+one; the number of an event's message leads to exchange, routing key and body.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from storage.batch import COUNTER_BITS
 
 EVENTS_MAX = 100_000
 MESSAGES_BYTES_MAX = 64 << 20
-"""How much is kept of the latest messages, bodies and properties."""
+"""Limit of the bodies and properties of messages that are kept."""
 MESSAGE_BYTES = 512
-"""What a message takes beside them, roughly."""
+"""Approximate memory of a message without them."""
 
 Values = tuple[Any, ...]
 Event = dict[str, Any]
 
 
-class Record(NamedTuple):
-    """A run of events from number `first` on, at a time of the broker's clock."""
+class HistoryRecord(NamedTuple):
+    """A run of events from number `first` on, at the time `at` of the broker's clock."""
 
     first: int
     events: int
@@ -55,28 +55,28 @@ class Record(NamedTuple):
     values: Values
 
 
-class History:
+class MessageHistory:
     """The latest records, and the latest messages. `now` is the broker's clock."""
 
     def __init__(self, now: Callable[[], int], *, bytes_max: int = MESSAGES_BYTES_MAX) -> None:
         self._now = now
         self._bytes_max = bytes_max
-        self._records: deque[Record] = deque()
+        self._records: deque[HistoryRecord] = deque()
         self._messages: dict[int, Message] = {}
         self._bytes = 0
         self.last = 0
-        """The number of the last event."""
+        """Number of the last event."""
 
     def note(self, kind: int, count: int, values: Values) -> None:
-        """So many events have happened. Of kinds that are not shown here, as bindings, nothing is kept."""
+        """Note `count` events. Kinds that the history does not show, such as bindings, are not kept."""
         if count > 0 and kind in KINDS:
-            self._records.append(Record(self.last + 1, count, self._now(), kind, values))
+            self._records.append(HistoryRecord(self.last + 1, count, self._now(), kind, values))
             self.last += count
         while self._records and self._records[0].first + self._records[0].events <= self.last - EVENTS_MAX:
             self._records.popleft()
 
     def keep(self, messages: Iterable[tuple[int, Message]]) -> None:
-        """There are messages with these numbers."""
+        """Keep messages by their numbers, and drop the oldest beyond the limit."""
         for number, message in messages:
             self._messages[number] = message
             self._bytes += _size(message)
@@ -84,14 +84,14 @@ class History:
             self._bytes -= _size(self._messages.pop(next(iter(self._messages))))
 
     def keep_unknown(self, entries: Iterable[QueuedMessage]) -> None:
-        """Messages go out: those from before the history or the boot began were not known until now. A stream's have
-        offsets for numbers, and other streams the same."""
+        """Keep delivered messages that are not known yet: they are older than the history or the boot. Not those of
+        streams, whose offsets are not unique."""
         for entry in entries:
             if entry.position >> COUNTER_BITS and entry.position not in self._messages and entry.message is not None:
                 self.keep([(entry.position, entry.message)])
 
     def message(self, number: int) -> dict[str, str | tuple[str, ...]]:
-        """Where a message that has just been published came from, and the queues that it has reached."""
+        """Return exchange, routing key and queues of a message that was published just now."""
         message = self._messages.get(number)
         exchange, key = ("", "") if message is None else _names(message.route)
         queues = []
@@ -103,18 +103,18 @@ class History:
         return {"exchange": exchange, "routing_key": key, "queue": tuple(queues)}
 
     def clear(self) -> None:
-        """Forget everything; numbers go on."""
+        """Forget everything; the numbers of events are not reused."""
         self._records.clear()
         self._messages.clear()
         self._bytes = 0
 
     @property
     def first(self) -> int:
-        """The number of the oldest event that is still known."""
+        """Number of the oldest event that is kept."""
         return self._records[0].first if self._records else self.last + 1
 
     def events(self, after: int = 0, word: str = "", *, bodies: bool = False) -> Iterator[Event]:
-        """What has happened since an event, oldest first; all of it or what has one word. `bodies`: with payloads."""
+        """Yield the events after an event, oldest first; all, or those of one kind (`word`), with their `bodies`."""
         moved: dict[tuple[bytes, bytes, int], int] = {}
         for record in list(self._records):
             if record.kind == ROUTE and record.values[2] != record.values[3]:
@@ -125,7 +125,7 @@ class History:
                 yield from (event for event in events if event["id"] > after)
 
     def _taken_apart(
-        self, record: Record, moved: dict[tuple[bytes, bytes, int], int], *, bodies: bool
+        self, record: HistoryRecord, moved: dict[tuple[bytes, bytes, int], int], *, bodies: bool
     ) -> Iterator[Event]:
         word, numbers_of, more = KINDS[record.kind]
         numbers = numbers_of(record.values)
@@ -150,16 +150,16 @@ class History:
 
 
 class HistoryRecorder(Recorder):
-    """Keeps what is recorded as history, and hands it on to the event log's recorder where there is one."""
+    """Keeps records as history, and passes them on to the event log's recorder, if the event log is on."""
 
-    def __init__(self, boot: int, history: History, log: Recorder | None) -> None:
+    def __init__(self, boot: int, history: MessageHistory, log: Recorder | None) -> None:
         super().__init__(boot, _nowhere, _nothing)
         self._history = history
         self._log = log
         self.last_event = 0 if log is None else log.last_event
 
     def begin_boot(self, boot: int) -> None:
-        """Messages are numbered from the start of a later boot on."""
+        """Number messages from the start of a later boot on."""
         assert self._log is None, "the event log is one boot's"
         self.boot, self._number = boot, boot << COUNTER_BITS
 
@@ -185,11 +185,11 @@ class HistoryRecorder(Recorder):
 
 
 def _nowhere(records: list[object], first: int, events: int) -> None:
-    """Nothing is gathered here."""
+    """Write nothing: `add` is overridden."""
 
 
 def _nothing() -> None:
-    """Nothing is pending."""
+    """Wake nobody: nothing is pending."""
 
 
 def _size(message: Message) -> int:
@@ -235,11 +235,11 @@ def _in_ranges(ranges: Sequence[int]) -> list[int]:
 
 
 IN_QUEUES = frozenset({DELIVER, ACK, REJECT, REQUEUE, EXPIRE, DROP, DEAD_LETTER, RELEASE})
-"""Their records have positions in a queue, which in some cases are not the numbers of the messages."""
+"""Kinds whose records have positions in a queue, which are not the message's number after dead-lettering."""
 
 
-class Kind(NamedTuple):
-    """The word for an event, the messages it happened to, and what else its record says."""
+class HistoryKind(NamedTuple):
+    """The word for an event, a function that returns the message numbers of a record, and one for its other fields."""
 
     word: str
     numbers: Callable[[Values], list[int]]
@@ -247,21 +247,21 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    DECLARE: Kind("declared", lambda values: [], _of_queue),
-    PUBLISH: Kind("published", lambda values: list(range(values[3], values[3] + len(values[6]))), _of_channel),
-    ROUTE: Kind("routed", lambda values: list(range(values[2], values[2] + values[4])), _of_queue),
-    CONFIRM: Kind("confirmed", lambda values: _in_ranges(values[3]), _of_channel),
-    NACK: Kind("nacked", lambda values: _in_ranges(values[3]), _of_channel),
-    RETURN: Kind("returned", lambda values: _in_ranges(values[3]), _of_channel),
-    DELIVER: Kind("delivered", lambda values: values[2], _of_delivery),
-    ACK: Kind("acked", lambda values: values[2], _of_queue),
-    REJECT: Kind("rejected", lambda values: values[2], _of_end),
-    REQUEUE: Kind("requeued", lambda values: values[2], _of_queue),
-    EXPIRE: Kind("expired", lambda values: values[2], _of_end),
-    DROP: Kind("dropped", lambda values: values[2], _of_end),
-    DEAD_LETTER: Kind("dead-lettered", lambda values: values[2], _of_dead_letter),
-    RELEASE: Kind("released", lambda values: values[2], _of_queue),
-    PURGE: Kind("purged", lambda values: [], _of_queue),
-    DELETE: Kind("deleted", lambda values: [], _of_queue),
+    DECLARE: HistoryKind("declared", lambda values: [], _of_queue),
+    PUBLISH: HistoryKind("published", lambda values: list(range(values[3], values[3] + len(values[6]))), _of_channel),
+    ROUTE: HistoryKind("routed", lambda values: list(range(values[2], values[2] + values[4])), _of_queue),
+    CONFIRM: HistoryKind("confirmed", lambda values: _in_ranges(values[3]), _of_channel),
+    NACK: HistoryKind("nacked", lambda values: _in_ranges(values[3]), _of_channel),
+    RETURN: HistoryKind("returned", lambda values: _in_ranges(values[3]), _of_channel),
+    DELIVER: HistoryKind("delivered", lambda values: values[2], _of_delivery),
+    ACK: HistoryKind("acked", lambda values: values[2], _of_queue),
+    REJECT: HistoryKind("rejected", lambda values: values[2], _of_end),
+    REQUEUE: HistoryKind("requeued", lambda values: values[2], _of_queue),
+    EXPIRE: HistoryKind("expired", lambda values: values[2], _of_end),
+    DROP: HistoryKind("dropped", lambda values: values[2], _of_end),
+    DEAD_LETTER: HistoryKind("dead-lettered", lambda values: values[2], _of_dead_letter),
+    RELEASE: HistoryKind("released", lambda values: values[2], _of_queue),
+    PURGE: HistoryKind("purged", lambda values: [], _of_queue),
+    DELETE: HistoryKind("deleted", lambda values: [], _of_queue),
 }
 WORDS = tuple(kind.word for kind in KINDS.values())

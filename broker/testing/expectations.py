@@ -1,7 +1,7 @@
-"""Waiting for what a test expects, in place of sleeping: events, the state of a queue, nothing left to do.
+"""Expectations of tests, to wait for in place of sleeping: events, the state of a queue, an idle broker.
 
-A test waits in the broker, which looks every few milliseconds of the machine's time. What does not come about in time
-is answered with what was seen instead.
+A test waits in the broker, which looks every few milliseconds of the machine's time. If an expectation is not met in
+time, the answer says what was seen instead.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.session.registry import Registry
-from broker.testing.event_history import WORDS, Event, History
-from broker.testing.settling import Settling
+from broker.testing.event_history import WORDS, Event, MessageHistory
+from broker.testing.quiescence import Quiescence
 
 if TYPE_CHECKING:
     from broker.server.net.transport import Transport
@@ -32,14 +32,14 @@ QUIET_MILLISECONDS, QUIET_MILLISECONDS_MAX = 20.0, 10_000.0
 SHOWN_MAX = 1000
 
 FILTERS = ("vhost", "queue", "exchange", "routing_key", "connection", "channel", "consumer_tag", "reason", "message")
-"""What events are chosen by: each has the value given."""
+"""Fields that events are filtered by."""
 COUNTS = ("ready", "unacked", "messages", "consumers")
-"""What is expected of a queue."""
+"""Counts of a queue that may be expected."""
 
 
-def chosen(history: History, arguments: Arguments, *, bodies: bool) -> Iterator[Event]:
-    """The events that a test asks for: of kind `event`, after the event `after`, with the values of FILTERS, whose
-    message has the text `body`. Raises AdministrationError `invalid`."""
+def chosen(history: MessageHistory, arguments: Arguments, *, bodies: bool) -> Iterator[Event]:
+    """Yield the events that a test asks for: of kind `event`, after the event `after`, with the given values of
+    FILTERS, and a message with the text `body`. Raises AdministrationError `invalid`."""
     after = int(number_of(arguments, "after", 0))
     wanted = {name: arguments.value(name) for name in (*FILTERS, "event") if arguments.given(name)}
     body = arguments.optional("body")
@@ -57,12 +57,12 @@ BODY = frozenset({"payload", "payload_encoding", "properties"})
 
 
 def _same(found: object, wanted: object) -> bool:
-    """Numbers may be written as texts: those of a query are."""
+    """Compare values; numbers may be written as texts, as in a query."""
     return found == wanted or (isinstance(found, int) and str(found) == wanted)
 
 
 def number_of(arguments: Arguments, name: str, default: float, highest: float = 1e18) -> float:
-    """A number, which may be a text, and may be left out. Raises AdministrationError `invalid`."""
+    """Return a number argument, which may be a text, or the default. Raises AdministrationError `invalid`."""
     if not arguments.given(name):
         return default
     value = arguments.value(name)
@@ -73,19 +73,19 @@ def number_of(arguments: Arguments, name: str, default: float, highest: float = 
 
 
 class Expectations:
-    """Waits for what is expected of one broker."""
+    """Waits for expectations of one broker."""
 
     def __init__(
-        self, registry: Registry, history: History, settling: Settling, transports: Mapping[Transport, None]
+        self, registry: Registry, history: MessageHistory, quiescence: Quiescence, transports: Mapping[Transport, None]
     ) -> None:
         self._registry = registry
         self._broker = registry.broker
         self._history = history
-        self._settling = settling
+        self._quiescence = quiescence
         self._transports = transports
 
     def history(self, arguments: Arguments) -> dict[str, Any]:
-        """The events that are asked for, the oldest `limit` of them."""
+        """Return the events that are asked for, the oldest `limit` of them."""
         bodies = arguments.value("bodies") in (True, "true") if arguments.given("bodies") else False
         limit = int(number_of(arguments, "limit", SHOWN_MAX))
         events = list(islice(chosen(self._history, arguments, bodies=bodies), limit))
@@ -116,7 +116,7 @@ class Expectations:
         return {"events": found[:SHOWN_MAX], "last": self._history.last}
 
     def _seen(self, arguments: Arguments, count: int) -> str:
-        """What there is instead of so many events."""
+        """Return a sentence about the events seen in place of `count` expected ones."""
         found = sum(1 for _ in chosen(self._history, arguments, bodies=False))
         happened = Counter(event["event"] for event in self._history.events(int(number_of(arguments, "after", 0))))
         counts = ", ".join(f"{word} {number}" for word, number in happened.items()) or "nothing"
@@ -167,10 +167,10 @@ class Expectations:
         return {"milliseconds": round((monotonic() - began) * 1000, 3), "last": last}
 
     def _left_to_do(self) -> Iterator[str]:
-        """What is on its way: in the broker, to its disk, to and from its clients."""
-        if self._settling.due:
+        """Yield what is left to do: in the broker, on its disk, to and from its clients."""
+        if self._quiescence.due:
             yield "work that is due"
-        if self._settling.unwritten:
+        if self._quiescence.unwritten:
             yield "writes on their way to the disk"
         for transport in self._transports:
             if transport.unread():
@@ -189,7 +189,7 @@ class Expectations:
                     yield _state(queue)
 
     async def _wait(self, look: Callable[[], Any], arguments: Arguments, seen: Callable[[], str]) -> Any:
-        """What `look` finds, once that is not None. Raises AdministrationError `not_met` with what was `seen`."""
+        """Return the result of `look` once it is not None. Raises AdministrationError `not_met`: `seen`."""
         seconds = number_of(arguments, "timeout_seconds", TIMEOUT_SECONDS, TIMEOUT_SECONDS_MAX)
         until = monotonic() + seconds
         while (found := look()) is None:

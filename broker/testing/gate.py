@@ -1,4 +1,4 @@
-"""Where clients wait while what they use is replaced."""
+"""Keeps clients waiting while the broker is reset or restored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.testing.faults.faulty_sockets import readable
 
 
 class Gate:
-    """Nothing that clients send is read while it is closed: those that connect are served when it is open again."""
+    """While it is closed no socket is read: clients that connect are served when it is open again."""
 
     def __init__(self) -> None:
         self._open = trio.Event()
@@ -20,7 +20,7 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Let nothing through until this is left."""
+        """Close the gate while the body runs."""
         self._open = trio.Event()
         try:
             yield
@@ -28,7 +28,7 @@ class Gate:
             self._open.set()
 
     async def readable(self, sock: socket.socket) -> None:
-        """Wait until there is something that may be read."""
+        """Wait until a socket is readable and the gate open."""
         await readable(sock)
         if not self._open.is_set():
             await self._open.wait()

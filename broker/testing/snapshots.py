@@ -1,8 +1,8 @@
-"""Definitions and messages under a name, saved and restored while the broker runs.
+"""Snapshots: definitions and messages saved under a name, and restored while the broker runs.
 
-A snapshot is a backup (`StoreCopies`), and any backup can be restored. To restore one is what a start does on its
-stores, in the process that is there: everything is deleted, the stores take over what the copy holds, a boot begins,
-and exchanges, queues and bindings come back as in `recovery`.
+A snapshot is a backup (`StoreCopies`), and any backup can be restored. A restore does what a start does, in the running
+process: everything is deleted, the stores take over the records of the copy, a boot begins,
+and exchanges, queues and bindings are recovered as in `recovery`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from broker.admin.apply_changes import take_effect
 from broker.admin.protocol import AdministrationError, invalid, not_found
 from broker.server.definition_writer import DefinitionLog
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, bring_back, settings_of
-from broker.testing.emptying import Emptying
-from broker.testing.settling import Settling
+from broker.testing.quiescence import Quiescence
+from broker.testing.reset import BrokerReset
 from storage.definitions.definition_rows import Change, Definitions, DropTombstone, Put, SetMetadata
 from storage.messages.lmdb_environment import check_identity
 from storage.messages.message_store import MessageStore
@@ -33,9 +33,9 @@ DIRECTORY = "snapshots"
 
 
 class Snapshots:
-    """The snapshots in a directory. `begin_boot` is called with the number of a boot that a restore begins.
+    """The snapshots in a directory. `begin_boot` is called with the number of the boot that a restore begins.
 
-    With `event_log` nothing is restored: its records would tell of other messages than there are.
+    With `event_log` a restore is refused: the log's records would be about other messages than the store has.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Snapshots:
         administration: Administration,
         definition_log: DefinitionLog,
         messages: MessageStore,
-        emptying: Emptying,
-        settling: Settling,
+        broker_reset: BrokerReset,
+        quiescence: Quiescence,
         begin_boot: Callable[[int], None],
         *,
         event_log: bool,
@@ -54,24 +54,24 @@ class Snapshots:
         self._administration = administration
         self._definition_log = definition_log
         self._messages = messages
-        self._emptying = emptying
-        self._settling = settling
+        self._reset = broker_reset
+        self._quiescence = quiescence
         self._begin_boot = begin_boot
         self._event_log = event_log
 
     def names(self) -> list[str]:
-        """The snapshots that there are."""
+        """Return the names of the snapshots."""
         found = self._directory.iterdir() if self._directory.is_dir() else ()
         return sorted(path.name for path in found if NAME.fullmatch(path.name) and path.is_dir())
 
     def path(self, name: str) -> Path:
-        """Where the snapshot of a name is. Raises AdministrationError `invalid`."""
+        """Return the directory of the snapshot of a name. Raises AdministrationError `invalid`."""
         if not NAME.fullmatch(name):
             raise invalid("argument name: expected up to 100 letters, digits, dots, dashes and underscores")
         return self._directory / name
 
     async def save(self, name: str) -> dict[str, Any]:
-        """Save what there is, in place of what had the name; how long that took. Raises as a backup does."""
+        """Save a snapshot, replacing one of the same name; return how long that took. Raises as a backup does."""
         began, path = time.perf_counter(), self.path(name)
         await self._administration.written()
         fresh = path.with_name(f".{name}")
@@ -86,16 +86,16 @@ class Snapshots:
         shutil.rmtree(self._existing(self.path(name)))
 
     async def restore(self, path: Path) -> dict[str, Any]:
-        """Have what a copy of the stores holds, and nothing else. Clients are sent away; how long it took.
+        """Restore a copy of the stores: all else is deleted, connections are closed. Return how long it took.
 
-        Raises AdministrationError `not_found` and `refused`, and StoreError, with everything as it was.
+        If it raises AdministrationError `not_found` or `refused`, or StoreError, nothing has changed.
         """
         began = time.perf_counter()
         if self._event_log:
-            text = "nothing is restored where [events] is on: its log would tell of other messages than there are"
+            text = "nothing is restored where [events] is on: its log would be about other messages than the store has"
             raise AdministrationError("refused", text)
         found = await trio.to_thread.run_sync(_definitions, self._existing(path))
-        async with self._administration.turns, self._emptying.without_clients():
+        async with self._administration.turns, self._reset.without_clients():
             await self._replace(found, path / MESSAGES_DIRECTORY)
         return {"directory": str(path), "milliseconds": _since(began)}
 
@@ -106,14 +106,14 @@ class Snapshots:
         return path
 
     async def _replace(self, found: Definitions, messages: Path) -> None:
-        broker, deletions = self._administration.broker, list(self._emptying.deletions())
+        broker, deletions = self._administration.broker, list(self._reset.deletions())
         await self._administration.settled(self._definition_log.write(*deletions, *_changes(found)))
         for change in deletions:
             take_effect(broker, change)
-        self._emptying.send_clients_away()  # shovels that connected meanwhile, to what is deleted now
-        await self._settling.settle()
-        await self._settling.caught_up()
-        # From here to the end nothing else has its turn.
+        self._reset.close_connections()  # those of shovels that connected meanwhile
+        await self._quiescence.settle()
+        await self._quiescence.caught_up()
+        # From here to the end there is no `await`: no other task sees the broker half restored.
         self._messages.take_over(messages)
         self._messages.delete_queues(found.tombstones)
         self._definition_log.lift_queue_id(max(found.queue_id_sequence, self._messages.highest_queue_id()))
@@ -123,7 +123,7 @@ class Snapshots:
 
 
 def _changes(found: Definitions) -> Iterator[Change]:
-    """What makes the definitions store say what a copy says. The ids of queues come back with their messages."""
+    """Yield the changes that write the definitions of a copy into the store. Queues keep their ids and messages."""
     yield from map(DropTombstone, {queue.id for queue in found.queues} | {each.queue_id for each in found.exchanges})
     yield from settings_of(found)
     yield from map(Put, found.exchanges)
@@ -133,7 +133,7 @@ def _changes(found: Definitions) -> Iterator[Change]:
 
 
 def _definitions(path: Path) -> Definitions:
-    """The definitions in a copy whose messages can be read as well. Raises StoreError."""
+    """Return the definitions in a copy, after a check that its messages can be read. Raises StoreError."""
     check_identity(path / MESSAGES_DIRECTORY, None)
     return definitions_of(path / DEFINITIONS_FILE)
 

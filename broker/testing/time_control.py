@@ -1,4 +1,4 @@
-"""The broker's clock in the hands of a test: stopped, stepped, set. What is due happens in its order."""
+"""Test requests about the broker's clock: stop, start, step, set. All work that becomes due is done in order."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.node.broker import Broker
 from broker.session.login.phase import Phase
 from broker.testing.controlled_clock import ControlledClock
-from broker.testing.settling import Settling
+from broker.testing.quiescence import Quiescence
 
 if TYPE_CHECKING:
     from broker.server.net.transport import Transport
 
 STEP_SECONDS_MAX = 400 * 86_400
-"""What comes again and again is done each time: a longer step would take seconds."""
+"""Periodic work is done each time that it is due: a longer step would take seconds."""
 TIME_MAX = 253_402_300_799_000
 """The end of the year 9999, in milliseconds since the epoch."""
 
 
 class TimeControl:
-    """Orders about time, one after the other.
+    """Stops, starts, steps and sets the clock, one request at a time.
 
-    `transports` are the connections of clients, for heartbeats; `wake` ends the engine's sleep, which was measured by
-    the clock as it was.
+    `transports` are the connections of clients, for heartbeats; `wake` ends the engine's sleep, which was computed
+    before the clock changed.
     """
 
     def __init__(
         self,
         clock: ControlledClock,
         broker: Broker,
-        settling: Settling,
+        quiescence: Quiescence,
         transports: Iterable[Transport],
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._broker = broker
-        self._settling = settling
+        self._quiescence = quiescence
         self._transports = transports
         self._wake = wake
-        self._turns = trio.Lock()
+        self._moving = trio.Lock()
 
     def show(self) -> dict[str, Any]:
-        """The time, whether it stands still, and how far it is from the machine's."""
+        """Return the time, whether it is stopped, and how far it is ahead of the machine's."""
         now = self._clock.now()
         return {
             "now": datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -59,31 +59,31 @@ class TimeControl:
         }
 
     async def stop(self) -> None:
-        """Have the clock stand still; what is due until now is done."""
-        async with self._turns:
+        """Stop the clock, and do all work that is due by then."""
+        async with self._moving:
             self._clock.stop()
-            await self._settling.settle()
+            await self._quiescence.settle()
 
     async def start(self) -> None:
-        """Have the clock go on from the time that it shows."""
-        async with self._turns:
+        """Start the clock again from the time that it shows."""
+        async with self._moving:
             self._clock.go_on()
             self._wake()
 
     async def step(self, seconds: float, *, heartbeats: bool) -> None:
-        """Let so much time pass. With `heartbeats` clients, too, have been silent for so long."""
-        async with self._turns:
+        """Advance the clock by `seconds`. With `heartbeats` they count as silence of clients."""
+        async with self._moving:
             await self._move(self._clock.now() + round(seconds * 1000), heartbeats=heartbeats)
 
     async def set(self, to: int, *, heartbeats: bool) -> None:
-        """Make it another time, in milliseconds since the epoch. Raises AdministrationError `refused` for an earlier
-        one while the clock goes on."""
-        async with self._turns:
+        """Set the clock, in milliseconds since the epoch. Raises AdministrationError `refused` for an earlier time
+        while the clock runs."""
+        async with self._moving:
             now = self._clock.now()
             if to > now + STEP_SECONDS_MAX * 1000:
                 raise invalid(f"argument to: is more than {STEP_SECONDS_MAX // 86_400} days from the broker's time")
             if to < now and not self._clock.stopped:
-                text = "the clock is set back while it is not stopped: stop it first (clock/stop), then set it"
+                text = "a running clock cannot be set back: stop it first (clock/stop), then set it"
                 raise AdministrationError("refused", text)
             if to < now:
                 self._clock.move(to)
@@ -92,10 +92,10 @@ class TimeControl:
 
     @asynccontextmanager
     async def starting_anew(self) -> AsyncIterator[None]:
-        """Time stands still for something, so that work which gives way to others goes on at once; then the clock shows
-        the machine's time. If that is later than its own was, what is due is done soon.
+        """Stop the clock while the body runs, so that work that pauses for others goes on at once; then show the
+        machine's time. Work that is due by that time is done soon.
         """
-        async with self._turns:
+        async with self._moving:
             self._clock.stop()
             try:
                 yield
@@ -109,25 +109,25 @@ class TimeControl:
         stood_still = self._clock.stopped
         self._clock.stop()
         try:
-            await self._settling.settle()
+            await self._quiescence.settle()
             while (moment := self._next(heartbeats=heartbeats)) <= to:
                 await self._pass(int(moment), heartbeats=heartbeats)
             await self._pass(to, heartbeats=heartbeats)
-            await self._settling.stored()
-            await self._settling.settle()
+            await self._quiescence.stored()
+            await self._quiescence.settle()
         finally:
             if not stood_still:
                 self._clock.go_on()
             self._wake()
 
     def _next(self, *, heartbeats: bool) -> float:
-        """The next moment at which something is due."""
+        """Return the next time at which work is due."""
         due = self._broker.timers.next_due()
         silences = [self._silent_at(transport) for transport in self._transports] if heartbeats else []
         return max(self._clock.now(), min([inf if due is None else due, *silences]))
 
     def _silent_at(self, transport: Transport) -> float:
-        """When a client that says nothing until then is cut off."""
+        """Return the time at which a client that stays silent is disconnected."""
         connection = transport.connection
         if not connection.heartbeat or connection.ended or connection.phase is not Phase.OPEN:
             return inf
@@ -135,24 +135,24 @@ class TimeControl:
         return self._clock.now() + max(1, ceil(left * 1000) + 1)
 
     async def _pass(self, moment: int, *, heartbeats: bool) -> None:
-        """Make it a later moment, and do what is due then."""
+        """Advance the clock to a later time, and do all work that is due then."""
         seconds = (moment - self._clock.now()) / 1000
         self._clock.move(moment)
         if heartbeats and seconds:
             self._beat(seconds)
-        await self._settling.settle()
+        await self._quiescence.settle()
 
     def _beat(self, seconds: float) -> None:
-        """So much time has passed for clients as well: those that are silent for too long by now are cut off."""
+        """Count `seconds` as silence of clients, and disconnect those that are silent for too long."""
         now = trio.current_time()
         for transport in list(self._transports):
             transport.beat(now, -seconds)
             if transport.connection.ended:
-                transport.connection.release()  # now, not when its task gets to it
+                transport.connection.release()  # now, not when its task runs, so that the step includes it
 
 
 def time_of(arguments: Arguments, name: str) -> int:
-    """A time, as milliseconds since the epoch or as RFC 3339 text. Raises AdministrationError `invalid`."""
+    """Return a time argument, milliseconds since the epoch or RFC 3339 text. Raises AdministrationError `invalid`."""
     value = arguments.value(name)
     if not isinstance(value, str):
         return round(arguments.number(name, TIME_MAX))

@@ -1,4 +1,4 @@
-"""AMQP's two scopes of error, and the one way a reply text is written."""
+"""Errors that close a channel or a connection, and the format of reply texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CUT = "..."
 
 
 class AmqpError(Exception):
-    """An error that is reported to the peer: a reply code and the text after its name."""
+    """An error reported to the peer: a reply code, and the text behind its name."""
 
     def __init__(self, code: ReplyCode, text: str) -> None:
         super().__init__(f"{code.name} - {text}")
@@ -18,13 +18,13 @@ class AmqpError(Exception):
 
 
 class ChannelException(AmqpError):
-    """Ends one channel: answered with channel.close. On channel 0 it ends the connection."""
+    """Closes one channel, with channel.close. On channel 0 it closes the connection."""
 
 
 class ConnectionException(AmqpError):
-    """Ends the connection: answered with connection.close, naming the method at fault or 0/0.
+    """Closes the connection, with connection.close and the ids of the method at fault, or 0/0.
 
-    The text of an internal error is for the log alone, unless it is `told`.
+    The text of an internal error (541) goes to the log only, unless `told` is set.
     """
 
     def __init__(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
@@ -35,12 +35,12 @@ class ConnectionException(AmqpError):
 
 
 def precondition_failed(text: str) -> ChannelException:
-    """The 406 with which RabbitMQ refuses arguments, and much else; `text` follows the name of the code."""
+    """Return a 406; `text` follows the name of the code."""
     return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 class DecodeError(Exception):
-    """Bytes that are no valid method, property list or table. The caller knows the frame, and so the reply code."""
+    """An invalid method, property list or table. The caller knows the frame, and so the reply code."""
 
 
 def reply_text(code: ReplyCode, text: str) -> str:

@@ -1,8 +1,8 @@
-"""Method, content header and body frames of one channel, put together into commands.
+"""The command assembler: method, content header and body frames of one channel become commands.
 
-Three states: a method is expected; its header is expected; some of its body is expected. Frames of one content may not
-be interleaved with other frames of the same channel (0-9-1 specification, 4.2.6); a breach ends the connection with the
-words of rabbit_command_assembler (RabbitMQ 3.10.8 on the wire).
+Three states: a method is expected; its header is expected; more of its body is expected. Frames of one content must not
+be interleaved with other frames of the same channel (0-9-1 specification, 4.2.6); a violation closes the connection
+with the text of rabbit_command_assembler (RabbitMQ 3.10.8 on the wire).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from broker.wire.properties import HEADER_START
 
 
 class Command(NamedTuple):
-    """A method with its content. header_payload is None when the method carries none.
+    """A method with its content. header_payload is None if the method has no content.
 
-    `arguments` are the method's, as they came: its payload without class and method id.
+    `arguments`: the method's encoded arguments, its payload without class and method id.
     """
 
     method: Method
@@ -28,9 +28,9 @@ class Command(NamedTuple):
 
 
 class Assembler:
-    """The assembly state of one channel. Feed it a channel's frames in order; it does no I/O.
+    """The assembly state of one channel, fed with the channel's frames in order. Does no I/O.
 
-    body_bytes_max is the broker's limit on a message; a larger announcement is refused before its body is gathered.
+    body_bytes_max: the largest message; a larger one is refused by its header, before any of its body is kept.
     """
 
     __slots__ = ("_arguments", "_header", "_method", "_parts", "body_bytes_max", "bytes", "idle", "missing")
@@ -42,14 +42,14 @@ class Assembler:
         self._header: bytes | None = None
         self._parts: list[bytes | bytearray | memoryview] = []
         self.missing = 0
-        """How many bytes the body lacks."""
+        """Bytes of the body that are still to come."""
         self.idle = True
-        """No content is half received."""
+        """No content is partly received."""
         self.bytes = 0
-        """How much of a body is there that is not whole."""
+        """Bytes of an incomplete body that have been received."""
 
     def method(self, method: Method, arguments: bytes) -> Command | None:
-        """Take a decoded method and its arguments as they came; return the command unless content has to follow it."""
+        """Take a decoded method and its encoded arguments; return the command, or None if content has to follow."""
         if self._method is not None:
             raise self._unexpected_method()
         if method.HAS_CONTENT:
@@ -59,7 +59,7 @@ class Assembler:
         return Command(method, arguments, None, b"")
 
     def header(self, payload: bytes) -> Command | None:
-        """Take a content header; return the command when its body is empty."""
+        """Take a content header; return the command if its body is empty, else None."""
         method = self._method
         if method is None:
             raise _unexpected("expected method frame, got non method frame instead")
@@ -85,7 +85,7 @@ class Assembler:
         return Command(method, self._arguments, payload, b"")
 
     def body(self, payload: bytes | memoryview) -> Command | None:
-        """Take a body frame, as it is or where it lies; return the command when the announced size is reached."""
+        """Take a body frame's payload, bytes or a view; return the command once the announced size is reached."""
         method, header = self._method, self._header
         if method is None:
             raise _unexpected("expected method frame, got non method frame instead")
@@ -108,7 +108,7 @@ class Assembler:
         return Command(method, self._arguments, header, body)
 
     def _keep(self, payload: bytes | memoryview) -> None:
-        """Small pieces after the first grow together: a body that comes by the byte takes no more than its bytes."""
+        """Keep a part of the body; small parts are joined, so that a body sent byte by byte takes no extra memory."""
         self.bytes += len(payload)
         parts = self._parts
         if isinstance(payload, memoryview) or not parts:

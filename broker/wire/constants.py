@@ -14,7 +14,7 @@ FRAME_END: Final = 206
 
 
 class ReplyCode(IntEnum):
-    """Why a channel or a connection was closed, or a message returned."""
+    """The reason why a channel or connection was closed, or a message returned."""
 
     REPLY_SUCCESS = 200
     CONTENT_TOO_LARGE = 311

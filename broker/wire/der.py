@@ -1,6 +1,6 @@
-"""Reading DER, the encoding of certificates (X.690): elements of a tag, a length and content, one inside the other.
+"""A reader of DER, the encoding of certificates (X.690): nested elements of tag, length and content.
 
-Only what has been checked by the TLS library comes here; anything malformed is an error all the same.
+The TLS library has checked the certificates before; malformed data raises DecodeError all the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from broker.wire.amqp_errors import DecodeError
 
 SEQUENCE = 0x30
 SET = 0x31
-OCTET_STRING = 0x04
 OBJECT_IDENTIFIER = 0x06
 UTC_TIME = 0x17
 
@@ -27,19 +26,19 @@ LONG_FORM = 0x80
 
 
 class Element(NamedTuple):
-    """A tag, as the byte that it is, and what it is of."""
+    """A DER element: its tag byte and its contents."""
 
     tag: int
     content: bytes
 
     @property
     def inside(self) -> list[Element]:
-        """The elements that this one is made of. Raises DecodeError."""
+        """The elements in its contents. Raises DecodeError."""
         return elements(self.content)
 
 
 def elements(data: bytes) -> list[Element]:
-    """The elements that lie one after the other. Raises DecodeError."""
+    """Return consecutive elements. Raises DecodeError."""
     found, start = [], 0
     while start < len(data):
         size, begin = _length(data, start + 1)
@@ -52,7 +51,7 @@ def elements(data: bytes) -> list[Element]:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """A length and where the content begins."""
+    """Return an element's length, and the offset of its contents."""
     first = data[at] if at < len(data) else 0
     if first < LONG_FORM:
         return first, at + 1
@@ -61,7 +60,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def text(element: Element) -> str:
-    """A string of any of DER's types; bytes that it cannot have are kept as surrogates. Raises DecodeError."""
+    """Return a string of any of DER's types; invalid bytes become surrogate escapes. Raises DecodeError."""
     try:
         return element.content.decode(_ENCODINGS[element.tag], "surrogateescape")
     except (KeyError, UnicodeError) as error:
@@ -69,7 +68,7 @@ def text(element: Element) -> str:
 
 
 def object_identifier(content: bytes) -> str:
-    """An object identifier's numbers, apart by dots."""
+    """Return an object identifier as numbers separated by dots."""
     numbers, number = [], 0
     for byte in content:
         number = number << 7 | byte & 0x7F

@@ -18,16 +18,16 @@ from typing import Any, NamedTuple, Protocol
 from broker.wire.amqp_errors import DecodeError
 
 NESTING_MAX = 64
-"""Tables and arrays within each other: deeper ones are refused, so that a small message cannot exhaust the stack."""
+"""Deepest nesting of tables and arrays; deeper ones are refused, so that a small message cannot exhaust the stack."""
 
 LONG_ARRAY_BYTES = 1024
-"""An array of so many bytes is checked when it comes, and its fields are made when they are asked for."""
+"""Size from which an array is only validated when it is decoded; its fields are made when they are read."""
 
 Buffer = bytes | memoryview
 
 
 class Field(NamedTuple):
-    """One value of a table: its type letter, and the value in Python's terms.
+    """One value of a table: its type letter, and the Python value.
 
     t bool; b B s u I i l L T int (T in seconds since the epoch); f d float; D (scale, unscaled value);
     S x bytes; A list of Field, or LongArray; F Table; V None.
@@ -41,10 +41,10 @@ Table = dict[str, Field]
 
 
 class Fields(Protocol):
-    """Fields by name: a table, or one that is read as it is asked."""
+    """Fields by name: a `Table`, or a `SoundTable` that decodes them when they are read."""
 
     def get(self, name: str, /) -> Field | None:
-        """The field of this name; None if there is none."""
+        """Return the field of this name, or None."""
 
 
 TYPE_NAMES = {
@@ -67,10 +67,10 @@ TYPE_NAMES = {
     "F": "table",
     "V": "void",
 }
-"""Type letter to the name RabbitMQ gives the type in its reply texts."""
+"""RabbitMQ's name of each type in its reply texts, by type letter."""
 
 INTEGER_KINDS = frozenset("bBsuIilL")
-"""Letters whose values compare by number, whatever their width."""
+"""Letters of integer types, which are compared by value whatever their width."""
 
 _LENGTH = struct.Struct(">I")
 _DECIMAL = struct.Struct(">BI")
@@ -161,16 +161,16 @@ _READERS: dict[int, tuple[str, Callable[[Buffer, int, int], tuple[Any, int]]]] =
 
 
 class LongArray:
-    """The fields of a long array, kept as they came and made whenever they are asked for: a frame has room for 130,000.
+    """A long array, kept encoded; its fields are made each time they are read. A frame can have 130,000 of them.
 
-    It equals a list of equal fields, and shows itself as one.
+    Equals a list of equal fields, and has its repr.
     """
 
     __slots__ = ("encoded",)
 
     def __init__(self, encoded: bytes) -> None:
         self.encoded = encoded
-        """A sound array, with its length prefix."""
+        """The validated array, with its length prefix."""
 
     def __iter__(self) -> Iterator[Field]:
         return iter(_read_items(self.encoded, 4, len(self.encoded), 1))
@@ -185,8 +185,8 @@ class LongArray:
 
 
 _SMALL: list[list[Field] | None] = [None] * 256
-"""By letter: fields of no byte or of one, by that byte. They are made once, so that an array of 130,000 takes neither
-long to read nor a hundred times its size in memory."""
+"""By letter: the field of a type without data, or the 256 fields of a one-byte type. They are made once, so that an
+array of 130,000 is quick to read and does not take a hundred times its size in memory."""
 _SMALL[ord("V")] = [Field("V", None)]
 _SMALL[ord("t")] = [Field("t", byte != 0) for byte in range(256)]
 _SMALL[ord("b")] = [Field("b", byte - (byte & 128) * 2) for byte in range(256)]
@@ -266,7 +266,7 @@ def encode_table(table: Table) -> bytes:
 
 # --- walking the structure only ---
 
-# How far the next field lies behind the type letter, the letter included. Negative: the length stands in the data.
+# Bytes from the type letter to the next field, the letter included. Negative: the length is in the data.
 _WITH_LENGTH, _NESTED_TABLE, _NESTED_ARRAY, _UNKNOWN, _FIXED_SIZE = -1, -2, -3, -4, -5
 _STEPS = [_UNKNOWN] * 256
 for _kind, _packed in _NUMBERS.items():
@@ -276,16 +276,16 @@ _STEPS[ord("S")] = _STEPS[ord("x")] = _WITH_LENGTH
 _STEPS[ord("F")], _STEPS[ord("A")] = _NESTED_TABLE, _NESTED_ARRAY
 
 _ITEM_STEPS = [_FIXED_SIZE if _step > 0 else _step for _step in _STEPS]
-"""The same in an array, where fields whose letters say how far the next one lies are passed over all at once."""
+"""The same in an array, where consecutive fields of fixed size are skipped with one regular expression."""
 _fixed_sizes = re.compile(
     rb"(?:V++|(?:[tbB].)++|(?:[su]..)++|(?:[iIf].{4})++|(?:D.{5})++|(?:[lLTd].{8})++)++", re.DOTALL
 ).match
 
 
 def skim_table(data: bytes, offset: int = 0) -> tuple[int, bool]:
-    """Walk a table with its length prefix, making no values: the offset behind it, and whether a broker has to read it.
+    """Validate a table with its length prefix; return the offset behind it, and whether a broker has to read it.
 
-    That is so if CC, BCC or x-death is among its names. Accepts exactly what decode_table accepts. Raises DecodeError.
+    It has to if a name is CC, BCC or x-death. Accepts exactly what decode_table accepts. Raises DecodeError.
     """
     try:
         return _skim(data, offset, 1, True)
@@ -306,6 +306,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
     while offset < end:
         if named:
             size = data[offset]
+            # The names that a broker acts on have 7, 2 or 3 bytes: others are not sliced.
             if size == 7:
                 telling = telling or data[offset + 1 : offset + 8] == b"x-death"
             elif size == 2 or size == 3:
@@ -331,9 +332,9 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
 
 
 class SoundTable:
-    """The fields of an encoded table that skim_table accepts, each read only when it is asked for.
+    """An encoded table that skim_table accepts; each field is decoded when it is first read.
 
-    What lies within an array or another table is passed over: what nobody asks for costs nothing.
+    Nested tables and arrays are skipped until then.
     """
 
     __slots__ = ("_data", "_places", "_read")
@@ -350,7 +351,7 @@ class SoundTable:
             offset = letter + step if step > 0 else _end_of_block(data, letter + 1)
 
     def get(self, name: str) -> Field | None:
-        """The field of this name; None if there is none."""
+        """Return the field of this name, or None."""
         try:
             return self._read[name]
         except KeyError:
@@ -363,21 +364,21 @@ class SoundTable:
 
 
 def from_python(values: Mapping[str, Any]) -> Table:
-    """Make a table of plain Python values.
+    """Return a table of plain Python values.
 
-    bool is t, int I or l by its size, float d, str and bytes S, None V, a list A, a mapping F. A Field
-    is taken as it is. Raises TypeError for anything else and OverflowError for an int over 64 bits.
+    bool becomes t, int I or l by its size, float d, str and bytes S, None V, a list A, a mapping F. A Field is kept.
+    Raises TypeError for other values and OverflowError for an int over 64 bits.
     """
     return {name: _field_of(value) for name, value in values.items()}
 
 
 def string(text: str) -> Field:
-    """A long string."""
+    """Return a long string field."""
     return Field("S", text.encode("utf-8", "surrogateescape"))
 
 
 def plain_value(field: Field) -> Any:
-    """A single value without its type: long strings and byte arrays as text, anything else as it is."""
+    """Return a field's value; long strings and byte arrays as text."""
     return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
 
 

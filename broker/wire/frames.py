@@ -1,4 +1,4 @@
-"""Frames: type (1), channel (2), payload size (4), payload, frame-end octet. And RabbitMQ's words for broken ones."""
+"""Frames: type (1), channel (2), payload size (4), payload, frame-end octet; and RabbitMQ's errors for broken ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ END: Final = bytes((FRAME_END,))
 HEARTBEAT: Final = FRAME_START.pack(FRAME_HEARTBEAT, 0, 0) + END
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 PAYLOAD_BYTES_MIN: Final = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0, FRAME_HEARTBEAT: 0}
-"""The types there are, and how much a payload has of each at least: class and method; class, weight and body size."""
+"""Least bytes of the payload by frame type: class and method; class, weight and body size."""
 
 
 Piece: TypeAlias = bytes | memoryview
-"""A part of what is sent."""
+"""A part of the output, sent without joining it to others first."""
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
@@ -49,7 +49,7 @@ def content_frames(channel: int, header_payload: bytes, body: bytes, frame_max: 
 
 
 def content_pieces(channel: int, header_payload: bytes, body: bytes, frame_max: int) -> list[Piece]:
-    """The same in pieces to be joined, the body not copied."""
+    """Return the frames of `content_frames` as pieces, without copying the body."""
     size = len(body)
     pieces: list[Piece] = [FRAME_START.pack(FRAME_HEADER, channel, len(header_payload)), header_payload, END]
     part_size = frame_max - FRAME_OVERHEAD if frame_max else size
@@ -60,7 +60,7 @@ def content_pieces(channel: int, header_payload: bytes, body: bytes, frame_max: 
     return pieces
 
 
-# --- what RabbitMQ says of a broken frame (3.10.8, rabbit_reader: frame_error, unexpected_frame, payload_snippet) ---
+# --- RabbitMQ's errors for broken frames (3.10.8, rabbit_reader: frame_error, unexpected_frame, payload_snippet) ---
 
 _SNIPPET_BYTES: Final = 16
 _ESCAPES: Final = {8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\e", 34: '\\"', 92: "\\\\"}
@@ -83,29 +83,29 @@ def render_numbers(data: bytes) -> str:
 
 
 def frame_too_large(kind: int, size: int, frame_max: int) -> ConnectionException:
-    """A frame announces a payload over frame_max. Raised before its payload is read; the text names frame_max - 8."""
+    """Return the 501 for a payload over frame_max, raised before it is read. The text names frame_max - 8."""
     return _frame_error(kind, b"", f"{{frame_too_large,{size},{frame_max - FRAME_OVERHEAD}}}")
 
 
 def bad_frame_end(kind: int, payload: bytes, octet: int) -> ConnectionException:
-    """The octet behind the payload is not 0xCE."""
+    """Return the 501 for a frame whose end octet is not 0xCE."""
     return _frame_error(kind, payload, f"{{invalid_frame_end_marker,{octet}}}")
 
 
 def unknown_frame(kind: int, payload: bytes) -> ConnectionException:
-    """A frame of none of the four types, or with too little in it for its type; a heartbeat with anything."""
+    """Return the 501 for a frame of an unknown type or too short for its type, or a heartbeat with a payload."""
     return _frame_error(kind, payload, "unknown_frame")
 
 
 def unexpected_frame(kind: int, payload: bytes) -> ConnectionException:
-    """A known frame on a channel where its type has no place: content on channel 0, a heartbeat on any other."""
+    """Return the 505 for content on channel 0, or a heartbeat on another channel."""
     return ConnectionException(ReplyCode.UNEXPECTED_FRAME, f"type {kind}, {_snippet(payload)}")
 
 
 def cannot_decode(payload: bytes) -> ConnectionException:
-    """A method frame whose arguments are broken; `payload` is the whole of it, the method's ids included."""
+    """Return the 501 for a method frame with invalid arguments; `payload`: all of it, the method's ids included."""
     class_id, method_id = struct.unpack_from(">HH", payload)
-    text = f"cannot decode {render_numbers(payload[4 : 4 + REPLY_TEXT_BYTES_MAX])}"  # it is cut to so many characters
+    text = f"cannot decode {render_numbers(payload[4 : 4 + REPLY_TEXT_BYTES_MAX])}"  # a reply text is cut anyway
     return ConnectionException(ReplyCode.FRAME_ERROR, text, class_id, method_id)
 
 

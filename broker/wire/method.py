@@ -1,7 +1,7 @@
 """The base of the generated method classes.
 
-A method is a small value made for each frame, so the generated classes are plain slots classes: cheaper to make than a
-NamedTuple, never equal to a method of another class, and never falsy when a method carries no arguments.
+A method object is made for each frame, so the generated classes are plain classes with slots: cheaper to make than a
+NamedTuple, never equal to a method of another class, and never falsy if a method has no arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class Method:
-    """One AMQP method with its arguments as attributes, reserved ones left out. Not to be changed once made."""
+    """One AMQP method with its arguments as attributes, without reserved ones. Immutable."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
     CLASS_ID: ClassVar[int]
@@ -18,7 +18,7 @@ class Method:
     KEY: ClassVar[int]
     """`CLASS_ID << 16 | METHOD_ID`: the first four bytes of the payload, read as one number."""
     NAME: ClassVar[str]
-    """As the specification writes it: `basic.publish`."""
+    """The method's name in the specification, such as `basic.publish`."""
     HAS_CONTENT: ClassVar[bool] = False
     """A content header and body frames follow this method."""
 

@@ -2041,7 +2041,7 @@ DECODERS: dict[int, Callable[[bytes], Method]] = {
     TxRollback.KEY: decode_tx_rollback,
     TxRollbackOk.KEY: decode_tx_rollback_ok,
 }
-"""KEY to decoder; the payload handed over begins with the four id bytes."""
+"""Decoders by KEY; the payload begins with the four id bytes."""
 
 METHOD_NAMES: dict[int, str] = {
     ConnectionStart.KEY: ConnectionStart.NAME,
@@ -2111,7 +2111,7 @@ METHOD_NAMES: dict[int, str] = {
     TxRollback.KEY: TxRollback.NAME,
     TxRollbackOk.KEY: TxRollbackOk.NAME,
 }
-"""KEY to the name as the specification writes it."""
+"""Names of the specification by KEY."""
 
 CLIENT_METHODS: frozenset[type[Method]] = frozenset(
     {
@@ -2154,7 +2154,7 @@ CLIENT_METHODS: frozenset[type[Method]] = frozenset(
         TxRollback,
     }
 )
-"""What a client may send: the methods that the specification gives the server to implement."""
+"""The methods that a client may send, which the specification has the server implement."""
 
 HAS_CONTENT: frozenset[type[Method]] = frozenset({BasicPublish, BasicReturn, BasicDeliver, BasicGetOk})
-"""Methods that a content header and body frames follow."""
+"""Methods that are followed by a content header and body frames."""

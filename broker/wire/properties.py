@@ -4,12 +4,11 @@ Layout (0-9-1 specification, 2.3.5.2): class id (2), weight (2), body size (8), 
 flag is set, in order. The highest flag belongs to the first property; the lowest would continue the flags in another
 word and is refused, the next one belongs to none of the fourteen properties and is ignored, as RabbitMQ does.
 
-A broker passes properties through as bytes. `summarize` is what it runs for each publish: it walks the list once,
-checks all of it, and keeps only what routing and limits ask for. Bounded caches stand before it. One goes by the exact
-bytes of the list. Since a unique message id defeats that one, there is another of *shapes*: a list that was walked, and
-where in it the correlation id, the message id and the timestamp lie. Another list that differs from it in nothing else
-is as sound as it is, and says the same to a broker. Of header tables only the last that was found sound is remembered:
-walking another one costs as much as looking it up.
+A broker passes properties through as bytes. `summarize` runs for each publish: it validates the list in one pass and
+keeps only what routing and limits need. Bounded caches avoid most passes. One has summaries by the exact bytes of the
+list. A unique message id defeats that one, so another has *shapes*: a validated list, and the offsets of its
+correlation id, message id and timestamp. A list that differs only in those is valid too and has the same summary. Of
+header tables only the last valid one is cached: validating another one costs as much as looking it up.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from broker.wire.field_tables import Table, decode_table, encode_table, skim_tab
 
 BASIC_CLASS_ID: Final = 60
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""RabbitMQ's extension: the name a client gives as reply-to and consumes from, without there being such a queue."""
+"""The pseudo-queue of RabbitMQ's direct reply-to, which a client names as reply-to and consumes from."""
 PERSISTENT: Final = 2
-"""The delivery mode that asks for a message to outlive the broker."""
+"""The delivery mode of persistent messages."""
 
 CACHED_BYTES_MAX: Final = 1024
 CACHE_ENTRIES_MAX: Final = 4096
 _MISSED_MAX: Final = 8
-"""After so many lists of a length that were others, the last of them is the one to expect."""
+"""Misses of a shape after which the latest list of the same length replaces it."""
 
 HEADER_START: Final = struct.Struct(">HHQ")
 """Class id, weight (always 0), body size in bytes."""
 _FLAGS: Final = struct.Struct(">H")
 _TIMESTAMP: Final = struct.Struct(">Q")
 _DIGITS_MAX: Final = 9
-"""Expirations with more digits are looked at more closely."""
+"""Expirations with more digits are not ordinary: the general path parses them."""
 
 
 class BasicProperties(NamedTuple):
-    """The properties of a message; None where the publisher set none. timestamp is in seconds since the epoch."""
+    """The properties of a message, None for those not set. timestamp is in seconds since the epoch."""
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -59,11 +58,11 @@ class BasicProperties(NamedTuple):
 
 
 class PropertySummary:
-    """What the broker itself needs to know of a property list. The rest stays bytes.
+    """The part of a property list that the broker itself uses. The rest stays bytes.
 
-    `headers` are the header table with its length prefix, its structure sound. `milliseconds` is the expiration, if it
-    is a number as publishers write it. `ordinary`: the message goes where its key leads, and what it says of its
-    expiration is plain; there is nothing else to look at.
+    `headers`: the validated header table with its length prefix. `milliseconds`: the expiration, if it is a plain
+    decimal number. `ordinary`: no property needs the general path of publishing (delivery modes other than 1 and 2,
+    unusual expirations, user-id, CC, BCC, x-death, direct reply-to).
     """
 
     __slots__ = (
@@ -89,7 +88,7 @@ class PropertySummary:
         *,
         obeyed: bool,
     ) -> None:
-        """`obeyed`: the broker has to read the headers."""
+        """`obeyed`: the headers have CC, BCC or x-death, which the broker acts on."""
         self.persistent = delivery_mode == PERSISTENT
         self.delivery_mode = delivery_mode
         self.priority = priority
@@ -108,7 +107,7 @@ class PropertySummary:
 
     @property
     def expiration(self) -> str | None:
-        """The expiration as it is written."""
+        """The expiration as the publisher wrote it."""
         return None if self._expiration is None else _text(self._expiration)
 
 
@@ -126,7 +125,7 @@ def body_size(header_payload: bytes) -> int:
 
 
 def decode_properties(header_payload: bytes) -> BasicProperties:
-    """Read every property of a whole content header. Raises DecodeError unless the list is sound to its last byte."""
+    """Return every property of a whole content header. Raises DecodeError unless all of it is valid."""
     try:
         values, offset = _read_properties(header_payload)
     except (IndexError, struct.error) as error:
@@ -187,10 +186,10 @@ def encode_header(body_size: int, properties: BasicProperties = BasicProperties(
 
 
 class _Shape:
-    """A property list that was walked, without what changes from message to message.
+    """A validated property list without its correlation id, message id and timestamp.
 
-    Four parts of a content header are compared: what lies before the correlation id, between the two ids, and behind
-    the timestamp; empty where there is none of these.
+    Three parts of a content header are compared: before the correlation id, between the two ids, and behind the
+    timestamp; without these properties the parts are empty.
     """
 
     __slots__ = ("between", "between_end", "between_start", "end", "missed", "rest", "start", "start_end", "summary")
@@ -202,10 +201,10 @@ class _Shape:
         self.rest = payload[self.end :]
         self.summary = summary
         self.missed = 0
-        """How many lists were as long, and others."""
+        """Lists of the same length that did not fit."""
 
     def fits(self, payload: bytes) -> bool:
-        """A header of the same length differs in nothing but ids and timestamp."""
+        """Return whether a header of the same length differs only in ids and timestamp."""
         return (
             payload[_LIST : self.start_end] == self.start
             and payload[self.between_start : self.between_end] == self.between
@@ -216,12 +215,12 @@ class _Shape:
 _LIST: Final = HEADER_START.size
 
 _shapes: Final[dict[int, _Shape]] = {}
-"""By the length of the whole header: as many as there are lengths to remember."""
+"""Shapes by the length of the whole header, which bounds their number."""
 _summaries: Final[dict[bytes, PropertySummary]] = {}
 
 
 class _SoundTable:
-    """The header table that was found sound last, and whether the broker has to read it."""
+    """The last valid header table, and whether the broker has to read it."""
 
     __slots__ = ("data", "obeyed")
 
@@ -234,9 +233,9 @@ _sound_table: Final = _SoundTable()
 
 
 def summarize(header_payload: bytes) -> PropertySummary:
-    """Check a whole content header and return what the broker needs of it.
+    """Validate a whole content header; return the part that the broker uses.
 
-    Raises DecodeError when any property is broken: a message that no consumer could read must fail its publisher.
+    Raises DecodeError if any property is invalid: a message that no consumer could read must fail at its publisher.
     """
     size = len(header_payload)
     if size >= _LIST + 2 and (header_payload[_LIST] & 0x04 or header_payload[_LIST + 1] & 0xC0):  # an id or a timestamp
@@ -276,9 +275,9 @@ def _walk(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]:
 
 
 def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]:
-    """Walk flags and properties of a header, string by string; and where the ids and the timestamp lie.
+    """Validate flags and properties of a header; return its summary, and the offsets that a `_Shape` compares.
 
-    Straight on rather than by a table of kinds: this runs for each message whose properties are new.
+    Unrolled instead of driven by a table of types, because it runs for each message whose properties are not cached.
     """
     flags, offset = data[_LIST] << 8 | data[_LIST + 1], _LIST + 2
     if flags & _CONTINUED:
@@ -343,7 +342,7 @@ def _string(data: bytes, offset: int) -> tuple[str, int]:
 
 
 def _plain_number(text: bytes) -> int | None:
-    """The number that an expiration nearly always is; None for text that has to be looked at more closely."""
+    """Return an expiration of 1 to 9 digits as a number; None for any other text."""
     size, value = len(text), 0
     if not 0 < size <= _DIGITS_MAX:
         return None

@@ -1,4 +1,4 @@
-"""A Leveret for tests of applications: a process to kill, a clock to stop, faults to order, a history to look at.
+"""A Leveret for tests of applications: a process to kill, a clock to stop, faults to request, a history to look at.
 
 Nothing of the broker is imported: docs/testing-applications.md shows how it is used, with pytest, unittest or neither.
 """

@@ -1,4 +1,4 @@
-"""Brokers that are copies (fork) of one process which has loaded the program: to load it takes most of a start."""
+"""Brokers that are forked from one process with the program loaded: loading takes most of a start."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ PROGRAM = "from leveret.__main__ import template; template()"
 
 
 def environment() -> dict[str, str]:
-    """For a broker that obeys its options alone, and is of the Leveret that is imported here, installed or not.
+    """Return the environment of a broker: no variables for settings, and the Leveret that is imported here.
 
-    Its modules are compiled once, whatever the tests have set: to compile them takes as long as two starts.
+    Its bytecode is cached whatever the tests have set: compiling the modules takes as long as two starts.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(IGNORED)}
     place = str(Path(leveret.__file__).resolve().parent.parent)
@@ -38,7 +38,7 @@ def environment() -> dict[str, str]:
 
 
 class Copy:
-    """One of them, with what is used of a `subprocess.Popen`."""
+    """A forked broker, with the interface of `subprocess.Popen` that is used."""
 
     def __init__(self, stdout: IO[str], report: IO[str]) -> None:
         self.stdout = stdout
@@ -50,11 +50,11 @@ class Copy:
         self.pid = int(first)
 
     def poll(self) -> int | None:
-        """Its exit code, if it has ended: -9 when it was killed."""
+        """Return its exit code, -9 if it was killed; None while it runs."""
         return self._ended(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        """Wait for its end and return the exit code. Raises subprocess.TimeoutExpired."""
         code = self._ended(timeout)
         if code is None:
             raise subprocess.TimeoutExpired("leveret serve", timeout or 0)
@@ -74,7 +74,7 @@ class Copy:
 
 
 class Copies:
-    """The process that copies are made of. It ends with this one, and all copies with it."""
+    """The process from which copies are forked. It ends with this process, and all copies with it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._owner = os.getpid()
@@ -93,7 +93,7 @@ class Copies:
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: int, directory: Path | None = None
     ) -> Copy:
-        """Have one more run a command line; `log` is the descriptor of its standard error. Raises LeveretError."""
+        """Fork a copy that runs a command line; `log` is the descriptor of its standard error. Raises LeveretError."""
         request = {"arguments": arguments, "environment": dict(environment), "directory": str(directory or Path.cwd())}
         message = json.dumps(request).encode() + b"\n"
         (output, theirs), (report, reporting) = os.pipe(), os.pipe()
@@ -102,14 +102,14 @@ class Copies:
                 sent = socket.send_fds(self._asking, [message], [theirs, log, reporting])
                 self._asking.sendall(message[sent:])
         except OSError:
-            pass  # the copy's report has the end of it
+            pass  # the end of the copy is reported by its exit code
         finally:
             os.close(theirs)
             os.close(reporting)
         return Copy(os.fdopen(output), os.fdopen(report))
 
     def close(self) -> None:
-        """Kill all copies, unless this is a process that was forked from the tests'."""
+        """Kill all copies, unless this process was forked from that of the tests."""
         if os.getpid() == self._owner:
             with suppress(OSError):  # its end may be closed already
                 self._asking.shutdown(socket.SHUT_RDWR)  # a forked process may have the socket as well
@@ -119,7 +119,7 @@ class Copies:
 
 @cache
 def copies_of(pid: int) -> Copies:
-    """Those of this process, whose number it is: one that is forked has others."""
+    """Return the copies of the process `pid`, which is this one: a forked process gets copies of its own."""
     copies = Copies(environment())
     atexit.register(copies.close)
     return copies

@@ -1,4 +1,4 @@
-"""A broker for tests: a real process with a real store, which is killed, started again, loses its power."""
+"""A broker for tests: a real process with a real store, which can be killed, restarted and lose its power."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ from leveret.testing.testing_errors import LeveretError
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOG_LINES = 30
-"""How much of a log an error shows."""
+"""Lines of the log that an error shows."""
 SETTINGS = "[testing]\nenabled = true\n"
 
 
 class Guard:
-    """Kills a process when this one ends without having done so, by a SIGKILL for example."""
+    """Kills a process if this one ends before, by SIGKILL for example."""
 
     def __init__(self, pid: int) -> None:
         command = ["/bin/sh", "-c", 'read _; kill -9 "$1"', "guard", str(pid)]
         self._shell = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0)
 
     def dismiss(self) -> None:
-        """The process has ended."""
+        """Note that the process has ended."""
         self._shell.kill()
         self._shell.communicate()
 
 
 class Broker(Control):
-    """One broker on ports and a data directory of its own; `with Broker() as broker:` has it run.
+    """A broker with its own ports and data directory; `with Broker() as broker:` runs it.
 
-    Ports and data stay the same from one `start` to the next. Raises LeveretError for what goes wrong, with the end of
-    the broker's log.
+    Ports and data stay the same over all starts. Errors raise LeveretError, with the end of the broker's log.
     """
 
     def __init__(self, directory: Path | None = None, *, settings: str = "", power_failures: bool = False) -> None:
-        """`directory` is where data and log are, else a temporary one that goes with it; `settings` are lines of a
-        configuration file. With `power_failures` everything that is written is noted, which takes as much room again.
+        """`directory` is for data and log; the default is a temporary one. `settings` are lines of a
+        configuration file. With `power_failures` all writes are recorded, which needs the same disk space again.
         """
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="leveret-"))
@@ -66,7 +65,7 @@ class Broker(Control):
 
     @property
     def host(self) -> str:
-        """Where it listens."""
+        """The host on which it listens."""
         return LOOPBACK
 
     @property
@@ -76,22 +75,22 @@ class Broker(Control):
 
     @property
     def url(self) -> str:
-        """What clients connect to, as user guest, to the virtual host `/`: with a slash at its end it would be the one
-        without a name for Java's clients, Ruby's, and shovels. `{url}/name` is another virtual host."""
+        """The URL for clients, as user guest, of the virtual host `/`. `{url}/name` is another virtual host. It has no
+        slash at the end, which means the virtual host with the empty name to Java's and Ruby's clients and shovels."""
         return f"amqp://guest:guest@{self._amqp.address}"
 
     @property
     def running(self) -> bool:
-        """The process is there."""
+        """True if the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process that is there or was last. Raises LeveretError before the first start."""
+        """The id of the process, or of the last one. Raises LeveretError before the first start."""
         return self._last().pid
 
     def start(self) -> None:
-        """Start the process; it takes connections when this returns."""
+        """Start the process; it accepts connections when this returns."""
         if self.running:
             raise LeveretError(f"the broker runs already, as process {self.pid}")
         if self._process is not None:
@@ -115,7 +114,7 @@ class Broker(Control):
         self._await_ready(self._process)
 
     def _recorded(self, arguments: list[str], record: PowerRecord, log: IO[bytes]) -> subprocess.Popen[str]:
-        """A process that the recorder is loaded into, which no copy can be."""
+        """Start a process with the recorder loaded, which a fork cannot have."""
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "leveret", *arguments],
             env={**environment(), **record.environment()},
@@ -141,17 +140,17 @@ class Broker(Control):
         raise LeveretError(f"the broker did not start: {why}; the end of its log:\n{self._log_end()}")
 
     def stop(self) -> None:
-        """End the process in order (SIGTERM)."""
+        """Stop the process in order (SIGTERM)."""
         self._end(SIGTERM)
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL); what was confirmed is there after the next `start`."""
+        """Kill the process (SIGKILL). Confirmed messages are there after the next `start`."""
         self._end(SIGKILL)
 
     def power_failure(self, seed: int | None = None) -> None:
-        """Kill the process, and leave in its data only what was synced, as a power failure may. Then `start` it.
+        """Kill the process, and keep in its data only what was synced, as a power failure may. Then `start` it.
 
-        A power failure may also leave any part of what was not synced: which part, the `seed` chooses.
+        A power failure may also keep any part of the writes that were not synced: `seed` chooses a part.
         """
         if self._record is None:
             raise LeveretError(
@@ -161,7 +160,7 @@ class Broker(Control):
         self._record.fail(seed)
 
     def wait_for_end(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        """Wait until the process has ended, by a fault that was ordered for example; its exit code, -9 when killed."""
+        """Wait for the end of the process, by a requested fault for example; return its exit code, -9 if killed."""
         process = self._last()
         try:
             code = process.wait(timeout_seconds)
@@ -178,7 +177,7 @@ class Broker(Control):
         return code
 
     def fresh(self) -> None:
-        """Have it run with nothing left of the test before. `log_of_test` begins anew."""
+        """Start or reset it, so that nothing is left of the test before. `log_of_test` begins here."""
         self._log_before = self._log.stat().st_size if self._log.exists() else 0
         if not self.running:
             self.start()
@@ -200,7 +199,7 @@ class Broker(Control):
             return log.read().decode(errors="replace")
 
     def close(self) -> None:
-        """Kill the process, let the ports go, and delete the directory if it is a temporary one."""
+        """Kill the process, release the ports, and delete the directory if it is a temporary one."""
         self._closed = True
         if self._process is not None:
             self.kill()

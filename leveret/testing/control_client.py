@@ -1,4 +1,4 @@
-"""A client of the orders of tests (docs/testing-with-leveret.md), over HTTP, with nothing but the standard library."""
+"""A client of test requests (docs/testing-with-leveret.md), over HTTP, with nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from leveret.testing.testing_errors import LeveretError, NotMetError
 
 Event = dict[str, Any]
-"""What has happened, as docs/testing-with-leveret.md has it: `id`, `event`, `at` and so on."""
+"""An event, with the fields of docs/testing-with-leveret.md: `id`, `event`, `at` and so on."""
 
 ANSWER_SECONDS = 30.0
-"""How long an order may take that waits for nothing."""
+"""Time limit of a request that waits for nothing."""
 WAIT_SECONDS = 5.0
 
 
 class Control:
-    """Gives orders to a broker with `[testing] enabled = true`.
+    """Sends test requests to a broker with `[testing] enabled = true`.
 
-    Each call returns when the order is carried out. Calls are made from any thread, several at a time; in asyncio and
-    trio tests those that wait belong into a thread: `await asyncio.to_thread(control.wait_until_idle)`.
-    All raise LeveretError when the broker does not answer or refuses.
+    Each call returns when the request is carried out. It may be made from any thread, several at a time; in asyncio and
+    trio tests calls that wait belong into a thread: `await asyncio.to_thread(control.wait_until_idle)`.
+    All raise LeveretError if the broker does not answer or refuses.
     """
 
     def __init__(self, http_url: str = "http://guest:guest@127.0.0.1:15672") -> None:
-        """`http_url` is that of the management API, with name and password of an administrator."""
+        """`http_url` is the URL of the management API, with name and password of an administrator."""
         self.http_url = http_url
         self.clock = Clock(self)
 
     def order(self, method: str, path: str, /, *, answer_seconds: float = ANSWER_SECONDS, **arguments: Any) -> Any:
-        """Have any order carried out, `order("POST", "clock/step", seconds=60)`; its answer.
+        """Send any request, `order("POST", "clock/step", seconds=60)`, and return its answer.
 
-        Arguments that are None are left out. Raises NotMetError when what was waited for did not come.
+        Arguments that are None are left out. Raises NotMetError if an expectation was not met in time.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         query = f"?{urlencode(given)}" if method == "GET" and given else ""
@@ -66,63 +66,63 @@ class Control:
             connection.close()
 
     def status(self) -> dict[str, Any]:
-        """What was ordered and holds at this moment: clock, faults, snapshots, the history's numbers."""
+        """Return clock, faults, snapshots, and the numbers of the history's events."""
         answer: dict[str, Any] = self.order("GET", "")
         return answer
 
     def reset(self) -> None:
-        """Have nothing left: clients are sent away, definitions, messages, faults and history are gone."""
+        """Reset the broker: connections are closed, definitions, messages, faults and history deleted."""
         self.order("POST", "reset")
 
     def fault(self, name: str, /, **how: Any) -> Fault:
-        """Have a fault happen: `fault("nack-confirms", queue="orders", times=2)`."""
+        """Request a fault: `fault("nack-confirms", queue="orders", times=2)`."""
         return Fault(self, self.order("POST", "faults", fault=name, **how)["id"])
 
     def faults(self) -> list[dict[str, Any]]:
-        """The faults that are ordered: how often each has `fired`, and how often it still may (`left`)."""
+        """Return the requested faults: how often each has `fired`, and how often it still may (`left`)."""
         answer: list[dict[str, Any]] = self.order("GET", "faults")
         return answer
 
     def lift_faults(self) -> None:
-        """Have no fault happen any more."""
+        """Lift all faults."""
         self.order("DELETE", "faults")
 
     def save_snapshot(self, name: str) -> None:
-        """Save definitions and persistent messages under a name."""
+        """Save definitions and persistent messages as a snapshot of this name."""
         self.order("PUT", f"snapshots/{quote(name, safe='')}")
 
     def restore_snapshot(self, name: str) -> None:
-        """Have what was saved under a name, and nothing else. Clients are sent away."""
+        """Restore a snapshot: connections are closed, all else is deleted."""
         self.order("POST", f"snapshots/{quote(name, safe='')}/restore")
 
     def delete_snapshot(self, name: str) -> None:
-        """Delete what was saved under a name."""
+        """Delete a snapshot."""
         self.order("DELETE", f"snapshots/{quote(name, safe='')}")
 
     def snapshots(self) -> list[str]:
-        """The names under which something is saved."""
+        """Return the names of the snapshots."""
         answer: list[str] = self.order("GET", "snapshots")
         return answer
 
     def restore_backup(self, directory: str) -> None:
-        """Have what a backup in a directory of the broker's machine holds, and nothing else."""
+        """Restore a backup in a directory of the broker's machine: all else is deleted."""
         self.order("POST", "restore", directory=directory)
 
     def history(self, event: str | None = None, /, *, bodies: bool = False, **which: Any) -> list[Event]:
-        """What has happened since the reset, oldest first: `history("acked", queue="orders")`; 1,000 unless `limit`."""
+        """Return events since the reset, oldest first: `history("acked", queue="orders")`; 1,000 unless `limit`."""
         asked: dict[str, Any] = {"event": event, "bodies": "true" if bodies else None, **which}
         answer: list[Event] = self.order("GET", "history", **asked)["events"]
         return answer
 
     def clear_history(self) -> None:
-        """Forget what has happened so far."""
+        """Forget the events so far."""
         self.order("DELETE", "history")
 
     def expect(
         self, event: str | None = None, /, *, timeout_seconds: float = WAIT_SECONDS, **which: Any
     ) -> list[Event]:
-        """Wait until events have happened, `expect("acked", queue="orders", count=3)`: these, with bodies; or until a
-        queue is in a state, `expect(queue="orders", ready=0)`. Raises NotMetError with what was seen instead."""
+        """Wait for events, `expect("acked", queue="orders", count=3)`, and return them with bodies; or wait for a state
+        of a queue, `expect(queue="orders", ready=0)`. Raises NotMetError, which says what was seen instead."""
         limits = {"timeout_seconds": timeout_seconds, "answer_seconds": timeout_seconds + ANSWER_SECONDS}
         answer = self.order("POST", "expect", event=event, **limits, **which)
         return list(answer.get("events", ()))
@@ -130,7 +130,7 @@ class Control:
     def wait_until_idle(
         self, *, timeout_seconds: float = WAIT_SECONDS, quiet_milliseconds: float | None = None
     ) -> None:
-        """Wait until nothing is left to do, for clients neither. Raises NotMetError with what is."""
+        """Wait until broker and clients have nothing left to do. Raises NotMetError, which says what is left."""
         limits = {"timeout_seconds": timeout_seconds, "answer_seconds": timeout_seconds + ANSWER_SECONDS}
         self.order("POST", "idle", quiet_milliseconds=quiet_milliseconds, **limits)
 
@@ -141,40 +141,40 @@ class Clock(NamedTuple):
     control: Control
 
     def time(self) -> datetime:
-        """What time it is for the broker, to the millisecond."""
+        """The broker's time, to the millisecond."""
         return datetime.fromtimestamp(self.control.order("GET", "clock")["milliseconds"] / 1000, UTC)
 
     def stop(self) -> None:
-        """Have time stand still."""
+        """Stop the clock."""
         self.control.order("POST", "clock/stop")
 
     def start(self) -> None:
-        """Have time go on from where it is."""
+        """Start the clock again from the time that it shows."""
         self.control.order("POST", "clock/start")
 
     def step(self, seconds: float, *, heartbeats: bool = False) -> None:
-        """Let so much time pass, with `heartbeats` for clients, too. What was due in it is done on return."""
+        """Advance the clock, and do all work due by then; with `heartbeats` the time counts as silence of clients."""
         self.control.order("POST", "clock/step", seconds=seconds, heartbeats=heartbeats)
 
     def set(self, to: datetime | str, *, heartbeats: bool = False) -> None:
-        """Make it another time. A datetime has a time zone; a text is as in `2027-01-31T12:00:00Z`."""
+        """Set the clock. A datetime needs a time zone; a text is like `2027-01-31T12:00:00Z`."""
         when = to if isinstance(to, str) else to.astimezone(UTC).isoformat(timespec="milliseconds")
         self.control.order("POST", "clock/set", to=when.replace("+00:00", "Z"), heartbeats=heartbeats)
 
 
 class Fault(NamedTuple):
-    """A fault that was ordered."""
+    """A requested fault."""
 
     control: Control
     id: int
 
     def lift(self) -> None:
-        """Have it happen no more."""
+        """Lift the fault."""
         self.control.order("DELETE", f"faults/{self.id}")
 
     @property
     def fired(self) -> int:
-        """How often it has happened. Raises LeveretError when it is lifted."""
+        """The number of times it has happened. Raises LeveretError if it was lifted."""
         for order in self.control.faults():
             if order["id"] == self.id:
                 return int(order["fired"])

@@ -1,4 +1,4 @@
-"""What a failed test shows of its broker: its log during the test, and the last events of the queues it touched."""
+"""The report of a failed test about its broker: its log during the test, and the last events of queues it touched."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from leveret.testing.control_client import Event
 from leveret.testing.testing_errors import LeveretError
 
 EVENTS_MAX = 15
-"""Of each queue."""
+"""Events of each queue."""
 QUEUES_MAX = 10
 LOG_LINES_MAX = 60
 HISTORY_MAX = 100_000
 
 NAMES_FIRST = ("id", "event", "at", "vhost", "queue")
-"""What a line shows in front, or a heading."""
+"""Fields at the start of a line, or in the heading."""
 
 
 def sections(broker: Broker) -> Iterator[tuple[str, str]]:
-    """Headings and texts for the report of a failed test."""
+    """Yield headings and texts for the report of a failed test."""
     log = broker.log_of_test().splitlines()[-LOG_LINES_MAX:]
     yield f"log of leveret at {broker.url}", "\n".join(log)
     if not broker.running:
@@ -33,7 +33,7 @@ def sections(broker: Broker) -> Iterator[tuple[str, str]]:
 
 
 def report(broker: Broker) -> str:
-    """All sections as one text."""
+    """Return all sections as one text."""
     return "\n".join(f"--- {heading} ---\n{text}" for heading, text in sections(broker))
 
 

@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 class Port:
     """A port of this machine that the system gives to no other program until this is closed.
 
-    A socket is bound to it that never listens; on Linux another may listen there when both set SO_REUSEADDR.
+    A socket that never listens is bound to it; on Linux another may listen there if both set SO_REUSEADDR.
     """
 
     def __init__(self) -> None:
@@ -21,9 +21,9 @@ class Port:
 
     @property
     def address(self) -> str:
-        """As an option of `leveret serve` has it."""
+        """The address as an option of `leveret serve`."""
         return f"{LOOPBACK}:{self.number}"
 
     def close(self) -> None:
-        """Let others have the port."""
+        """Release the port."""
         self._socket.close()

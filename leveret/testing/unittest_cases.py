@@ -1,4 +1,4 @@
-"""Tests of unittest with a broker: one for all of a process, which each test finds empty."""
+"""Tests of unittest with a broker: one per process, reset for each test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leveret.testing.failure_report import report
 
 @cache
 def shared_broker() -> Broker:
-    """The broker of this process's tests, started when it is first asked for; it goes with the process."""
+    """Return the broker of this process's tests, started at the first call; it ends with the process."""
     broker = Broker()
     atexit.register(broker.close)
     broker.start()
@@ -34,7 +34,7 @@ class LeveretMixin(unittest.TestCase):
         self.leveret.fresh()
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
-        """Run the test, and add to what is said of its failure."""
+        """Run the test, and add the broker's report to a failure."""
         if result is None:
             result = self.defaultTestResult()
         super().run(result)

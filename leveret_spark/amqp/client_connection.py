@@ -35,7 +35,7 @@ def connected(broker: Broker, purpose: str) -> pika.BlockingConnection:
 
 
 def parameters(broker: Broker, purpose: str) -> pika.ConnectionParameters:
-    """What pika must know to connect; `purpose` is what the broker's list of connections shows."""
+    """Return pika's connection parameters; the broker's list of connections shows `purpose`."""
     return pika.ConnectionParameters(
         host=broker.host,
         port=broker.port,
@@ -58,11 +58,11 @@ def _ssl_options(tls: Tls, host: str) -> pika.SSLOptions:
 
 
 SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.+)")
-"""What pika makes of the broker's last words when they came before the connection was open."""
+"""Error texts of pika for a close by the broker before the connection was open."""
 
 
 def is_hopeless(error: BaseException) -> bool:
-    """Whether trying again would end in the same way."""
+    """True if another attempt would fail in the same way."""
     root = _root(error)
     if isinstance(root, exceptions.ConnectionClosedByBroker):
         return root.reply_code in HOPELESS_CODES
@@ -86,7 +86,7 @@ def explained(error: BaseException) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What pika has wrapped, layer by layer: the failure of a phase, of an attempt, of all attempts."""
+    """Yield the causes that pika has wrapped: the failure of a phase, of an attempt, of all attempts."""
     while True:
         inner = getattr(error, "exception", None) or [*getattr(error, "exceptions", error.args), None][-2:][0]
         if not isinstance(inner, BaseException):

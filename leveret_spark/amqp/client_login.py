@@ -1,4 +1,4 @@
-"""Who we are for a broker."""
+"""The login at a broker: user and password."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leveret_spark.option_errors import OptionError
 
 @dataclass(frozen=True)
 class Login:
-    """A user and a password: given, or in a file of the node that connects. What is shown of one has no password."""
+    """A user and a password, given or in a file of the node that connects. Its text never shows the password."""
 
     user: str
     password_file: str | None = None

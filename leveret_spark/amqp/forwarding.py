@@ -18,9 +18,9 @@ def headers_of(message: Message) -> dict[str, Any]:
 
 
 def forwarded(message: Message, exchange: str, routing_key: str, headers: Mapping[str, Any], user: str) -> Outgoing:
-    """The same message to another place, with other headers.
+    """Build a copy of a message for another exchange and routing key, with other headers.
 
-    A `user_id` is kept where it is ours, as a broker takes no other.
+    A `user_id` is kept only if it is our own: a broker rejects any other.
     """
     values = dict(zip(PROPERTIES, message[PROPERTIES_AT:], strict=True))
     values["headers"] = dict(headers) or None

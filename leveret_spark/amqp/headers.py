@@ -1,8 +1,8 @@
 """Message headers as JSON text and back.
 
-A column holds one JSON object, so that nothing is lost and `get_json_object`, `from_json` and `parse_json` find their
-way into it, nested tables and `x-death` included. What JSON has no word for stands in an object with one key that
-begins with a dollar sign, and becomes itself again in a sink:
+A column holds one JSON object, so that nothing is lost and `get_json_object`, `from_json` and `parse_json` can read it,
+nested tables and `x-death` included. A value without a JSON type is an object with one key that begins with a dollar
+sign, and a sink converts it back:
 
     {"$bytes": "<base64>"}  {"$timestamp": <seconds>}  {"$decimal": "12.50"}  {"$float": "NaN"}
 """
@@ -48,7 +48,7 @@ def headers_to_bytes(headers: Mapping[str, Any] | None) -> list[tuple[str, bytes
 
 
 def headers_from_json(text: str) -> dict[str, Any]:
-    """The table that a JSON object means. Raises ValueError for text that is none."""
+    """Parse a JSON object into a table of headers. Raises ValueError for other text."""
     value = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError("headers are a JSON object")
@@ -82,7 +82,7 @@ def _name(name: str | bytes) -> str:
 
 
 def _meant(value: Any) -> Any:
-    """The value of a table that JSON stands for."""
+    """Convert a JSON value into a value of a table."""
     if isinstance(value, list):
         return [_meant(item) for item in value]
     if not isinstance(value, dict):

@@ -1,9 +1,9 @@
 """Publishing with confirms, a window at a time.
 
-Waiting for each confirm costs a disk's sync for each message; a window of unconfirmed ones shares it. The connection
-has a thread of its own, so that heartbeats are answered while Spark works out the next rows. What is unconfirmed is
-kept: a connection that is lost is made again, and everything that waits is published once more, in its order. The
-broker may then have it twice, under the same message id.
+Waiting for each confirm costs a disk sync for each message; a window of unconfirmed messages shares it. The connection
+has a thread of its own, so that heartbeats are answered while Spark computes the next rows. Unconfirmed messages are
+kept: after a lost connection it reconnects and publishes them again, in their order. The broker may then have them
+twice, under the same message id.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Outgoing(NamedTuple):
     body: bytes
 
     def looks_like(self, other: Outgoing) -> bool:
-        """Whether both have the same place to go to, body and message id: what comes through the wire unchanged."""
+        """True if exchange, routing key, body and message id are equal: the parts that a broker returns unchanged."""
         return self[:2] == other[:2] and self.body == other.body and self._id == other._id
 
     @property
@@ -51,7 +51,7 @@ class Outgoing(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What became of messages: how many were confirmed, came back as unroutable, were refused; the first of these."""
+    """Counts of messages that were confirmed, returned as unroutable and nacked, with the first of the latter two."""
 
     confirmed: int = 0
     returned: int = 0
@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """How many messages no queue has."""
+        """Messages that are in no queue: returned and nacked ones."""
         return self.returned + self.refused
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Outcome:
 
 
 class Publisher:
-    """Publishes over one connection. Use it with `with`; `finish` says what became of everything."""
+    """Publishes over one connection. Use it with `with`; `finish` returns the counts."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Publisher:
         self._link.call(self._send)  # with no connection `_ready` sees to what waits
 
     def _wait(self, most: int) -> None:
-        """Wait until not more than so many messages are on their way. Raises AmqpError when nothing moves."""
+        """Wait until at most `most` messages are unconfirmed. Raises AmqpError without progress."""
         with self._changed:
             seen, deadline = self._pending, time.monotonic() + self._writing.confirm_timeout_seconds
             while self._pending > most and self._link.failure is None:
@@ -160,7 +160,7 @@ class Publisher:
         channel.confirm_delivery(self._confirmed, callback=lambda _: self._ready(channel))
 
     def _ready(self, channel: Channel) -> None:
-        """Publish what the connection before this one left unconfirmed, then what has come since."""
+        """Publish the messages left unconfirmed by the last connection, then new ones."""
         again = list(self._unconfirmed.values())
         self._unconfirmed.clear()
         self._came_back.clear()
@@ -183,7 +183,7 @@ class Publisher:
                 self._next_tag += 1
                 exchange, key, properties, body = message
                 channel.basic_publish(exchange, key, body, properties, mandatory=self._writing.mandatory)
-        except Exception as error:  # a value that the protocol has no place for; what it was is in the message
+        except Exception as error:  # a value that AMQP cannot encode; the error names it
             self._link.fail(error)
 
     def _confirmed(self, frame: Any) -> None:
@@ -218,7 +218,7 @@ class Publisher:
             self._on_lost(message, "unroutable" if taken else "refused")
 
     def _returned(self, _: Channel, method: Any, properties: Any, body: bytes) -> None:
-        """A message comes back, before it is confirmed and without its number: all that look like it may be it."""
+        """Note a returned message. It comes before its confirm and without its number: any equal message may be it."""
         message = Outgoing(method.exchange, method.routing_key, properties, body)
         if self._on_outcome is not None or self._on_lost is not None:
             alike = {tag for tag, each in self._unconfirmed.items() if each.looks_like(message)}

@@ -44,7 +44,7 @@ class Link:
         self.blocked = False
         """The broker holds publishers back."""
         self.subject = str(broker)
-        """What the words of a failure begin with."""
+        """Prefix of the texts of failures."""
         self._broker = broker
         self._purpose = purpose
         self._changed = changed
@@ -59,7 +59,7 @@ class Link:
         self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Disconnect, and wait for the end of it for so long."""
+        """Disconnect, and wait for the end of the thread, at most this long."""
         self._over.set()
         self.call(self.disconnect)
         if self._thread.is_alive():
@@ -70,7 +70,7 @@ class Link:
         return self._thread.is_alive()
 
     def call(self, function: Callable[[], None]) -> bool:
-        """Have the thread call something. False when there is no connection."""
+        """Call something in the connection's thread. False without a connection."""
         with self._changed:
             if self._connection is None:
                 return False
@@ -106,7 +106,7 @@ class Link:
                     custom_ioloop=loop,
                 )
                 loop.start()
-            except Exception as error:  # whatever it is, the user must hear of it rather than wait
+            except Exception as error:  # any error has to reach the user, who would wait otherwise
                 self._note(error)
             with self._changed:
                 self._connection = None

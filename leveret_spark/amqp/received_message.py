@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 DELIVERY = ("exchange", "routing_key", "redelivered", "delivery_tag")
-"""What a delivery says about itself."""
+"""Columns of a delivery itself."""
 
 PROPERTIES = (
     "content_type",
@@ -61,7 +61,7 @@ HEADERS_AT = 1 + len(DELIVERY) + PROPERTIES.index("headers")
 
 
 def stream_offset(message: Message) -> int | None:
-    """Where in a stream a message is; None for one of a queue."""
+    """Return the offset of a stream's message; None for one of a queue."""
     offset = (message[HEADERS_AT] or {}).get("x-stream-offset")
     return None if offset is None else int(offset)
 

@@ -1,9 +1,9 @@
 """One connection that consumes a queue, in a thread of its own.
 
-A planner is busy with other things for as long as a batch takes. So the connection has a thread that answers heartbeats
-and takes what comes, as much as the prefetch allows; the planner takes messages out of it, and later says up to which
-one it is done. When the connection is lost, what has not been taken is thrown away: the broker gives it again, to us or
-to somebody else. What had been taken cannot be acknowledged any more, and will come twice.
+A planner is busy for as long as a batch takes. So the connection has a thread that answers heartbeats and receives
+messages, up to the prefetch; the planner takes them out, and acknowledges up to one of them later. After a lost
+connection messages that were not taken are dropped: the broker delivers them again, to this or another consumer.
+Messages that were taken cannot be acknowledged any more, and will come twice.
 
 Each connection after a loss is another *incarnation*; a mark of an older one is void.
 """
@@ -39,7 +39,10 @@ class Mark(NamedTuple):
 
 
 class Subscription:
-    """Consumes until it is closed. What it shows is guarded by `arrived`, which is notified of every change."""
+    """Consumes until it is closed.
+
+    Its state is guarded by the condition `arrived`, which is notified of every change.
+    """
 
     def __init__(self, broker: Broker, queue: str, prefetch: int, arrived: threading.Condition) -> None:
         self.connected = False
@@ -66,7 +69,7 @@ class Subscription:
 
     @property
     def failure(self) -> AmqpError | None:
-        """Why this does not consume any more."""
+        """The error that has ended it."""
         return self._link.failure
 
     def take(self, messages_max: int, bytes_max: int) -> tuple[list[Message], int, Mark | None]:
@@ -87,7 +90,7 @@ class Subscription:
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was lost."""
+        """Number of lost connections."""
         return self._incarnation
 
     def settle(self, mark: Mark) -> bool:
@@ -102,7 +105,7 @@ class Subscription:
         return True
 
     def close(self) -> None:
-        """End the connection; the broker puts what was not acknowledged back into the queue."""
+        """End the connection; the broker requeues the unacknowledged messages."""
         self._link.close(self._broker.connect_timeout_seconds)
 
     # --- in the thread ---

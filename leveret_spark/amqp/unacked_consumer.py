@@ -1,8 +1,8 @@
-"""Messages of a queue, consumed at the caller's pace and held unacknowledged until it settles them.
+"""A consumer at the caller's pace: messages of a queue stay unacknowledged until the caller settles them.
 
-A stream's planner is ahead of its tasks, so its subscriptions read as fast as they can (`subscription`). A command that
-writes messages into files, or looks through them, must not hold more of them in memory than it has asked for: here the
-socket is read only while the caller waits for messages; the rest stay in the broker and in the socket's buffers.
+The planner of a streaming query is ahead of its tasks, so it reads as fast as it can (`subscription`). A command that
+writes messages into files, or searches them, must not hold more in memory than it has asked for: here the socket is
+read only while the caller waits for messages; the rest stay in the broker and in the socket's buffers.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker
 
 LOOK_SECONDS = 0.2
-"""How often a wait checks whether to stop."""
+"""Interval at which a wait checks whether to stop."""
 
 QUIET_SECONDS, SILENT_SECONDS = 1.0, 5.0
-"""How long nothing comes of a queue that says it is empty, and of one that does not, until it is taken to be empty."""
+"""Time without a message after which a queue counts as empty: with a message count of 0, and with a higher one."""
 
 PULSE_SECONDS = 5.0
-"""How often heartbeats are sent while another thread works."""
+"""Interval of heartbeats while another thread works."""
 
 LOST = (AMQPError, OSError)
-"""What pika raises when a connection is lost."""
+"""Errors that pika raises for a lost connection."""
 
 
 Result = TypeVar("Result")
 
 
 class Delivery(NamedTuple):
-    """A message, and the number by which it is settled."""
+    """A message and its delivery tag."""
 
     tag: int
     message: Message
 
 
 class UnackedConsumer:
-    """One connection that consumes a queue. Not for several threads. Use it with `with`.
+    """One connection that consumes a queue. For one thread. Use it with `with`.
 
-    Its methods raise what LOST names when the connection is lost; `failure` has that in words.
+    Its methods raise the errors in LOST if the connection is lost; `failure` converts these for the user.
     """
 
     def __init__(
         self, broker: Broker, queue: str, purpose: str, *, prefetch: int, arguments: dict[str, Any] | None = None
     ) -> None:
-        """`prefetch` is how many may be out at a time; 0: any number. What cannot be said is any number, too.
+        """`prefetch`: unacknowledged messages at most; 0, or more than AMQP can express: any number.
 
         `arguments` are those of `basic.consume`.
         """
@@ -64,7 +64,7 @@ class UnackedConsumer:
         self._consumer = ""
         self._gone = False
         self.quiet_since = time.monotonic()
-        """When the last message came."""
+        """Time of the last message, by the monotonic clock."""
         self._connection = connected(broker, f"{purpose} {queue}")
         self._channel: BlockingChannel = self._connection.channel()
         self._channel.add_on_cancel_callback(self._cancelled)
@@ -78,21 +78,21 @@ class UnackedConsumer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Disconnect; the broker puts what was not settled back into the queue."""
+        """Disconnect; the broker requeues the unacknowledged messages."""
         try:
             if self._connection.is_open:
                 self._connection.close()
-        except LOST:  # it is gone, which is what was wanted
+        except LOST:  # it is closed already
             pass
 
     def ready(self) -> int:
-        """How many messages are ready. What was delivered before the answer is taken in."""
+        """Return the number of ready messages. Deliveries before the answer are received meanwhile."""
         count = int(self._channel.queue_declare(self._queue, passive=True).method.message_count)
         self._connection.process_data_events(time_limit=0)
         return count
 
     def is_empty(self) -> bool:
-        """Nothing comes any more: nothing is ready, or what is ready goes to others."""
+        """True if no more messages come: none is ready, or all go to other consumers."""
         asked_at = time.monotonic()
         quiet = asked_at - self.quiet_since
         if quiet < QUIET_SECONDS or (self.ready() > 0 and quiet < SILENT_SECONDS):
@@ -102,9 +102,9 @@ class UnackedConsumer:
     def gather(
         self, messages_max: int, bytes_max: int, seconds: float, is_over: Callable[[int], bool]
     ) -> list[Delivery]:
-        """Take messages until there are so many, or so many bytes of bodies, or so many seconds after the first.
+        """Take messages until there are `messages_max`, or `bytes_max` of bodies, or `seconds` after the first.
 
-        `is_over` is asked now and then, with how many there are, whether to wait no longer.
+        Stops earlier if `is_over`, called every LOOK_SECONDS with the number taken so far, returns True.
         """
         taken: list[Delivery] = []
         size, deadline = 0, float("inf")
@@ -122,22 +122,22 @@ class UnackedConsumer:
                 raise ConsumerCancelled
 
     def settle(self, last: Delivery) -> None:
-        """Acknowledge everything up to a delivery; return when the broker has obeyed."""
+        """Acknowledge everything up to a delivery; returns when the broker has handled it."""
         self._channel.basic_ack(last.tag, multiple=True)
         self.ready()  # answered after the acknowledgement: a process that is killed next has not lost it
 
     def allow_more(self, last: Delivery) -> None:
-        """Acknowledge up to a delivery of a stream, to which it says only that the consumer has room for more."""
+        """Acknowledge up to a delivery of a stream: this only grants credit for more messages."""
         self._channel.basic_ack(last.tag, multiple=True)
 
     def acknowledge(self, tags: Iterable[int]) -> None:
-        """Acknowledge some, in any order; return when the broker has obeyed."""
+        """Acknowledge deliveries, in any order; returns when the broker has handled it."""
         for tag in tags:
             self._channel.basic_ack(tag)
         self.ready()
 
     def take_only(self, wanted: int) -> None:
-        """Have no more than so many come, from now on: the broker would mark what goes back as redelivered."""
+        """Receive at most `wanted` more messages: the broker marks requeued ones as redelivered."""
         if 0 < self._prefetch <= wanted:
             return
         if self._consumer:
@@ -173,5 +173,5 @@ class UnackedConsumer:
 
 
 def failure(broker: Broker, queue: str, error: BaseException) -> AmqpError:
-    """The error for a connection that was refused or lost, with the queue and the broker."""
+    """Return the error for a refused or lost connection, with queue and broker."""
     return AmqpError(f"queue {queue!r} of {broker}: {explained(error)}")

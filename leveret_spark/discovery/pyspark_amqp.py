@@ -1,6 +1,6 @@
-"""How Spark 4 finds the source `amqp` by itself: it looks for modules called `pyspark_...` when a name is unknown.
+"""Registration of the source `amqp` in Spark 4, which imports modules named `pyspark_...` for an unknown source.
 
-In the wheel of these sources this module is beside the package, as Spark looks at the top level only.
+The wheel has this module beside the package, as Spark looks at the top level only.
 """
 
 from leveret_spark.data_source import AmqpDataSource as DefaultSource

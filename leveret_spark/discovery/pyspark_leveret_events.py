@@ -1,4 +1,4 @@
-"""How Spark 4 finds the source `leveret-events` by itself; see `pyspark_amqp`."""
+"""Registration of the source `leveret-events` in Spark 4; see `pyspark_amqp`."""
 
 from leveret_spark.events.events_source import LeveretEventsDataSource as DefaultSource
 

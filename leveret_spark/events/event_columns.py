@@ -1,7 +1,7 @@
-"""The records of a segment as columns: each record stands for a run of events, and runs are expanded all at once.
+"""Decoding of an event segment into Arrow columns: a record is a run of events, and all runs are expanded at once.
 
-Columns are Arrow's. Within, text is dictionary-encoded, so that a name is decoded once for each block of some hundred
-thousand events; the table that others see (`record_batches`) has it as plain strings.
+Text is dictionary-encoded here, so that a name is decoded once for each block of some hundred thousand events;
+`record_batches` has plain strings.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ SCHEMA = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
-"""The table of events. (node, boot, seq) is the identity of one; what does not apply is null.
+"""The table of events. (node, boot, seq) identifies an event; columns that do not apply are null.
 
 `msg_id` is the number that a message got when it was published, `position` its place in the queue: the same number,
-save where a route names two. `persistent` says of a publish what its publisher asked for, of a route whether the
-message outlasts a restart in that queue. A publish of a dead letter has the queue and the position at which its message
-died. `detail` is JSON: what concerns no single message, and how many queues a publish or a dead letter is routed to.
+unless a route names two. `persistent` of a publish is the publisher's choice, of a route whether the message survives
+a restart in that queue. A publish of a dead letter has the queue and the position at which its message died. `detail`
+is JSON: details of events without a message, and the number of queues that a publish or a dead letter is routed to.
 """
 COLUMNS = tuple(SCHEMA.names)
 BATCH_EVENTS = 1 << 18
@@ -83,9 +83,9 @@ KINDS = {
 """Kinds of events, by their numbers in records."""
 
 UNKNOWN = 0
-"""What stands for the number of a kind that a later release has added."""
+"""Number that replaces a kind of a later release."""
 NONE, LISTED = -1, -2
-"""In place of the first number of a run: its events have none; they are not consecutive, and are listed."""
+"""First number of a run whose events have none, and of a run with listed numbers that are not consecutive."""
 
 _TEXTS = ("vhost", "exchange", "routing_key", "queue", "connection", "consumer_tag", "reason", "detail")
 
@@ -150,7 +150,7 @@ def record_batches(name: SegmentName, data: bytes, schema: pa.Schema = SCHEMA) -
 
 
 def read_segment(name: SegmentName, data: bytes) -> Iterator[Event]:
-    """The same one by one."""
+    """Decode the records one by one."""
     for batch in record_batches(name, data):
         times = batch.schema.get_field_index("ts")
         columns = [

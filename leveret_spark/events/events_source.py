@@ -1,8 +1,8 @@
 """The data source `leveret-events`: sealed segments of an event log, as a table and as a stream.
 
-Segments never change, and their names say their order. So the stream is a log that can be read again: its offset is the
-name of the last segment of each node, a batch is the segments between two offsets, a task reads one segment. With
-Spark's file sink each event arrives exactly once, whatever is killed when.
+Segments never change, and their names have an order. So the stream can be read again: its offset is the name of the
+last segment of each node, a batch is the segments between two offsets, a task reads one segment. With Spark's file sink
+each event arrives exactly once, also after kills.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Offset = dict[str, str]
 
 
 class LeveretEventsDataSource(DataSource):
-    """The events in segments, of a directory or by HTTP. Raises OptionError for options that mean nothing."""
+    """The events in segments, of a directory or by HTTP. Raises OptionError for invalid options."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -60,7 +60,7 @@ class LeveretEventsDataSource(DataSource):
 
 
 class SegmentPartition(InputPartition):
-    """A segment that a task is to read; None where there is nothing, and Spark would make up a partition of its own."""
+    """A segment for a task to read. None if there is nothing: Spark would make up a partition of its own."""
 
     def __init__(self, name: SegmentName | None) -> None:
         super().__init__(str(name))
@@ -68,7 +68,7 @@ class SegmentPartition(InputPartition):
 
 
 class EventsReader(DataSourceReader):
-    """Reads the segments that are there when a query is planned."""
+    """Reads the segments that exist when a query is planned."""
 
     def __init__(self, source: Segments, columns: pa.Schema) -> None:
         self._source = source
@@ -84,10 +84,10 @@ class EventsReader(DataSourceReader):
 
 
 class FilteringEventsReader(EventsReader):
-    """The same, and takes filters from Spark."""
+    """An EventsReader that takes filters from Spark."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """Use filters as far as it goes, and leave all of them to Spark as well."""
+        """Use filters to skip segments and rows; Spark applies all of them as well."""
         self._filters = filters
         return filters
 
@@ -108,11 +108,11 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Stop at the last segment that is sealed now."""
+        """Note the last segment that is sealed now, where the query stops."""
         self._now = _last(self._source.names())
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
-        """So many segments further. Spark before 4.2 gives neither argument, and has all there are at once."""
+        """Advance by at most `maxSegmentsPerBatch` segments. Spark before 4.2 passes no argument, and gets all."""
         if start is None or isinstance(limit, ReadAllAvailable):
             return _last(self._source.names())
         further = _between(self._source.names(start), start, self._now)
@@ -125,7 +125,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _events(self._source, partition, self._columns)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is given back: segments stay until the broker removes them."""
+        """Do nothing: segments stay until the broker removes them."""
 
 
 def _columns(schema: StructType) -> pa.Schema:

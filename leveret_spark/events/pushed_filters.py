@@ -1,7 +1,7 @@
 """Filters that Spark pushes into the source `leveret-events`, as conditions of pyarrow.
 
-Spark applies all of them once more, so what has no condition here costs time alone. A segment is of one node and one
-boot: conditions on these alone spare whole segments.
+Spark applies all of them again, so a filter without a condition here only costs time. A segment has one node and one
+boot: conditions on these two alone skip whole segments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONDITIONS: dict[str, Callable[[pc.Expression, Any], pc.Expression]] = {
 
 
 def condition(filters: Iterable[Any], columns: Sequence[str]) -> pc.Expression | None:
-    """What all rows must meet, as far as it can be said of some columns; None for nothing."""
+    """Return the condition of all filters that can be expressed over some columns; None without one."""
     found = [each for each in (_condition(one, columns) for one in filters) if each is not None]
     return reduce(operator.and_, found) if found else None
 

@@ -1,4 +1,4 @@
-"""Where sealed segments are found."""
+"""Places of sealed segments: a directory, or a broker's HTTP API."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class SegmentDirectory:
         return hash(self._directory)
 
     def names(self, after: Mapping[str, str] = NOTHING) -> list[SegmentName]:
-        """What there is now, oldest first for each node; `after` has the last name that is known of a node.
+        """List the segments, oldest first for each node; `after` has the last known name of a node.
 
-        Raises OSError when the directory cannot be read.
+        Raises OSError if the directory cannot be read.
         """
         known = {node: parse_name(name) for node, name in after.items()}
         names = (parse_name(path.name) for path in self._directory.iterdir())
         return sorted(name for name in names if name is not None and _is_new(name, known.get(name.node)))
 
     def size(self, name: SegmentName) -> int:
-        """A segment's bytes. Raises FileNotFoundError for one that the broker has removed since."""
+        """Return the bytes of a segment. Raises FileNotFoundError if the broker has removed it."""
         return self._file(name).stat().st_size
 
     def read(self, name: SegmentName) -> bytes:
-        """A whole segment. Raises FileNotFoundError for one that the broker has removed since."""
+        """Read a whole segment. Raises FileNotFoundError if the broker has removed it."""
         return self._file(name).read_bytes()
 
     def _file(self, name: SegmentName) -> Path:
@@ -51,7 +51,7 @@ Segments = SegmentDirectory | SegmentHttp
 
 
 def segments_of(given: Given) -> Segments:
-    """The segments that options name: by `path`, a directory or a URL, or by `url`. Raises OptionError."""
+    """Return the place of segments that options name: `path`, a directory or a URL, or `url`. Raises OptionError."""
     path, url = given.text("path"), given.text("url")
     if path and url:
         raise OptionError("options path and url exclude each other")

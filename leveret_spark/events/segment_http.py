@@ -28,7 +28,7 @@ FIRST_PAUSE = 0.5
 PAUSE_MAX = 10.0
 NOTHING: Mapping[str, str] = {}
 PASSING = (408, 429, 500, 502, 503, 504)
-"""What another attempt may cure."""
+"""Statuses and errors after which another attempt may succeed."""
 
 
 class _Failed(Exception):
@@ -47,7 +47,7 @@ class _Listed(NamedTuple):
 
 
 class _Part:
-    """What has come of a segment so far, and its tag."""
+    """The part of a segment that was received so far, and its ETag."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -55,7 +55,7 @@ class _Part:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What asks for the rest."""
+        """Headers of a request for the rest."""
         return {"Range": f"bytes={len(self.data)}-", "If-Range": self.tag} if self.data else {}
 
     def take(self, response: http.client.HTTPResponse) -> None:
@@ -87,7 +87,7 @@ class SegmentHttp:
         return hash(self._web)
 
     def names(self, after: Mapping[str, str] = NOTHING) -> list[SegmentName]:
-        """What there is now, oldest first for each node; `after` has the last name that is known of a node.
+        """List the segments, oldest first for each node; `after` has the last known name of a node.
 
         Raises HttpError.
         """
@@ -217,7 +217,7 @@ def _path(name: SegmentName) -> str:
 
 
 def _reason(response: http.client.HTTPResponse) -> str:
-    """What the broker has against a request, in its words if it has any."""
+    """Return the broker's reason for refusing a request, if it gives one."""
     try:
         said = json.loads(response.read(PIECE_BYTES))["reason"]
     except (ValueError, LookupError, TypeError, http.client.HTTPException):

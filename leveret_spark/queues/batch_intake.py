@@ -1,4 +1,4 @@
-"""What a source reads: messages of one queue over one or several connections, cut into batches."""
+"""Intake of a source: messages of one queue over one or several connections, cut into batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
 
 def ready_messages(broker: Broker, queue: str) -> int:
-    """How many messages of a queue are ready. Raises AmqpError, also when there is no such queue."""
+    """Return the number of ready messages of a queue. Raises AmqpError, also if there is no such queue."""
     try:
         connection = connected(broker, f"counts {queue}")
         try:
@@ -37,7 +37,7 @@ def ready_messages(broker: Broker, queue: str) -> int:
 
 
 class Intake:
-    """Open connections to a queue. `target` is how many messages are wanted in all; None: whatever comes."""
+    """Connections to a queue. `target`: messages wanted in all; None: no limit."""
 
     def __init__(self, broker: Broker, reading: Reading, target: int | None = None) -> None:
         self._reading = reading
@@ -46,7 +46,7 @@ class Intake:
         self._turn = 0
         self._arrived = threading.Condition()
         prefetch = reading.prefetch
-        if target is not None:  # no more than is wanted, or the rest would come back marked as redelivered
+        if target is not None:  # with a larger prefetch the rest would be requeued, and marked as redelivered
             prefetch = max(1, min(prefetch, -(-target // reading.connections)))
         self._subscriptions = [
             Subscription(broker, reading.queue, prefetch, self._arrived) for _ in range(reading.connections)
@@ -62,7 +62,7 @@ class Intake:
                 self._arrived.wait()
 
     def close(self) -> None:
-        """Disconnect. What was not settled goes back into the queue."""
+        """Disconnect. Unacknowledged messages are requeued."""
         for subscription in self._subscriptions:
             subscription.close()
 
@@ -82,7 +82,7 @@ class Intake:
             return self._take()
 
     def settle(self, marks: Iterable[Mark]) -> None:
-        """Acknowledge batches; return when the broker has obeyed. What it gave to a lost connection comes again."""
+        """Acknowledge batches; returns when the broker has handled it. Messages of a lost connection come again."""
         for mark in marks:
             if not mark.subscription.settle(mark) and self._target is not None:
                 self._target += mark.messages

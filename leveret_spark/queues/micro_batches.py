@@ -1,15 +1,15 @@
-"""A queue as a stream. The reader runs in the planner's process, one for each query.
+"""Micro-batches of a streaming query over a queue. The reader runs in the planner's process, one for each query.
 
-Spark thinks of a source as a log: offsets, and data between them that can be read again. A queue is none; what was
-acknowledged is gone, what was not comes again. So an offset is a receipt: the run of the reader that gave it, and a
-count of messages. Messages of a batch are kept here until Spark has committed the batch, and travel to the tasks inside
-the partitions, or are fetched by them where they are large (`waiting_messages`).
+Spark expects a log: offsets, and data between them that can be read again. A queue has neither: acknowledged messages
+are gone, others come again. So an offset is a receipt: the run of the reader that gave it, and a count of messages.
+Messages of a batch are kept here until Spark has committed the batch, and travel to the tasks inside the partitions, or
+are fetched by the tasks if they are large (`waiting_messages`).
 
-**When a batch is committed.** Spark calls `commit` only when it has found data for the next batch, so that the last one
-would wait for ever. But it asks for that data with the offset up to which everything is committed (its commit log is
-written): `latestOffset(start)` acknowledges what is up to `start`. With Trigger.AvailableNow it asks until there is
-nothing more, so the last batch is acknowledged there too. It returns when the broker has handled the acknowledgements,
-because Spark may kill this process right afterwards.
+**When a batch is committed.** Spark calls `commit` only when it has found data for the next batch, so the last one
+would wait forever. But it asks for that data with the offset up to which everything is committed (its commit log is
+written): `latestOffset(start)` acknowledges up to `start`. With Trigger.AvailableNow it asks until there is no more
+data, so the last batch is acknowledged too. It returns when the broker has handled the acknowledgements, because Spark
+may kill this process right afterwards.
 
 **After a restart** Spark may have planned a batch that it did not commit, and asks for its partitions. That run's
 messages are back in the queue, and come in a batch of this run: that batch is empty.
@@ -50,14 +50,14 @@ class MessagesPartition(InputPartition):
         self.ticket: Ticket | None = None
 
     def wait_in(self, waiting: WaitingMessages) -> None:
-        """Have the messages wait beside the planner."""
+        """Keep the messages beside the planner, for the task to fetch."""
         self.ticket, self.messages = waiting.keep(self.messages), []
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.messages)} of {self.queue})"
 
     def rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
-        """The messages as rows; nothing where there are none. Raises AmqpError when they cannot be fetched."""
+        """Yield the messages as rows. Raises AmqpError if they cannot be fetched."""
         messages = self.messages if self.ticket is None else self.ticket.messages()
         if messages:
             yield columns.of_queue(messages, self.queue)
@@ -72,7 +72,7 @@ def partitioned(queue: str, messages: list[Message], partitions: int) -> list[Me
 
 
 def _bounded(messages: list[Message]) -> Iterator[list[Message]]:
-    """Pieces of at most so many bytes of bodies, or of one message."""
+    """Yield pieces within the limit of bytes of bodies, or of one message."""
     piece: list[Message] = []
     size = 0
     for message in messages:
@@ -109,9 +109,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = ready_messages(self._broker, self._reading.queue)
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
-        """Acknowledge what is committed, and gather the next batch. Spark before 4.2 gives neither argument.
+        """Acknowledge up to `start`, which is committed, and gather the next batch.
 
-        Then the last batch that was asked for is committed: Spark does not look for another one before.
+        Spark before 4.2 passes no argument. Then the last batch is committed: Spark does not ask for another before.
         """
         if isinstance(limit, ReadAllAvailable):
             raise AmqpError(ONCE)
@@ -157,7 +157,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partition.rows(self._columns)
 
     def commit(self, end: Offset) -> None:
-        """Acknowledge what this run has given up to an offset. What is of another run needs nothing."""
+        """Acknowledge the messages of this run up to an offset. An offset of another run is ignored."""
         ends = [offset for offset, _ in self._planned]
         while end in ends:
             _, batch = self._planned.pop(0)
@@ -167,7 +167,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return
 
     def stop(self) -> None:
-        """Disconnect; what was not committed goes back into the queue."""
+        """Disconnect; messages that were not committed are requeued."""
         self._waiting.close()
         if self._intake is not None:
             self._intake.close()

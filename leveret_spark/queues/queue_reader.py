@@ -1,9 +1,9 @@
-"""A queue as a table: what is in it now, up to a limit, for `spark.read`.
+"""A queue as a table, for `spark.read`: its ready messages, up to a limit.
 
-Spark does not report to a reader that its rows were written. So the default is to browse: messages are
-fetched when the query is planned and given back to the queue, which marks them as redelivered. With `ack` = `after`
-each task takes a share, and acknowledges it when Spark has taken the last of its rows; what fails later in that job is
-then lost to it. To lose nothing, read a stream with Trigger.AvailableNow.
+Spark does not tell a reader that its rows were written. So the default is to browse: messages are fetched when the
+query is planned, and requeued, which marks them as redelivered. With `ack` = `after` each task consumes a share, and
+acknowledges it when Spark has taken the last of its rows; if the job fails later, these messages are lost to it. To
+lose nothing, use a streaming query with Trigger.AvailableNow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leveret_spark.queues.micro_batches import MessagesPartition, partitioned
 
 
 class SharePartition(InputPartition):
-    """So many messages, which the task fetches itself."""
+    """A share of a number of messages, which the task fetches itself."""
 
     def __init__(self, messages: int) -> None:
         super().__init__(messages)
@@ -29,7 +29,7 @@ class SharePartition(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """Reads what is ready in a queue when a query is planned, up to the limits of a batch."""
+    """Reads the messages that are ready when a query is planned, up to the limits of a batch."""
 
     def __init__(self, broker: Broker, reading: Reading, columns: Columns) -> None:
         self._broker = broker

@@ -1,7 +1,6 @@
-"""Rows that no queue has taken, kept in Parquet files: a table beside the sink.
+"""Rows that no queue has taken, written to Parquet files: a table beside the sink.
 
-A task writes its files when it ends, under names made of query, batch and partition: a task that is repeated replaces
-what it has written before.
+A task writes its files when it ends, under names of query, batch and partition: a repeated task replaces its files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from leveret_spark.amqp.received_message import PROPERTIES, microseconds
 from leveret_spark.queues.message_columns import ARROW_SCHEMA, array_of
 
 PIECE_BYTES = 16 << 20
-"""Bodies of one file; a task holds no more of them in memory, and one message."""
+"""Bytes of bodies in one file; a task holds at most that and one message in memory."""
 
 NAMES = ("body", "exchange", "routing_key", *PROPERTIES)
 SCHEMA = pa.schema([*(ARROW_SCHEMA.field(name) for name in NAMES), pa.field("why", pa.string())])
@@ -43,7 +42,7 @@ class RefusedRows:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is kept. Raises OSError."""
+        """Write the rows that are kept. Raises OSError."""
         if not self._kept:
             return
         place, directory = (

@@ -1,4 +1,4 @@
-"""From a row to a message: which columns mean what, and what their values must be."""
+"""Conversion of rows to messages: meaning of the columns, and checks of their values."""
 
 from __future__ import annotations
 

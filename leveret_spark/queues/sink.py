@@ -29,13 +29,13 @@ log = logging.getLogger("leveret_spark")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What a task has done."""
+    """Result of a task."""
 
     outcome: Outcome
 
 
 class Sink:
-    """What both writers do: they travel to the tasks as they are."""
+    """Base of both writers, which are sent to the tasks."""
 
     def __init__(self, broker: Broker, writing: Writing, schema: StructType) -> None:
         self._broker = broker

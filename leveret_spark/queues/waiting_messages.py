@@ -22,7 +22,7 @@ from leveret_spark.amqp.received_message import Message
 from leveret_spark.option_errors import AmqpError
 
 LARGE_BYTES = 64 << 20
-"""From so many bytes of bodies on a batch is large."""
+"""Bytes of bodies from which on a batch is large."""
 SECRET_BYTES = 32
 WANTED = struct.Struct(">Q")
 """A number of messages that are wanted, behind the secret; the size of an answer."""
@@ -32,7 +32,7 @@ ANYWHERE = "192.0.2.1"
 
 
 class Ticket(NamedTuple):
-    """What a task needs to fetch its messages."""
+    """Address and key with which a task fetches its messages."""
 
     address: tuple[str, int]
     secret: bytes
@@ -66,7 +66,7 @@ class WaitingMessages:
         self._server: socketserver.ThreadingTCPServer | None = None
 
     def keep(self, messages: list[Message]) -> Ticket:
-        """Have messages wait; what their task needs."""
+        """Keep messages; returns the ticket for their task."""
         number = next(self._numbers)
         self._kept[number] = messages
         server = self._listening()
@@ -78,7 +78,7 @@ class WaitingMessages:
         self._kept.clear()
 
     def close(self) -> None:
-        """Drop them, and listen no more."""
+        """Drop all messages, and stop listening."""
         self.drop()
         if self._server is not None:
             self._server.shutdown()

@@ -1,7 +1,7 @@
-"""Where a stream begins and ends, asked over AMQP alone.
+"""First offset and end of a stream, found over AMQP alone.
 
-AMQP 0-9-1 has no request for it, and RabbitMQ's count of messages is seconds behind. But a consumer shows it: it gets
-the messages from `x-stream-offset` on, as far as its prefetch allows, before the broker answers the next request on
+AMQP 0-9-1 has no request for it, and RabbitMQ's message count is seconds behind. But a consumer shows it: it gets the
+messages from `x-stream-offset` on, as far as its prefetch allows, before the broker answers the next request on
 its channel. With a prefetch of 1 a consumer at `last` gets the last message (Leveret), or the last chunk (RabbitMQ, up
 to some thousand messages that were published together): the highest offset of these is the end of the stream. At
 `first`, or a time, the lowest one is the beginning.
@@ -23,7 +23,7 @@ from leveret_spark.amqp.unacked_consumer import LOST, UnackedConsumer, failure
 from leveret_spark.options import PREFETCH_MAX, Broker
 
 ARRIVAL_SECONDS = 10.0
-"""How long a message that the broker has counted may take: Leveret delivers it once it is synced."""
+"""Time that a counted message may take to arrive: Leveret delivers it once it is synced."""
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ def at(where: str | int | datetime) -> dict[str, str | int | datetime]:
 
 
 def patiently(broker: Broker, queue: str, action: Callable[[], Result]) -> Result:
-    """The result of an action, which is repeated while the broker is away. Raises AmqpError when that is too long."""
+    """Run an action, and repeat it while the broker is away. Raises AmqpError when that takes too long."""
     hope_ends = time.monotonic() + broker.reconnect_seconds
     while True:
         try:
@@ -46,9 +46,9 @@ def patiently(broker: Broker, queue: str, action: Callable[[], Result]) -> Resul
 
 
 def is_stream(broker: Broker, queue: str) -> bool:
-    """Whether a queue is a stream: no other type takes a consumer with an offset. Raises AmqpError without a broker.
+    """True if a queue is a stream: no other type accepts a consumer with an offset. Raises AmqpError without a broker.
 
-    False also for a queue that is not there or must not be read, which reading it will tell.
+    False also for a queue that is missing or must not be read, which reading it will report.
     """
 
     def ask() -> bool:
@@ -78,7 +78,7 @@ class StreamEnds:
         return patiently(self._broker, self._queue, lambda: self._lowest("first")) or 0
 
     def since(self, moment: datetime) -> int:
-        """The first offset of a time or later, up to a chunk too early; the end where there is none."""
+        """Return the first offset of a time or later, up to a chunk too early; the end if there is none."""
         found = patiently(self._broker, self._queue, lambda: self._lowest(moment))
         return self.end() if found is None else found
 
@@ -87,7 +87,7 @@ class StreamEnds:
         return patiently(self._broker, self._queue, self._attach)
 
     def end_within(self, seconds: float) -> int:
-        """The same; where nothing has come since the last question, it is waited for so long."""
+        """Return the end; waits up to `seconds` for a message if none has come since the last call."""
         return patiently(self._broker, self._queue, lambda: self._moved(seconds))
 
     def close(self) -> None:
@@ -100,12 +100,12 @@ class StreamEnds:
         try:
             if self._tail is not None and not _anything(self._tail, seconds):
                 return self._end
-        except LOST:  # it heard no heartbeat while a batch was worked on, or the broker was away
+        except LOST:  # it missed heartbeats during a batch, or the broker was away
             self.close()
         return self._attach()
 
     def _attach(self) -> int:
-        """Be at the end, anew: what came since is passed over."""
+        """Resubscribe at the end of the stream, skipping what has arrived."""
         self.close()
         self._tail = UnackedConsumer(self._broker, self._queue, "follows", prefetch=1, arguments=at("last"))
         self._end = max(_delivered(self._tail), default=-1) + 1
@@ -117,7 +117,7 @@ class StreamEnds:
 
 
 def _anything(consumer: UnackedConsumer, seconds: float) -> bool:
-    """Whether there is another delivery, now or in some seconds."""
+    """True if there is another delivery, waiting for it up to `seconds`."""
     deadline = time.monotonic() + seconds
     consumer.ready()
     return bool(consumer.gather(1, 1, 0, lambda _: time.monotonic() >= deadline))

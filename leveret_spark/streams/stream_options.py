@@ -18,7 +18,7 @@ Boundary = str | int | datetime
 """`earliest`, `latest`, an offset, or the time from which on messages count."""
 
 KAFKA_NUMBERS = {-2: "earliest", -1: "latest"}
-"""What Spark's source for Kafka takes in JSON instead of words."""
+"""Numbers of Spark's source for Kafka for `earliest` and `latest` in JSON."""
 
 WORDS = ("earliest", "latest")
 MILLISECONDS_MAX = 253_402_300_799_999
@@ -28,7 +28,7 @@ OFFSETS_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class StreamReading:
-    """Which streams are read, from where to where, and how much of them at once."""
+    """Streams to read, their boundaries, and limits of a batch."""
 
     queues: tuple[str, ...]
     starts: Mapping[str, Boundary]
@@ -74,7 +74,7 @@ def _boundaries(given: Given, which: str, queues: tuple[str, ...], default: str)
 
 
 def _each(name: str, text: str, queues: tuple[str, ...]) -> dict[str, Boundary]:
-    """What a JSON object says of each stream."""
+    """Parse a JSON object with a boundary for each stream."""
     try:
         values = json.loads(text)
     except ValueError:

@@ -1,8 +1,7 @@
 """A range of a stream's offsets, read by a task over a connection of its own.
 
-Nothing is taken from a stream, so a range can be read as often as Spark likes and gives the same messages. Its
-acknowledgements say only that there is room for more. A connection that is lost is made again, at the offset that comes
-next: the task gets each message once.
+Reading does not remove messages, so a range can be read any number of times with the same result. Acknowledgements only
+grant credit. After a lost connection it reconnects at the next offset: the task gets each message once.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from leveret_spark.streams.stream_ends import StreamEnds, at
 
 PIECE_BYTES = 8 << 20
 PIECE_SECONDS = 0.5
-"""A task hands on a piece when it has so many bytes of bodies, or so long after its first message."""
+"""Limits of a piece that a task hands on: bytes of bodies, and seconds after its first message."""
 
 SILENT_SECONDS = 5.0
-"""How long nothing comes of a range until the task looks whether the stream still reaches so far."""
+"""Time without a message after which a task checks that the stream still reaches the end of its range."""
 
 
 class RangePartition(InputPartition):
@@ -75,7 +74,7 @@ class RangeRead:
                 time.sleep(RETRY_SECONDS)
 
     def _pieces(self) -> Iterator[list[Message]]:
-        """What one connection gives."""
+        """Yield the pieces of one connection."""
         arguments = at(self._next)
         with UnackedConsumer(
             self._broker, self._part.queue, "reads", prefetch=self._prefetch, arguments=arguments
@@ -123,4 +122,4 @@ class RangeRead:
     def _lost(self, what: str) -> None:
         if self._fails_on_loss:
             stream = f"stream {self._part.queue!r} of {self._broker}"
-            raise AmqpError(f"{stream}: {what}; failOnDataLoss = false goes on without them")
+            raise AmqpError(f"{stream}: {what}; failOnDataLoss = false continues without them")

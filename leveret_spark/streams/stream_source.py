@@ -1,8 +1,7 @@
-"""Streams as a Spark source with offsets: `{queue: offset}`, the offset of the next message.
+"""The Spark source for streams. Its offsets are `{queue: offset}`, the offset of the next message.
 
-The planner only asks where a stream ends; tasks read ranges of offsets. The same range gives the same messages, so a
-batch that is repeated after a failure is the same batch, and a sink that knows its batches (files, tables) has each
-message exactly once.
+The planner only finds the ends of streams; tasks read ranges of offsets. A range always gives the same messages, so a
+repeated batch is the same batch, and a sink that knows its batches (files, tables) has each message exactly once.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Offsets = dict[str, int]
 
 
 class Streams:
-    """What both readers do. It travels to the tasks, without the connections of the planner."""
+    """Shared by both readers. It is sent to the tasks, without the connections of the planner."""
 
     def __init__(self, broker: Broker, reading: StreamReading, columns: Columns) -> None:
         self._broker = broker
@@ -44,7 +43,10 @@ class Streams:
             yield self._columns.of_stream(messages, partition.queue)
 
     def planned(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """Ranges, in parts. A stream that ends before its start was declared anew, and is read from its beginning."""
+        """Plan the ranges, in parts.
+
+        A stream that ends before its start was declared again: it is read from offset 0.
+        """
         queues = self._reading.queues
         spans = [RangePartition(name, start[name] if start[name] <= end[name] else 0, end[name]) for name in queues]
         total = sum(span.end - span.start for span in spans)
@@ -68,9 +70,9 @@ class Streams:
         return ends.first() if boundary == "earliest" else ends.end()
 
     def not_before(self, start: Offsets, end: Offsets) -> Offsets:
-        """An end where no stream goes back, but for one that was declared anew and may be read from its beginning.
+        """Return an end not before the start, except for a stream that was declared again and may be read from 0.
 
-        Raises AmqpError where it may not. A stream of which nothing is left says nothing, and stays where it was.
+        Raises AmqpError if it may not. A stream without messages keeps its offset.
         """
         for queue in self._reading.queues:
             if self._reading.fails_on_loss and 0 < end[queue] < start[queue]:
@@ -136,7 +138,7 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ends_now()
 
     def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:  # noqa: N802
-        """Where the next batch ends. Waits a little for a first message. Spark before 4.2 gives neither argument."""
+        """Return the end of the next batch. Waits a little for a first message. Spark before 4.2 passes no argument."""
         if start is None:
             return self._target or self._ends_now()
         self._check(start)
@@ -144,7 +146,7 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _limited(start, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else end
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        """Where the streams ended when they were last looked at, for the progress of the query."""
+        """Return the last known ends of the streams, for the progress of the query."""
         return self._seen or None
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
@@ -168,7 +170,7 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(self._seen)
 
     def _ends_after(self, start: Offsets) -> Offsets:
-        """Where the streams end, as soon as that is beyond the start, or after a little while."""
+        """Return the ends of the streams, as soon as they are beyond the start, or after a short wait."""
         wait = self._reading.wait_seconds / len(start) if self._seen == start else 0.0
         self._seen = {queue: self._streams.ends_of(queue).end_within(wait) for queue in self._reading.queues}
         return self._seen
@@ -183,7 +185,7 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _limited(start: Offsets, end: Offsets, most: int) -> Offsets:
-    """An end with at most so many messages before it, each stream with its share of what it has."""
+    """Reduce an end to at most `most` messages, divided between the streams in proportion to theirs."""
     begin = {queue: offset if offset <= end[queue] else 0 for queue, offset in start.items()}
     total = sum(end[queue] - begin[queue] for queue in begin)
     if total <= most:

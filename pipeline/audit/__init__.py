@@ -1,1 +1,1 @@
-"""What became of every message, by the event log."""
+"""The audit: verdicts on every message, by the event log."""

@@ -20,14 +20,14 @@ Name = TypeVar("Name", Place, Route)
 
 
 class ReducedPart(NamedTuple):
-    """What is left of a part, and its name if it is damaged."""
+    """A reduced part of a log, and its segment's name if that is damaged."""
 
     batches: list[Reduced]
     damage: Damage | None
 
 
 class Audited(NamedTuple):
-    """A judged log: rows of `pipeline.audit.copy_verdicts.SCHEMA`; for each gap the copies that are unknown for it."""
+    """A judged log: rows of `verdict_table.SCHEMA`; `in_doubt`: for each gap the copies that are unknown due to it."""
 
     rows: pa.Table
     boots: list[Boot]
@@ -45,7 +45,7 @@ def reduce(part: Part) -> ReducedPart:
 
 
 def audit(parts: Iterable[ReducedPart]) -> Audited:
-    """Judge what parts of a log have been reduced to."""
+    """Judge a log by its reduced parts."""
     batches, damaged = defaultdict[str, list[Reduced]](list), list[Damage]()
     for part in parts:
         for each in part.batches:
@@ -66,7 +66,7 @@ def audit(parts: Iterable[ReducedPart]) -> Audited:
 
 
 def _node(name: str, batches: list[Reduced], damaged: list[Damage]) -> Node:
-    """All batches of a node in one, their places and routes numbered anew."""
+    """Merge all batches of a node; places and routes are renumbered."""
     places, routes = dict[Place, int](), dict[Route, int]()
     copies = [_renumbered(each.copies, "place", each.places, places) for each in batches]
     messages = pa.concat_tables([_renumbered(each.messages, "route", each.routes, routes) for each in batches])
@@ -78,7 +78,7 @@ def _node(name: str, batches: list[Reduced], damaged: list[Damage]) -> Node:
 
 
 def _renumbered(rows: pa.Table, column: str, names: Sequence[Name], known: dict[Name, int]) -> pa.Table:
-    """A table one of whose columns counts names, -1: none, made to count those that are known."""
+    """Renumber a column of indices into `names` (-1: none) as indices into `known`."""
     numbers = np.array([*(known.setdefault(name, len(known)) for name in names), -1], np.int32)
     at = rows.schema.get_field_index(column)
     return rows.set_column(at, column, pa.array(numbers[rows.column(at).to_numpy()]))

@@ -1,9 +1,8 @@
-"""Queues that messages had to reach, by the bindings of their exchanges as the log tells them.
+"""Queues that messages had to reach, by the bindings of their exchanges in the log.
 
-It is a lower bound: a queue that is bound to the exchange itself, where its type goes by the key alone: direct, fanout,
-topic, and the default exchange. Whatever adds to it, as further exchanges, alternates, CC and headers, is not looked
-at, so a queue that a message reached without a binding is not found. A binding counts from its event on until its
-removal, in the boot that told it: each start tells all of them.
+It is a lower bound: queues bound to the exchange itself, for the types that route by the key alone: direct, fanout,
+topic, and the default exchange. Bindings between exchanges, alternate exchanges, CC and headers exchanges are ignored.
+A binding counts from its event until its removal, within one boot: each start records all bindings.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 from pipeline.audit.reduction import SEQ_BITS, Bound, Place, Route, Told
 
 JUDGED = ("classic", "quorum")
-"""Types of queues: positions in others do not tell a message."""
+"""Types of queues that are judged: in others a position does not identify a message."""
 LOOKS_MAX = 3_000_000
-"""Beyond so many pairs of a routing key and a binding to compare, an exchange is not judged."""
+"""Pairs of routing key and binding to compare at most; an exchange with more is not judged."""
 NOT_UTF8 = "\\x"
-"""How a byte that is no UTF-8 begins in a name. The same may have been published as text: such names are not judged."""
+"""Prefix of a byte that is not UTF-8 in a name. It may also have been published as text: such names are not judged."""
 Binding = tuple[str, str, str]
 """Exchange, its type, and binding key."""
 
@@ -35,12 +34,12 @@ class Span(NamedTuple):
 
 
 class Bindings:
-    """What was bound when, in all boots of a node."""
+    """Bindings of queues over time, in all boots of a node."""
 
     def __init__(self, bound: Iterable[Bound], told: Iterable[Told]) -> None:
         self._boot = -1
         self._open: dict[Place, dict[Binding, list[int]]] = {}
-        """For each queue that is there its bindings: since when, and how many that differ in arguments alone."""
+        """Bindings of each existing queue: since when, and how many that differ in arguments alone."""
         self._spans = defaultdict[Place, dict[tuple[str, str], list[Span]]](dict)
         """By virtual host and exchange, then by type and key."""
         queues: list[tuple[int, Any, Any]] = [
@@ -53,11 +52,11 @@ class Bindings:
         self._begin(self._boot + 1)
 
     def judges(self, routes: Iterable[Route]) -> bool:
-        """Whether the bindings of an exchange can be compared with so many routes in time."""
+        """True if the bindings of an exchange can be compared with these routes in acceptable time."""
         return sum(len(self._spans[route[:2]]) for route in routes) <= LOOKS_MAX
 
     def spans(self, route: Route) -> Iterator[Span]:
-        """The queues that messages of a route had to reach, and when."""
+        """Yield the queues that messages of a route had to reach, and when."""
         if NOT_UTF8 in route.exchange:
             return
         for (kind, key), spans in self._spans[route[:2]].items():

@@ -1,16 +1,17 @@
-"""Was a confirmed message lost, delivered again after it was gone, or out of order?
+"""Verdicts on copies: confirmed messages that were lost, delivered again after their end, or out of order.
 
-What is judged is a copy: a message in a queue, by the queue and its place there. A copy that was confirmed to its
-publisher and outlasts restarts must end by an event that ends copies, or be in each later full record, which a broker
-writes at its start and at an orderly stop. Where a gap of the log lies between the last event of a copy and the record
-from which it is absent, nothing is concluded. Dead letters, and messages whose delay is over, are not confirmed; they
-come with the end of the message before them, and must be there once that end is on disk.
+A copy is a message in a queue, identified by the queue and its position there. A copy that was confirmed to its
+publisher and survives restarts must end by an event that ends copies, or be in each later full record, which a broker
+writes at its start and at an orderly stop. A gap in the log is never reported as a loss: if one lies between the last
+event of a copy and the record from which it is absent, the verdict is *unknown*. Dead letters, and messages whose delay
+is over, are not confirmed; they come with the end of the message before them, and must be there once that end is on
+disk.
 
-What had not reached the disk when the broker was killed may come undone: an acknowledgement, a purge, a move to the end
-of a quorum queue. Then the message comes again. An end is one only if its number is within what the next boot says was
-on disk (see `pipeline.audit.log_coverage`).
+Changes that were not on disk when the broker was killed may come undone: an acknowledgement, a purge, a move to the end
+of a quorum queue. Then the message comes again. So an end counts only if its number is within what the next boot says
+was on disk (see `log_coverage`).
 
-Streams are not judged: nothing is consumed away from them. Queues with priorities are not judged for order.
+Streams are not judged: no message is consumed from them for good. Queues with priorities are not judged for order.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from pipeline.audit.verdict_table import (
 
 
 class Node(NamedTuple):
-    """All that is left of a node's events.
+    """A node's reduced events.
 
-    `places` and `routes` are those that the numbers in `copies` and `messages` mean.
+    `copies` refers to `places` and `messages` to `routes`, by index.
     """
 
     name: str
@@ -73,12 +74,12 @@ def judged(node: Node) -> Judged:
     `verdict` is one of
     - settled: it ended, by `how`;
     - queued: it was there the last time that everything was recorded, or has come since;
-    - lost: it was promised, by a confirm as a rule, and is gone without an end;
-    - unknown: it is gone, and a gap of the log lies where its end may have been;
-    - not confirmed, not kept: it is gone without an end, and no promise was made for it.
+    - lost: it was confirmed, or stands for a confirmed message, and is gone without an end;
+    - unknown: it is gone, and a gap in the log lies where its end may have been;
+    - not confirmed, not kept: it is gone without an end, and was not confirmed or not persistent.
 
-    `violations` lists what must never happen besides. `first`, `last` and `absent` are the moments at which it was
-    first and last heard of, and at which it was missing first.
+    `violations` lists further breaches of the guarantees. `first` and `last` are the moments of its first and last
+    event, `absent` is the first full record from which it is missing.
     """
     found = _Copies(node)
     found.sweep()
@@ -87,7 +88,7 @@ def judged(node: Node) -> Judged:
 
 
 class _Copies:
-    """One row for each copy of a node, by place and position; all attributes without a further word are columns."""
+    """One row for each copy of a node, by place and position; attributes without a docstring are columns."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -99,7 +100,7 @@ class _Copies:
         self._groups = groups = Sorted(rows["place"], rows["position"])
         self._lives = Sorted(rows["place"], rows["position"], boot_of(rows["last"]))
         self._copy_of_life = groups.of_rows[self._lives.starts]
-        """The copy in each boot in which something was heard of it."""
+        """Index of the copy for each boot with events of it."""
         self.place, self.position = rows["place"][groups.starts], rows["position"][groups.starts]
         self.msg_id = groups.first(rows["msg_id"] >= 0, rows["msg_id"], -1)
         self.routed = groups.min(rows["routed"])
@@ -123,7 +124,7 @@ class _Copies:
     # Ends of many at once, and moves
 
     def sweep(self) -> None:
-        """Copies that a purge or the end of their queue took, end by it, unless they were missing before."""
+        """End the copies taken by a purge or by the deletion of their queue, unless they were absent before."""
         sweeps = defaultdict[int, list[Told]](list)
         numbers = {place: number for number, place in enumerate(self._node.places)}
         for each in sorted(self._node.told):
@@ -154,7 +155,7 @@ class _Copies:
         self._end(np.arange(rows.start, rows.stop), swept, kinds)
 
     def _end(self, rows: Any, moments: Any, kinds: Any) -> None:
-        """Copies end at moments, if that is known to be on disk; NEVER: they do not."""
+        """End copies at moments (NEVER: not), if these are known to be on disk."""
         self.ended[rows] = np.maximum(self.ended[rows], np.where(moments < NEVER, moments, -1))
         certain = self._timeline.certain(moments)
         sooner = certain < self.end[rows]
@@ -162,9 +163,9 @@ class _Copies:
         self.end[rows] = np.minimum(self.end[rows], certain)
 
     def move(self) -> None:
-        """Copies that went back to the end of a quorum queue end by that; their successors have the first's number.
+        """End the copies that moved to the end of a quorum queue; their successors get the number of the first.
 
-        Those are `left_alone` after which nothing was heard of what they were before: the move has not come undone.
+        A successor is `left_alone` if its predecessors have no later event: then the move has not come undone.
         """
         to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
         before = self._at(self.place[to], self.msg_id[to])
@@ -184,7 +185,7 @@ class _Copies:
         self.left_alone = self.moved & (heard[first] <= self.last)
 
     def _at(self, place: Any, position: Any) -> Any:
-        """The rows of copies; -1 where there is none."""
+        """Return the rows of copies; -1 if there is none."""
         found = np.empty(len(place), np.int64)
         for number in np.unique(place):
             begin, end = np.searchsorted(self.place, [number, number + 1])
@@ -197,16 +198,17 @@ class _Copies:
     # The judgement
 
     def judge(self) -> Judged:
-        """The verdicts, violations and evidence."""
+        """Return the verdicts, violations and evidence."""
         publish_us, confirm_us, own = self._published()
         unpublished = self._unpublished()
-        # A move may have come undone; but then the message is where it was before.
+        # A move that came undone is no loss: the message is where it was before.
         confirmed = (confirm_us < NEVER) & (~self.moved | self.left_alone)
         promised = confirmed | ((own | self.moved) & (self.routed_for_good < NEVER))
         promised = np.where(self.routed < NEVER, promised, ~unpublished)
         absent = self.absent < NEVER
         doubts = self._timeline.doubts(self.last, self.absent)
         ended = (self.end < NEVER) | ((self.ended >= 0) & (absent | (self.ended >= self.last)))
+        # The first condition that holds decides: a gap (`doubts`) comes before `promised`, so it is never a loss.
         verdict = np.select(
             [ended, ~absent, self.kept == 0, doubts, promised],
             [SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST],
@@ -222,7 +224,7 @@ class _Copies:
         return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
 
     def _messages(self) -> tuple[Counts, pa.Table]:
-        """How many messages there are, and rows for those that lack a queue."""
+        """Count the messages; returns rows for those that are missing in a queue."""
         node = self._node
         numbers = {place: number for number, place in enumerate(node.places)}
 
@@ -234,7 +236,7 @@ class _Copies:
         return Messages(node.name, node.messages, self._timeline).judge(bindings, node.routes, arrived)
 
     def _published(self) -> tuple[Any, Any, Any]:
-        """When the message was published and confirmed, and whether the broker itself has published it."""
+        """Times of publish and confirm of each copy's message, and whether the broker itself published it."""
         messages = self._node.messages
         numbers = messages.column("msg_id").to_numpy()
         groups = Groups(numbers)
@@ -248,14 +250,14 @@ class _Copies:
         return first[0], first[1], np.append(groups.max(own), False)[at]
 
     def _unpublished(self) -> Any:
-        """Copies that were delivered, and have come into their queue at no time that the log does not know."""
+        """Copies that were delivered without ever having entered their queue, although the log is complete there."""
         suspects = (self.routed == NEVER) & (self.first_kind != CODES["queued"]) & (self.deliveries > 0)
         rows = np.flatnonzero(suspects)
         suspects[rows] = self._timeline.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
         return suspects
 
     def _violations(self, unpublished: Any) -> Sequence[Any]:
-        """For each of VIOLATIONS which copies are guilty of it."""
+        """Return a mask of copies for each of VIOLATIONS."""
         rows, groups, lives, end = self._rows, self._groups, self._lives, self.end
         boots_delivered = self._of_lives(lives.sum(rows["deliveries"]) > 0)
         again, died = self.last_delivered > end, groups.max(rows["died"])
@@ -268,16 +270,17 @@ class _Copies:
             self._held_twice(),
             unpublished,
             self._new_again(),
-            (groups.sum(rows["due"]) > groups.sum(rows["letters"])) & ~self._timeline.torn(died, died + NEARBY_EVENTS),
-            groups.sum(rows["letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
+            (groups.sum(rows["due"]) > groups.sum(rows["dead_letters"]))
+            & ~self._timeline.torn(died, died + NEARBY_EVENTS),
+            groups.sum(rows["dead_letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
         )
 
     def _of_lives(self, chosen: Any) -> Any:
-        """How many boots of each copy are chosen."""
+        """Count the chosen boots of each copy."""
         return np.bincount(self._copy_of_life[chosen], minlength=len(self.place))
 
     def _held_twice(self) -> Any:
-        """Copies that were given out while they were out, with no gap of the log in between."""
+        """Copies that were delivered while they were out already, without a gap in the log in between."""
         rows = self._rows
         one, two = rows["held_by_one"].copy(), rows["held_by_two"].copy()
         turns = np.flatnonzero(rows["turns"] > 0)
@@ -289,16 +292,16 @@ class _Copies:
         return self._groups.max((one >= 0) & ~self._timeline.torn(one, two))
 
     def _unordered(self, unpublished: Any) -> Any:
-        """Copies that were delivered for the first time behind one that had come later.
+        """Copies whose first delivery came after that of a copy at a higher position.
 
-        Order begins anew with each boot, because what was out with consumers comes back then.
+        Each boot is judged by itself, because unacknowledged messages return to their queue at a start.
         """
         rows, ordered = self._lives, self._ordered_places()
         first, last = rows.min(self._rows["first_new"]), rows.max(self._rows["last_new"])
         judged = np.array([place in ordered for place in self._node.places], bool)
         copies = self._copy_of_life
         chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~unpublished[copies])
-        # From the highest position down: was one above delivered sooner? Ranks keep queues and boots apart.
+        # From the highest position down: the minimum of the deliveries above. Ranks keep queues and boots apart.
         groups = Groups(self.place[copies[chosen]], boot_of(last[chosen]), -self.position[copies[chosen]])
         chosen = chosen[groups.order]
         stays = Sorted(self.place[copies[chosen]], boot_of(last[chosen]))
@@ -319,7 +322,7 @@ class _Copies:
         }
 
     def _new_again(self) -> Any:
-        """Copies that were delivered as new in a boot after one in which they had been, and that was on disk."""
+        """Copies that were delivered as new again in a later boot, although the first delivery was on disk."""
         rows = self._rows
         seen = self._groups.min(self._timeline.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
         last = self._groups.max(rows["last_new"])
@@ -358,7 +361,7 @@ class _Copies:
         return _lists(self._copy_of_life[boots >= 0], boots[boots >= 0], len(self.place), None)
 
     def _evidence(self, wanted: Any, ended: Any) -> pa.Array:
-        """What is known of a copy last, and where it is missing, in words; only where something is to be said."""
+        """Texts of the last event of a copy and the record from which it is absent; null for copies without fault."""
         texts = np.full(len(wanted), None, object)
         for row in np.flatnonzero(wanted):
             text = f"last: {HOW[self.last_kind[row]]} in {where(self.last[row])}"
@@ -373,7 +376,7 @@ def _times(microseconds: Any) -> pa.Array:
 
 
 def _lists(rows: Any, values: Any, size: int, names: pa.Array | None) -> pa.ListArray:
-    """A list for each row, of values that are in the order of rows."""
+    """Build a list for each row, of values that are in the order of rows."""
     offsets = np.searchsorted(rows, np.arange(size + 1)).astype(np.int32)
     content = pa.array(values) if names is None else names.take(pa.array(values))
     return pa.ListArray.from_arrays(pa.array(offsets), content)

@@ -1,11 +1,11 @@
 """Coverage of an event log: its boots, its gaps, and its full records of what was queued.
 
-A gap is a place where events are missing. Behind the last event of a boot that was killed some always may be; but each
-commit of messages records the last event before it, and the next boot repeats that number. If the log goes that far,
-none of the missing events had reached the disk, so no message was lost by them, and the gap is not doubtful. All other
-gaps are, and the audit concludes nothing across them. A boot without a log may have recorded its own number over that
-of the boot before, whose end is then doubtful; unless the next boot says that those without a log have left nothing on
-disk, as a start that was killed.
+A gap is a range of missing events. Behind the last event of a killed boot some may always be missing; but each commit
+of messages records the last event before it, and the next boot repeats that number. If the log goes that far, none of
+the missing events had reached the disk, so no message was lost by them, and the gap is not doubtful. All other gaps are
+doubtful, and the audit reports no loss across them. A boot without a log may have recorded its own number over that of
+the boot before, whose end is then doubtful, unless the next boot says that boots without a log have left nothing on
+disk, such as a killed start.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ END_OF_BOOT, NOT_WRITTEN, DAMAGED, NO_LOG = (
 
 
 class Boot(NamedTuple):
-    """A boot in a log. `stopped` is the moment of its orderly end, `complete`: all that was queued stands before it.
+    """A boot in a log. `stopped`: moment of its orderly stop; `complete`: a full record of the queues precedes it.
 
-    `snapshot` is the moment by which all that was there at its start has been recorded. What happened up to the moment
-    `horizon` is on disk. `next` is the boot that follows in the log. Times are microseconds since the epoch.
+    `snapshot`: moment by which all messages of its start are recorded. Events up to the moment `horizon` are on disk.
+    `next` is the next boot in the log. Times are microseconds since the epoch.
     """
 
     node: str
@@ -53,11 +53,10 @@ class Boot(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Where events are missing: behind the event `after`, before the event `before` if one is known.
+    """Missing events: behind event `after`, and before event `before` if one is known.
 
-    `lost` is how many, if that is known, and at least so many behind a boot's end. `doubtful`: something may have
-    happened there that reached the disk. `moment` is that of the last event before the gap, `at_us` its time if it is
-    known. `file` is damaged.
+    `lost`: their number if known, the least number behind a boot's end. `doubtful`: changes among them may have reached
+    the disk. `moment` is that of the last event before the gap, `at_us` its time if known. `file` is damaged.
     """
 
     node: str
@@ -83,14 +82,14 @@ class Damage(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """What a node's log covers."""
+    """Boots and gaps of a node's log."""
 
     boots: list[Boot]
     gaps: list[Gap]
 
 
 def coverage(node: str, stretches: Iterable[Stretch], told: Iterable[Told], damaged: Iterable[Damage]) -> Coverage:
-    """The boots and gaps of one node."""
+    """Find the boots and gaps of one node."""
     of_boots = defaultdict[int, list[Stretch]](list)
     for each in sorted(stretches):
         of_boots[each.boot].append(each)
@@ -106,7 +105,7 @@ def coverage(node: str, stretches: Iterable[Stretch], told: Iterable[Told], dama
 
 
 def moment(boot: int, seq: int) -> int:
-    """The place of an event among all events of its node."""
+    """Return the moment of an event: its place among all events of its node."""
     return boot << SEQ_BITS | seq
 
 
@@ -140,7 +139,7 @@ def _boots(node: str, of_boots: dict[int, list[Stretch]], told: list[Told]) -> I
 
 
 def _holes(node: str, of_boots: dict[int, list[Stretch]], damaged: list[Damage]) -> Iterator[Gap]:
-    """Numbers that are missing within a boot, its beginning included, and those of a damaged segment at its end."""
+    """Yield the missing numbers within a boot, from its begin on, and those of a damaged segment at its end."""
     for boot in sorted({*of_boots, *(each.boot for each in damaged)}):
         torn = [each for each in damaged if each.boot == boot]
         end = max((each.last for each in torn), default=0) + 1
@@ -155,7 +154,7 @@ def _holes(node: str, of_boots: dict[int, list[Stretch]], damaged: list[Damage])
 
 
 def _without_log(boots: Iterable[Boot], idle: set[int]) -> Iterator[Gap]:
-    """Boots that have left no log; behind those in `idle` they have left nothing on disk."""
+    """Yield gaps for boots without a log; behind a boot in `idle` they have left nothing on disk."""
     for boot in boots:
         if boot.next is not None and boot.next > boot.boot + 1:
             doubtful, at = boot.boot not in idle, moment(boot.boot + 1, 0)

@@ -1,4 +1,7 @@
-"""What a node's log knows of moments: which are on disk, where a copy must be recorded, where gaps are."""
+"""Timeline of a node's log: which moments are on disk, the full records, and the gaps.
+
+A moment is `boot << 40 | seq` and orders the events of a node.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.reduction import NEVER, SEQ_BITS
 
 NEARBY_EVENTS = 1 << 13
-"""So many events behind its publish a message has reached its queues, and behind its death its letter is published."""
+"""Events within which a publish reaches its queues, and a death publishes its dead letter."""
 
 
 class LogTimeline:
-    """What a node's log knows of moments."""
+    """Answers questions about moments of one node; all arguments and results are arrays."""
 
     def __init__(self, coverage: Coverage) -> None:
         boots = coverage.boots
@@ -32,15 +35,15 @@ class LogTimeline:
         )
 
     def certain(self, moments: Any) -> Any:
-        """Moments that are known to be on disk; NEVER in place of others."""
+        """Return moments that are known to be on disk; NEVER in place of others."""
         at = np.searchsorted(self._boots, boot_of(moments))
         return np.where(moments <= self._horizons[at], moments, NEVER)
 
     def absent(self, last: Any, recorded: Any) -> Any:
-        """The first full record in which a copy is missing that was last heard of at a moment, `recorded` as queued.
+        """Return the first full record from which a copy is absent, given the moment of its last event.
 
-        At a start everything is recorded behind what was last heard of a copy in an earlier boot; at an orderly stop
-        too, unless the last that was heard of it is that record itself, and not the one at the start.
+        `recorded`: that event is an entry of a full record. The record of a start covers copies of earlier boots; that
+        of an orderly stop covers also its own boot, unless the copy's last event is its entry in this very record.
         """
         at = np.searchsorted(self._records, last, side="right")
         boot, end = boot_of(last), len(self._records)
@@ -55,20 +58,20 @@ class LogTimeline:
         return np.append(self._records, NEVER)[at]
 
     def doubts(self, since: Any, until: Any) -> Any:
-        """Whether a gap that leaves doubt lies between moments."""
+        """True where a doubtful gap lies between two moments."""
         return _any_between(self._doubts, since, until)
 
     def torn(self, since: Any, until: Any) -> Any:
-        """Whether any gap lies between moments."""
+        """True where any gap lies between two moments."""
         return _any_between(self._gaps, since, until)
 
     def complete(self, boot: Any, until: Any) -> Any:
-        """Whether the log has everything that reached the disk from the beginning of a boot up to a moment."""
+        """True where the log has all that reached the disk from the start of a boot up to a moment."""
         whole = np.isin(boot, list(self._whole))
         return whole & ~self.doubts(boot << SEQ_BITS, until)
 
     def in_doubt(self, since: Any, until: Any) -> dict[int, int]:
-        """How many of some stretches each gap that leaves doubt lies in, by its moment."""
+        """Count the stretches in which each doubtful gap lies, by its moment."""
         change = np.zeros(len(self._doubts) + 1, np.int64)
         np.add.at(change, np.searchsorted(self._doubts, since), 1)
         np.add.at(change, np.searchsorted(self._doubts, until), -1)
@@ -80,10 +83,10 @@ def _any_between(moments: Any, since: Any, until: Any) -> Any:
 
 
 def boot_of(moments: Any) -> Any:
-    """The boots of moments."""
+    """Return the boots of moments."""
     return moments >> SEQ_BITS
 
 
 def where(moment: Any) -> str:
-    """A moment in words."""
+    """Return a moment as text."""
     return f"boot {int(moment) >> SEQ_BITS}, event {int(moment) & (1 << SEQ_BITS) - 1}"

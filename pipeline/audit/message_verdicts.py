@@ -1,4 +1,4 @@
-"""What became of messages as they were published: how many were confirmed, and which lack a queue that they go to."""
+"""Verdicts on published messages: how many were confirmed, and which are missing in a queue they had to reach."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ class Messages:
     def judge(
         self, bindings: Bindings, routes: Sequence[Route], arrived: Callable[[Place], Any]
     ) -> tuple[Counts, pa.Table]:
-        """How many there are; a row of SCHEMA for each queue that one has not reached.
+        """Count the messages; returns also a row of SCHEMA for each queue that one has not reached.
 
-        It has no queue where only the number of queues is known. `arrived` gives the messages that came into a queue.
+        The row has no queue if only the number of queues is known. `arrived(place)` returns the messages that entered a
+        queue.
         """
         until = np.minimum(self._groups.min(self._column("confirmed")), self._published + NEARBY_EVENTS)
         known = (self._published < NEVER) & ~self._timeline.torn(self._published, until)
@@ -59,7 +60,7 @@ class Messages:
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
         returned = self._groups.max(self._column("returned"))
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
-        # A full queue may refuse a dead letter; what it refuses of a client is not confirmed.
+        # A full queue may reject a dead letter; a client's message that it rejects is not confirmed.
         told = known & self._timeline.complete(boot_of(self._published), self._published)
         named = self._never_came(np.flatnonzero(told & confirmed & (self._route >= 0)), bindings, routes, arrived)
         missing = known & confirmed & (self._routes < self._queues)
@@ -71,7 +72,7 @@ class Messages:
     def _never_came(
         self, rows: Any, bindings: Bindings, routes: Sequence[Route], arrived: Callable[[Place], Any]
     ) -> list[tuple[int, Span, Route]]:
-        """Messages that did not come into a queue that was bound for them, with the binding's span."""
+        """Messages that did not enter a queue bound for them, with the span of the binding."""
         rows = rows[np.lexsort((self._published[rows], self._route[rows]))]
         moments, wanted = self._published[rows], defaultdict[Place, list[tuple[Any, Span, Route]]](list)
         for number in self._judged(np.unique(self._route[rows]).tolist(), bindings, routes):
@@ -89,7 +90,7 @@ class Messages:
         return found
 
     def _judged(self, numbers: Sequence[int], bindings: Bindings, routes: Sequence[Route]) -> Iterator[int]:
-        """The routes of exchanges whose bindings can be compared with all of them."""
+        """Yield the routes of exchanges whose bindings can be compared with all their routes."""
         of_exchanges = defaultdict[tuple[str, str], list[int]](list)
         for number in numbers:
             of_exchanges[routes[number][:2]].append(number)
@@ -98,7 +99,7 @@ class Messages:
                 yield from mine
 
     def _missing(self, row: int, span: Span | None = None, route: Route | None = None) -> dict[str, Any]:
-        """A row of SCHEMA for a message that is not in a queue: in that of a span, if it is known which."""
+        """Build a row of SCHEMA for a message that is missing in a queue: in that of `span`, if it is known."""
         number, moment = int(self._numbers[row]), int(self._published[row])
         found = {
             "node": self._node,

@@ -24,7 +24,7 @@ NEVER = 1 << 62
 CODES = {name: code for code, name in KINDS.items()}
 ENDS = ("ack", "reject", "expire", "drop", "release")
 OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued", "deadletter", "publish")
-"""A publish has a queue and a position if it is of a dead letter: those at which its message died."""
+"""Kinds that concern copies. A publish has queue and position if it is of a dead letter: where its message died."""
 OF_MESSAGES = ("publish", "confirm", "route", "return")
 OF_BOOTS = ("boot", "stop", "snapshot", "declare", "purge", "delete")
 NEEDED = (
@@ -34,14 +34,14 @@ NEEDED = (
 """The columns of events that all jobs look at."""
 AUDITED = (*NEEDED, "exchange", "routing_key")
 ROUTES_MAX = 1 << 14
-"""Of a batch with more routes than this none is kept: each message has its own, and they take too much memory."""
+"""Routes of a batch that are kept; with more, none are: each message has its own, which takes too much memory."""
 
 Place = tuple[str, str]
 """Virtual host and queue."""
 
 
 class Told(NamedTuple):
-    """What happened to a boot or to a whole queue."""
+    """An event of a boot or of a whole queue."""
 
     moment: int
     kind: str
@@ -62,7 +62,7 @@ class Bound(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where clients published to."""
+    """Exchange and routing key to which clients published."""
 
     vhost: str
     exchange: str
@@ -80,9 +80,9 @@ class Stretch(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """What is left of some events of one node.
+    """The reduction of some events of one node.
 
-    `place` in `copies` counts the places, `route` in `messages` the routes.
+    The column `place` of `copies` is an index into `places`, the column `route` of `messages` one into `routes`.
     """
 
     node: str
@@ -96,7 +96,7 @@ class Reduced(NamedTuple):
 
 
 class Groups:
-    """Rows brought into the order of some keys; of equal ones in the order in which they were."""
+    """Rows sorted by some keys, stably, and grouped by equal ones."""
 
     def __init__(self, *keys: Any) -> None:
         self.order = np.lexsort(keys[::-1])
@@ -113,33 +113,33 @@ class Groups:
 
     @property
     def of_rows(self) -> Any:
-        """The group of each row."""
+        """Group of each row."""
         return np.repeat(np.arange(len(self)), np.diff(np.append(self.starts, len(self.order))))
 
     def min(self, values: Any) -> Any:
-        """The least of each group."""
+        """Return the minimum of each group."""
         return np.minimum.reduceat(values, self.starts) if len(self) else values[:0]
 
     def max(self, values: Any) -> Any:
-        """The largest of each group."""
+        """Return the maximum of each group."""
         return np.maximum.reduceat(values, self.starts) if len(self) else values[:0]
 
     def sum(self, values: Any) -> Any:
-        """The sum of each group."""
+        """Return the sum of each group, as 32-bit integers."""
         return np.add.reduceat(values, self.starts, dtype=np.int32) if len(self) else np.zeros(0, np.int32)
 
     def total(self, values: Any) -> Any:
-        """The same where sums may be large."""
+        """Return the sum of each group, in the type of the values."""
         return np.add.reduceat(values, self.starts) if len(self) else values[:0]
 
     def first(self, where: Any, values: Any, otherwise: int) -> Any:
-        """In each group the value of the first row that is chosen."""
+        """Return the value of the first chosen row of each group."""
         size = len(self._rows)
         at = self.min(np.where(where, self._rows, size))
         return np.where(at < size, values[np.minimum(at, size - 1)], otherwise)
 
     def last(self, where: Any, values: Any, otherwise: int) -> Any:
-        """In each group the value of the last row that is chosen."""
+        """Return the value of the last chosen row of each group."""
         at = self.max(np.where(where, self._rows, -1))
         return np.where(at >= 0, values[at], otherwise)
 
@@ -165,17 +165,17 @@ def reduced(node: str, batch: pa.RecordBatch) -> Reduced:
 
 
 def numbers(column: Any, otherwise: int = -1) -> Any:
-    """A column of Arrow as an array; what is null has another value."""
+    """Convert an Arrow column to an array, nulls to `otherwise`."""
     return pc.fill_null(column, otherwise).to_numpy(zero_copy_only=False)
 
 
 def codes(column: pa.DictionaryArray) -> Any:
-    """Which entry of its dictionary each row of a column has; -1: none."""
+    """Return the dictionary index of each row of a column; -1 for null."""
     return numbers(column.indices)
 
 
 def is_one_of(kinds: Any, names: tuple[str, ...]) -> Any:
-    """Which of the numbers of kinds are one of some names."""
+    """True where a kind has one of the names."""
     table = np.zeros(1 << 8, bool)
     table[[CODES[name] for name in names]] = True
     return table[kinds]
@@ -200,12 +200,12 @@ class Columns:
         self.place = np.where(queue < 0, -1, codes(vhosts) * len(self._queues) + queue)
 
     def place_of(self, code: int) -> Place:
-        """What a number in `place` means."""
+        """Return the place of a number in the column `place`."""
         vhost, queue = divmod(code, len(self._queues))
         return self._vhosts[vhost], self._queues[queue]
 
     def copies(self) -> tuple[pa.Table, list[Place]]:
-        """A row for each copy, and the places that their numbers mean."""
+        """Return a row for each copy, and the places that their numbers refer to."""
         found = np.flatnonzero(is_one_of(self.kind, OF_COPIES) & (self.position >= OFFSETS_END))
         groups = Groups(self.place[found], self.position[found])
         rows = found[groups.order]
@@ -241,13 +241,13 @@ class Columns:
             "deaths": groups.sum(kind == CODES["deadletter"]),
             "due": groups.sum((kind == CODES["deadletter"]) & (self._routed_to()[rows] > 0)),
             "died": groups.last(kind == CODES["deadletter"], moment, -1),
-            "letters": groups.sum(kind == CODES["publish"]),
+            "dead_letters": groups.sum(kind == CODES["publish"]),
             **_holding(groups, delivered, ended | (kind == CODES["requeue"]), moment),
         }
         return pa.table(columns), [self.place_of(int(code)) for code in used]
 
     def messages(self) -> tuple[pa.Table, list[Route]]:
-        """A row for each message that was published, routed, confirmed or returned, and the routes of publishes."""
+        """Return a row for each message with a publish, route, confirm or return, and the routes of publishes."""
         found = np.flatnonzero(is_one_of(self.kind, OF_MESSAGES))
         groups = Groups(self.msg_id[found])
         rows = found[groups.order]
@@ -272,7 +272,7 @@ class Columns:
         return table, routes
 
     def _routes(self, rows: Any, chosen: Any) -> tuple[Any, list[Route]]:
-        """For each row that is chosen the number of its route, -1 for others; and the routes that numbers mean."""
+        """Number the routes of chosen rows, -1 for others; returns also the routes."""
         columns = [self._batch.column(name) for name in ("vhost", "exchange", "routing_key")]
         parts = [codes(column)[rows].astype(np.int64) for column in columns]
         chosen = chosen & (parts[1] >= 0) & (parts[2] >= 0)
@@ -287,11 +287,11 @@ class Columns:
         return found, [Route(*each) for each in zip(*names, strict=True)]
 
     def _routed_to(self) -> Any:
-        """How many queues publishes and dead letters are routed to; -1: unknown."""
+        """Number of queues that publishes and dead letters are routed to; -1: unknown."""
         return self._detail("queues", -1)
 
     def _in_transaction(self) -> Any:
-        """Which publishes were routed before their transaction was committed."""
+        """True for publishes that were routed before their transaction was committed."""
         return self._detail("transaction", False)
 
     def _detail(self, name: str, otherwise: Any) -> Any:
@@ -300,7 +300,7 @@ class Columns:
         return np.array([*values, otherwise])[codes(details)]
 
     def bound(self) -> list[Bound]:
-        """Bindings of queues that began or ended."""
+        """List the bindings of queues that began or ended."""
         rows = np.flatnonzero(is_one_of(self.kind, ("bind", "unbind")))
         names = ("vhost", "exchange", "detail", "queue", "routing_key")
         columns = (self._batch.column(name).take(pa.array(rows)).to_pylist() for name in names)
@@ -312,7 +312,7 @@ class Columns:
         ]
 
     def told(self) -> list[Told]:
-        """What concerns no single message."""
+        """List the events of boots and whole queues."""
         rows = np.flatnonzero(is_one_of(self.kind, OF_BOOTS))
         details = self._batch.column("detail").take(pa.array(rows)).to_pylist()
         return [
@@ -324,7 +324,7 @@ class Columns:
         return ("", "") if self.place[row] < 0 else self.place_of(int(self.place[row]))
 
     def stretches(self) -> list[Stretch]:
-        """Which events there are."""
+        """List the stretches of consecutive events."""
         if not len(self.seq):
             return []
         starts = np.append(0, np.flatnonzero(np.diff(self.moment) != 1) + 1)
@@ -335,7 +335,7 @@ class Columns:
 
 
 def _holding(groups: Groups, delivered: Any, back: Any, moment: Any) -> dict[str, Any]:
-    """Whether copies go out first, whether they are out at last, and two moments at which they went out in a row."""
+    """Columns: copies out at their first move, out at their last, and the moments of two deliveries in a row."""
     relevant = np.flatnonzero(delivered | back)
     group, out = groups.of_rows[relevant], delivered[relevant]
     twice = np.flatnonzero((group[1:] == group[:-1]) & out[1:] & out[:-1])

@@ -1,1 +1,1 @@
-"""Jobs over the event log and queues, and what they leave."""
+"""Jobs over the event log and queues, and their results."""

@@ -1,6 +1,6 @@
-"""The job `audit`: every copy of every message is judged.
+"""The job `audit`: a verdict on every copy of every message.
 
-A job can be run again at any time: what it writes takes the place of what its last run wrote, at once.
+A job may be run again at any time: its results replace those of the last run, in one step.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ from pipeline.jobs.job_results import Run, coverage
 from pipeline.jobs.timelines import timelines
 
 SHOWN_MAX = 20
-"""How many of those that were found are shown."""
+"""Findings that are shown."""
 ORDER = ("lost", "unknown", "not confirmed", "not kept", "queued", "settled")
 """Verdicts, the worst first."""
 QUEUE = ("node", "vhost", "queue")
 
 
 class Audited(NamedTuple):
-    """What an audit found: verdicts with how many copies have them, the worst first; messages that clients published;
-    some of what should not be.
-    """
+    """Result of an audit: copies by verdict, the worst first; messages that clients published; some findings."""
 
     coverage: dict[str, Any]
     verdicts: dict[str, int]
@@ -40,7 +38,7 @@ class Audited(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Nothing was lost and nothing happened that must not."""
+        """True without losses and violations."""
         return not self.violations and not self.verdicts.get("lost")
 
 
@@ -70,14 +68,14 @@ def run_audit(read: Engine, parts: Sequence[Part], target: Target) -> Audited:
 
 
 def _worst_first(found: pa.Table) -> pa.Table:
-    """What was found: the lost first, then by queue and place."""
+    """Sort findings: losses first, then by queue and position."""
     kept = found.append_column("kept", pc.not_equal(found.column("verdict"), "lost").cast(pa.int8()))
     order = ("kept", *QUEUE, "position")
     return kept.sort_by([(name, "ascending") for name in order]).drop_columns("kept")
 
 
 def _tally(rows: pa.Table) -> pa.Table:
-    """How many copies have which verdict: node, vhost, queue, verdict, copies, violations."""
+    """Count copies by verdict: node, vhost, queue, verdict, copies, violations."""
     counted = rows.set_column(rows.num_columns - 1, "wrong", rows.column("wrong").cast(pa.int64()))
     found = counted.group_by([*QUEUE, "verdict"]).aggregate([([], "count_all"), ("wrong", "sum")])
     return found.rename_columns([*QUEUE, "verdict", "copies", "violations"])

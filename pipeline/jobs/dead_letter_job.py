@@ -1,4 +1,4 @@
-"""The job `dead-letters`: a dead-letter queue looked at and left as it is, and rates from an event log."""
+"""The job `dead-letters`: messages of a dead-letter queue by reason, without consuming them; rates by an event log."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pipeline.packed_events import micros
 JOB = "dead_letters"
 LOOK_BYTES = 1 << 30
 FAILURES = (AmqpError, ValueError)
-"""What may go wrong without anything being wrong with the program, beside OSError and what Spark raises."""
+"""Expected errors, beside OSError and those of Spark: the message is shown, not a traceback."""
 
 
 class DeadLetters(NamedTuple):
-    """What was found: how many messages were ready and looked at, and the groups of them, the largest first."""
+    """Result: messages that were ready, messages looked at, and their groups, the largest first."""
 
     ready: int
     looked: int
@@ -41,7 +41,7 @@ def run_dead_letters(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DeadLetters:
-    """Look at up to `look` messages: the table dead_letters, and dead_letter_rates where there are events.
+    """Group up to `look` messages: writes the table dead_letters, and dead_letter_rates if there are events.
 
     `options` name the broker as those of the source `amqp` do. Raises AmqpError, OptionError, and what Spark raises.
     """

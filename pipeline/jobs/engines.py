@@ -1,6 +1,6 @@
-"""What reads the parts of a log: this process, further processes of this machine, or Spark.
+"""Engines that read the parts of a log: this process, further processes of this machine, or Spark.
 
-All use the same functions. A part is reduced where it is read; what is left of all parts is put together here.
+All use the same functions. A part is reduced where it is read; the reduced parts are merged here.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 Name = Literal["auto", "local", "spark"]
 Left = TypeVar("Left")
 LOCAL_EVENTS = 30_000_000
-"""Up to so many events `auto` is local: some 150 bytes of memory each."""
+"""Events up to which `auto` means local: about 150 bytes of memory each."""
 PROCESS_EVENTS = 2_000_000
-"""From so many events on a further process is worth its start."""
+"""Events for which a further process is worth its start."""
 
 JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
     " -XX:+ExitOnOutOfMemoryError -XX:+UnlockDiagnosticVMOptions -XX:-DisplayVMOutput"
 )
-"""Java only moves what Python makes and is not up for long: its quick compiler and its simple collector do best.
+"""Java's options: it only moves Python's data and runs briefly, so its quick compiler and simple collector do best.
 
-A thread of Spark that has no memory would end, and Spark would wait for it for ever: Java ends in its place, and why is
-ours to say.
+A thread of Spark without memory would end, and Spark would wait for it forever: Java ends instead, and `_end_of_java`
+says why.
 """
 SENT = ("pipeline", "storage")
 """Packages that tasks import, and that nodes of a cluster need not have."""
 OUT_OF_MEMORY = 3
-"""The status with which Java ends then."""
+"""Java's exit status when it has no memory left."""
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "2g",
@@ -56,22 +56,22 @@ SETTINGS = {
 
 
 class JobError(Exception):
-    """A job could not be done; the message says why, in a line."""
+    """Raised if a job fails; the message says why, in one line."""
 
 
 class Engine(Protocol):
-    """Does something with each part, and gives what comes of them."""
+    """Applies a function to each part, and yields the results."""
 
     def __call__(self, function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]: ...
 
 
 def events_in(parts: Sequence[Part]) -> int:
-    """How many events there are, by the names of segments."""
+    """Return the number of events, by the names of segments."""
     return sum(part.events for part in parts)
 
 
 def chosen(name: Name, parts: Sequence[Part], master: str | None) -> Literal["local", "spark"]:
-    """What `auto` stands for."""
+    """Return the engine that `name` means: `auto` is Spark with a master or for many events, else local."""
     if name != "auto":
         return name
     return "spark" if master is not None or events_in(parts) > LOCAL_EVENTS else "local"
@@ -81,7 +81,7 @@ def chosen(name: Name, parts: Sequence[Part], master: str | None) -> Literal["lo
 def engine(
     name: Literal["local", "spark"], job: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[Engine]:
-    """An engine, and its end. Raises JobError for whatever goes wrong that is no mistake of this program."""
+    """Start an engine, and stop it at the end. Raises JobError for every error that is not a defect of this program."""
     try:
         if name == "local":
             yield _local
@@ -98,7 +98,7 @@ def engine(
 def spark_for(
     job: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, progress: bool = False
 ) -> Iterator[SparkSession]:
-    """Spark for a job. `progress` shows stages on standard error. Raises JobError for whatever goes wrong in Spark."""
+    """Start Spark for a job. `progress` shows stages on standard error. Raises JobError for every error of Spark."""
     try:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
@@ -132,9 +132,9 @@ def _local(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[
 
 
 def _by_spark(spark: SparkSession, function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]:
-    """In tasks, whose nodes need the package leveret_spark; ours is sent along.
+    """Reduce in tasks. Their nodes need the package leveret_spark; `pipeline` and `storage` are sent along.
 
-    What is left stays on the nodes' disks, and comes here task by task: Java's memory need not grow with the log.
+    The reduced parts stay on the nodes' disks, and come here task by task: Java's memory does not grow with the log.
     """
     from pyspark import StorageLevel
 
@@ -143,21 +143,21 @@ def _by_spark(spark: SparkSession, function: Callable[[Part], Left], parts: Sequ
     shares = context.parallelize(tasks, max(len(tasks), 1))
     left = shares.flatMap(lambda share: map(_compressed, map(function, share))).persist(StorageLevel.DISK_ONLY)
     try:
-        left._jrdd.count()  # has all tasks done; counted in Python, all of it would be read once more
+        left._jrdd.count()  # runs all tasks; a count in Python would read all results once more
         yield from map(_restored, left.toLocalIterator(prefetchPartitions=True))
     finally:
         left.unpersist()
 
 
 def _shares(parts: Sequence[Part], events: int) -> list[list[Part]]:
-    """Parts that a task reads one after another, with about so many events."""
+    """Divide parts into shares, one for each task, of about `events` events."""
     ends = accumulate(part.events for part in parts)
     numbered = zip((end // events for end in ends), parts, strict=True)
     return [[part for _, part in share] for _, share in groupby(numbered, itemgetter(0))]
 
 
 def _compressed(left: object) -> tuple[int, bytes]:
-    """A tenth of its size as a rule, at a fifteenth of the time that it takes to come by."""
+    """Pickle and compress: usually to a tenth of the size, in a fifteenth of the time of computing it."""
     content = pickle.dumps(left, pickle.HIGHEST_PROTOCOL)
     return len(content), pa.compress(content, codec="zstd", asbytes=True)
 
@@ -168,7 +168,7 @@ def _restored(sent: tuple[int, bytes]) -> Any:
 
 
 def packed_code() -> Path:
-    """The packages SENT as a file that tasks can import from."""
+    """Write the packages SENT into a zip file from which tasks can import."""
     root = Path(__file__).parents[2]
     packed = Path(tempfile.mkdtemp(prefix="leveret-code-")) / "pipeline.zip"
     with zipfile.ZipFile(packed, "w") as archive:
@@ -184,10 +184,10 @@ def _end_of_java(status: int, memory: str) -> str:
 
 
 def _reason(error: str) -> str:
-    """The line of Spark's words that says what is wrong: behind a Python traceback the last, else Java's first."""
+    """Pick the line with the reason from a text of Spark: the last of a Python traceback, else Java's first."""
     lines = [line.strip(" :") for line in error.partition("\nJVM stacktrace")[0].splitlines() if line.strip()]
     raised = [line for line in lines if ": " in line and not line.startswith(("File ", "at ", "Caused by"))]
     if "Traceback (most recent call last):" in lines and raised:
         return raised[-1].removesuffix("SQLSTATE: 38000").strip()
     said = [line for line in lines if not line.startswith("An error occurred while calling")]
-    return said[0] if said else "Spark failed without a word"
+    return said[0] if said else "Spark failed without a reason"

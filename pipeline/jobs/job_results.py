@@ -1,11 +1,11 @@
-"""What a job leaves: a directory of Parquet tables for each run, and one small file that says which run counts.
+"""Results of a job: a directory of Parquet tables for each run, and a small file that names the valid run.
 
     OUT/audit/20261121T193000.123456Z/audit/part-000000.parquet
     OUT/audit/_run.json
 
-A run writes its tables into a directory of its own; then `_run.json` is replaced by one that names it. So readers who
-go by that file see all tables of one run or all of another, in any file system, and a run that was interrupted leaves
-nothing that counts. The run before stays for those who are reading it; older ones are removed.
+A run writes its tables into a directory of its own; then `_run.json` is replaced by one that names it. So readers of
+that file see all tables of one run, in any file system, and nothing of an interrupted run. The run before stays for
+present readers; older ones are removed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pipeline.file_target import Target
 
 RUN = "_run.json"
 FORMAT = 2
-"""Results of format 1, of earlier releases, count as none: the next run replaces them."""
+"""Version of the results. Those of format 1 are ignored: the next run replaces them."""
 
 
 class ResultsError(Exception):
-    """Results that this release cannot read."""
+    """Raised for results that this release cannot read."""
 
 
 class Run:
@@ -47,7 +47,7 @@ class Run:
     def write_coverage(
         self, nodes: Iterable[Coverage], in_doubt: Sequence[int] | None = None
     ) -> tuple[list[Boot], list[Gap]]:
-        """Write the tables boots and gaps of some nodes; `in_doubt`: how many copies are unknown for each gap."""
+        """Write the tables boots and gaps of some nodes; `in_doubt`: unknown copies of each gap."""
         covered = list(nodes)
         boots = [boot for node in covered for boot in node.boots]
         gaps = [gap for node in covered for gap in node.gaps]
@@ -59,7 +59,7 @@ class Run:
         return boots, gaps
 
     def publish(self, facts: Mapping[str, Any]) -> None:
-        """Have this run count, with facts about it that JSON can say."""
+        """Make this the valid run, with facts that JSON can hold. Removes runs older than the one before."""
         before = last_run(self._target, self._job)
         record = {
             "format": FORMAT,
@@ -77,7 +77,7 @@ class Run:
 
 
 class FinishedRun(NamedTuple):
-    """The run of a job that counts. `facts` are what it said of itself."""
+    """The valid run of a job, with the `facts` that it published."""
 
     target: Target
     job: str
@@ -87,12 +87,12 @@ class FinishedRun(NamedTuple):
     facts: dict[str, Any]
 
     def table(self, name: str) -> pa.Table:
-        """One of its tables."""
+        """Read one of its tables."""
         return self.target.table(f"{self.job}/{self.name}/{name}")
 
 
 def last_run(target: Target, job: str) -> FinishedRun | None:
-    """The run that counts, if there is one. Raises ResultsError."""
+    """Return the valid run, if there is one. Raises ResultsError."""
     if target.size(f"{job}/{RUN}") is None:
         return None
     record = json.loads(target.get(f"{job}/{RUN}"))
@@ -105,7 +105,7 @@ def last_run(target: Target, job: str) -> FinishedRun | None:
 
 
 def coverage(boots: Iterable[Boot], gaps: Iterable[Gap]) -> dict[str, Any]:
-    """What was read, as JSON can say it, by its boots and gaps: nodes, boots, events, from, until, gaps, doubtful_gaps.
+    """Summarize boots and gaps for JSON: nodes, boots, events, from, until, gaps, doubtful_gaps.
 
     Times are in UTC.
     """

@@ -21,9 +21,7 @@ JOB = "latency"
 
 
 class Waits(NamedTuple):
-    """What was measured: `busiest`, the queues with the most durations, stage by stage; how many durations there are,
-    and how many the clock has spoiled.
-    """
+    """Result: number of durations and of negative ones, and the queues with most durations, stage by stage."""
 
     coverage: dict[str, Any]
     durations: int
@@ -34,7 +32,7 @@ class Waits(NamedTuple):
 def run_latency(
     read: Engine, parts: Sequence[Part], target: Target, since: datetime | None = None, until: datetime | None = None
 ) -> Waits:
-    """Measure what ended in the bins from `since` to before `until`: the tables latency and latency_in_all."""
+    """Measure durations that ended in the bins from `since` to before `until`: writes latency and latency_in_all."""
     run = Run(target, JOB)
     nodes = merged(read(packed, parts))
     width = nodes[0].width if nodes else SECOND

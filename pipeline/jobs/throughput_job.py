@@ -20,7 +20,7 @@ JOB = "throughput"
 
 
 class Traffic(NamedTuple):
-    """What was counted: events of each kind in all, and the queues with the most published and delivered messages."""
+    """Result: totals by kind of event, and the queues with most published and delivered messages."""
 
     coverage: dict[str, Any]
     counts: dict[str, int]

@@ -1,4 +1,4 @@
-"""What happened to some of the copies that an audit has found, event by event: read again, from few parts of a log."""
+"""Timelines of some copies that an audit has found: all their events, read again from few parts of the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.event_parts import Part
 SHOWN_OF_KIND = 5
 SHOWN = 60
 FOUND_AT_ONCE = 10_000
-"""So many of what was found are rows of Python at a time: half a million would take 400 MB."""
+"""Findings that are rows of Python at a time: half a million would take 400 MB."""
 LOOKED_AT = ("node", "vhost", "queue", "position", "msg_id", "verdict", "violations", "first", "last")
 COLUMNS = (
     *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "exchange", "routing_key", "connection", "channel"),
@@ -40,7 +40,7 @@ SWEEPS = ("purge", "delete")
 
 
 class Wanted(NamedTuple):
-    """A copy, its message, and the moments between which something was heard of it."""
+    """A copy, its message, and the moments of its first and last event."""
 
     node: str
     vhost: str
@@ -52,16 +52,16 @@ class Wanted(NamedTuple):
 
 
 def cause(row: dict[str, Any]) -> str:
-    """What is to be said of a copy in a word: its violations, or that it is lost."""
+    """Return the cause of a finding: the copy's violations, or `lost`."""
     return ", ".join([*row["violations"], *(["lost"] if row["verdict"] == "lost" else [])])
 
 
 def timelines(parts: Sequence[Part], found: pa.Table) -> pa.Table:
-    """The events of some of what was found, a few of each queue and cause: rows of SCHEMA, in their order."""
+    """Read the events of some findings, a few of each queue and cause: rows of SCHEMA, in their order."""
     ranked, seen = list[tuple[int, Wanted]](), Counter[tuple[str, ...]]()
     rows_of_some = (batch.to_pylist() for batch in found.select(LOOKED_AT).to_batches(max_chunksize=FOUND_AT_ONCE))
     for row in chain.from_iterable(rows_of_some):
-        if row["queue"] is None:  # it was never in one
+        if row["queue"] is None:  # the message never was in a queue
             continue
         group = row["node"], row["vhost"], row["queue"], cause(row)
         seen[group] += 1

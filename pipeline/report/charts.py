@@ -1,8 +1,8 @@
-"""Charts as SVG that stands in a page: small, without scripts, in colours that the page's style sheet gives them.
+"""Charts as inline SVG: small, without scripts, in the colours of the page's style sheet.
 
-Matplotlib draws in colours that serve as marks only, and each is then replaced by a variable of the style sheet; so a
-chart is right in light and dark and on paper. Nothing from the log is drawn but numbers and times: names are the
-page's, which escapes them.
+Matplotlib draws in placeholder colours, each of which is replaced by a variable of the style sheet; so a chart is
+readable in light, in dark and on paper. Only numbers and times of the log are drawn: names are left to the page, which
+escapes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from pipeline.report.series import Axis, Mark, Values
 from pipeline.report.wording import duration, short_number
 
-logging.getLogger("matplotlib.font_manager").disabled = True  # tells of its cache the first time
+logging.getLogger("matplotlib.font_manager").disabled = True  # logs that it builds its cache the first time
 
 COLOURS = {
     "#010101": "var(--muted)",
@@ -45,7 +45,7 @@ MARKS: dict[str, dict[str, Any]] = {
     "gap": {"color": DOUBT, "linewidth": 2, "alpha": 0.6},
 }
 MARKS_MAX = 60
-"""More of one kind are not drawn: they would hide what they mark."""
+"""Marks of one kind at most; more are not drawn, because they would hide the chart."""
 STYLE: dict[Any, Any] = {
     "font.size": 7.5,
     "svg.fonttype": "none",
@@ -78,13 +78,11 @@ NEEDLESS = [
         r' transform="rotate\(-0 [^"]*"',
     )
 ]
-"""The page has letters of its own, and a chart is as large as its place."""
+"""Parts of the SVG that are removed: the page sets fonts and sizes."""
 
 
 class Line(NamedTuple):
-    """Values along an axis; which of the series' colours; its name, at its end; how it is drawn: a line, dashes, an
-    area, or steps, which hold.
-    """
+    """Values along an axis, an index into SERIES, the name at its end, and the form: `steps` hold their value."""
 
     values: Values
     colour: int
@@ -93,14 +91,14 @@ class Line(NamedTuple):
 
 
 class Time(NamedTuple):
-    """The axis of charts, and what is marked on it."""
+    """The axis of charts, and the marks on it."""
 
     axis: Axis
     marks: Sequence[Mark] = ()
 
 
 def durations_chart(along: Time, lines: Sequence[Line]) -> str:
-    """Milliseconds, on a logarithmic scale."""
+    """Draw milliseconds on a logarithmic scale."""
 
     def scale(axes: Axes) -> None:
         known = [value for line in lines for value in line.values if value is not None]
@@ -115,7 +113,7 @@ def durations_chart(along: Time, lines: Sequence[Line]) -> str:
 
 
 def amounts_chart(along: Time, lines: Sequence[Line], unit: str = "") -> str:
-    """Numbers from zero."""
+    """Draw numbers on a linear scale from zero."""
 
     def scale(axes: Axes) -> None:
         known = [value for line in lines for value in line.values if value is not None]
@@ -148,7 +146,7 @@ def _chart(along: Time, lines: Sequence[Line], scale: Callable[[Axes], None]) ->
 
 
 def _draw(axes: Axes, times: list[datetime], line: Line) -> None:
-    """A line that breaks where nothing is known. What stands alone there is a dot."""
+    """Draw a line that breaks at unknown values. A value without neighbours is a dot."""
     moments: Any = times
     values = [float("nan") if value is None else value for value in line.values]
     colour = SERIES[line.colour]
@@ -167,7 +165,7 @@ def _draw(axes: Axes, times: list[datetime], line: Line) -> None:
 
 
 def _mark(axes: Axes, along: Time) -> None:
-    """What befell the broker, as lines across the chart."""
+    """Draw starts, stops, kills and gaps of the broker as lines across the chart."""
     for kind, look in MARKS.items():
         mine = [mark.at for mark in along.marks if mark.kind == kind]
         for at in mine if len(mine) <= MARKS_MAX else ():
@@ -175,7 +173,7 @@ def _mark(axes: Axes, along: Time) -> None:
 
 
 def _name(axes: Axes, lines: Sequence[Line]) -> None:
-    """Names at the ends of lines, apart from each other."""
+    """Write names at the ends of lines, without overlap."""
     ends = [(next((value for value in reversed(line.values) if value is not None), None), line) for line in lines]
     low, high = (axes.transData.transform((0, value))[1] for value in axes.get_ylim())
     taken = low - 9.0
@@ -197,12 +195,12 @@ def _lone(values: Values, at: int) -> bool:
 
 
 def _positive(values: Values) -> list[float | None]:
-    """What took no time that the clock could see is shown at the lower end."""
+    """Raise durations of 0 to the lower end of the scale, for the logarithm."""
     return [None if value is None else max(value, 0.01) for value in values]
 
 
 def _themed(drawn: str) -> str:
-    """The element alone, in the page's colours and letters, without what the page says or what would be there twice."""
+    """Return the SVG element alone, in colours and fonts of the page, without NEEDLESS parts."""
     element = drawn[drawn.index("<svg") :]
     for needless in NEEDLESS:
         element = needless.sub("", element)

@@ -1,4 +1,4 @@
-"""What happened to a copy, in words: a step for each event, for what befell the broker in between, and for the end."""
+"""The history of a copy in words: a step for each event, for stops and kills in between, and for its end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pipeline.report.wording import name
 
 Row = dict[str, Any]
 SHOWN = 24
-"""Of a longer story, the first and the last steps are shown."""
+"""Steps that are shown; of more, the first and the last."""
 
 
 class Step(NamedTuple):
-    """Something that happened, and its look: in, sure, out, end, broker, or wrong."""
+    """One step, and its style: in, sure, out, end, broker, or wrong."""
 
     at: datetime | None
     look: str
@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 
 def steps(copy: Row, events: Sequence[Row], boots: Sequence[Row]) -> list[Step]:
-    """All steps of a copy, a row of the table found. `events` are in their order."""
+    """Return all steps of a copy, a row of the table found. `events` are in their order."""
     mine = {boot["boot"]: boot for boot in boots if boot["node"] == copy["node"]}
     told, ended = list[Step](), False
     for before, event in pairwise([None, *events]):
@@ -48,7 +48,7 @@ def steps(copy: Row, events: Sequence[Row], boots: Sequence[Row]) -> list[Step]:
 
 
 def _ends(boots: dict[int, Row], first: int, last: int) -> Iterator[Step]:
-    """How boots ended between an event of one and an event of another."""
+    """Yield the ends of boots between an event of one and an event of another."""
     for number in range(first, last):
         boot = boots.get(number)
         if boot is None:
@@ -100,4 +100,4 @@ WORDS: dict[str, tuple[str, Any]] = {
     "purge": ("end", lambda _: "queue purged"),
     "delete": ("end", lambda _: "queue deleted"),
 }
-"""The look of each kind of event, and what it says."""
+"""Style and text of each kind of event."""

@@ -1,4 +1,4 @@
-"""What the report says of the audit and of dead letters."""
+"""The sections of the report about the audit and dead letters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pipeline.report.series import axis, laid_out
 
 LISTED = 50
 REASONS = {"rejected": 0, "expired": 2, "maxlen": 3, "delivery_limit": 1}
-"""Why messages die, with the colours of their lines."""
+"""Reasons of dead letters, with the colours of their lines."""
 SERVER_NAMED = ("amq.gen", "amq_")
-"""Names that brokers give to queues begin like this."""
+"""Prefixes of queue names that brokers generate."""
 Row = dict[str, Any]
 
 
 class QueueLine(NamedTuple):
-    """A queue in the table of verdicts; several that the broker has named, in one line."""
+    """A line of the table of verdicts: a queue, or all queues with generated names."""
 
     node: str
     vhost: str | None
@@ -35,7 +35,7 @@ class QueueLine(NamedTuple):
 
     @property
     def badness(self) -> tuple[int, int, int]:
-        """What is to be sorted by."""
+        """Sort key: losses and violations, unknown copies, all copies."""
         return (
             self.violations + self.verdicts.get("lost", 0),
             self.verdicts.get("unknown", 0),
@@ -44,14 +44,14 @@ class QueueLine(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A copy that was found, and what happened to it."""
+    """A finding of the audit: a copy and its steps."""
 
     row: Row
     steps: list[Step]
 
 
 class Group(NamedTuple):
-    """Copies of one queue that were found for one cause: how many, and some of them."""
+    """Findings of one queue and cause: their number, and some of them."""
 
     node: str
     vhost: str | None
@@ -61,19 +61,19 @@ class Group(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What must not be, with the queues in which it was, most copies first."""
+    """A cause of findings, with its queues, most copies first."""
 
     name: str
     groups: list[Group]
 
     @property
     def copies(self) -> int:
-        """In all queues."""
+        """Findings in all queues."""
         return sum(group.copies for group in self.groups)
 
 
 class Audit(NamedTuple):
-    """What the job `audit` has left: verdicts with their copies, queues and groups, the worst first, boots and gaps."""
+    """Results of the job `audit`: copies by verdict, queues and causes, the worst first, boots and gaps."""
 
     run: FinishedRun
     verdicts: dict[str, int]
@@ -85,7 +85,7 @@ class Audit(NamedTuple):
 
     @property
     def messages(self) -> dict[str, int]:
-        """How many messages clients published, and what became of them at once."""
+        """Counts of messages that clients published: confirmed, returned, unroutable."""
         return dict(self.run.facts["messages"])
 
     @property
@@ -100,7 +100,7 @@ class Audit(NamedTuple):
 
     @property
     def wrong(self) -> int:
-        """How many rows of the table found there are at most."""
+        """Upper bound of the rows of the table found."""
         return self.lost + self.violations
 
     @property
@@ -115,7 +115,7 @@ class Audit(NamedTuple):
 
 
 class DeadLetters(NamedTuple):
-    """What the job `dead-letters` has left: groups of those in the queue, how many the log has by reason, a chart."""
+    """Results of the job `dead-letters`: groups of those in the queue, counts by reason from the log, a chart."""
 
     run: FinishedRun
     groups: list[Row]
@@ -125,7 +125,7 @@ class DeadLetters(NamedTuple):
 
 
 def audit(run: FinishedRun) -> Audit:
-    """What the last audit found."""
+    """Read the results of the last audit."""
     verdicts = {verdict: run.facts["verdicts"][verdict] for verdict in ORDER if verdict in run.facts["verdicts"]}
     boots = [_boot(row) for row in run.table("boots").to_pylist()]
     gaps = sorted(run.table("gaps").to_pylist(), key=lambda gap: (not gap["doubtful"], gap["node"], gap["moment"]))
@@ -151,13 +151,13 @@ def _queues(tally: pa.Table) -> list[QueueLine]:
 
 
 def _folded(queue: str | None) -> str | None:
-    """A queue's name; one for all that a broker has named."""
+    """Return a queue's name; PREFIX… for a generated one."""
     prefix = next((each for each in SERVER_NAMED if (queue or "").startswith(each)), None)
     return queue if prefix is None else f"{prefix}…"
 
 
 def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
-    """What was found by cause and queue: violations before losses."""
+    """Group the findings by cause and queue: violations before losses."""
     events: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for event in run.table("timelines").to_pylist():
         events[event["node"], event["vhost"], event["queue"], event["position"]].append(event)
@@ -178,7 +178,7 @@ def _most(group: Group) -> tuple[int, str]:
 
 
 def dead_letters(run: FinishedRun) -> DeadLetters:
-    """Why messages lay in the queue that was looked at last; rates, if an event log was given."""
+    """Read the results of the last job `dead-letters`; rates only if it had an event log."""
     order = [("messages", "descending"), ("reason", "ascending"), ("death_queue", "ascending")]
     groups = run.table("dead_letters").sort_by(order).slice(0, LISTED).to_pylist()
     if "dead_letter_rates" not in run.tables:

@@ -1,8 +1,8 @@
-"""report.html, made of what the last run of each job in a place has left, whichever jobs have run there.
+"""report.html, built from the results of the last run of each job in a place.
 
-Each job writes it anew behind its tables, and it is replaced at once: who reads it sees one whole page or another. It
-refers to nothing outside itself, and its policy forbids a browser to load or run anything, whatever names the
-broker's clients have thought up.
+Each job rewrites it after its tables, and replaces it in one step: a reader sees one complete page or another. It
+refers to nothing outside itself, and its content security policy forbids a browser to load or run anything, whatever
+names clients have chosen.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ PARTS = {
     "throughput": queue_section.traffic,
     "dead_letters": findings_section.dead_letters,
 }
-"""What makes a part of the page of a job's last run."""
+"""Functions that build a part of the page from a job's last run."""
 
 
 def write_report(target: Target) -> None:
-    """Have report.html say what the last runs have found. Raises ResultsError and OSError."""
+    """Write report.html from the last runs of all jobs. Raises ResultsError and OSError."""
     runs = {job: last_run(target, job) for job in PARTS}
     parts = {job: None if run is None else PARTS[job](run) for job, run in runs.items()}
     target.put(REPORT, page(parts, datetime.now(UTC)).encode())
 
 
 def page(parts: dict[str, Any], written: datetime) -> str:
-    """The page of these parts, None for a job that has not run."""
+    """Render the page of these parts; None for a job that has not run."""
     return _environment().get_template("report.html").render(**parts, written=written).lstrip()
 
 
@@ -51,5 +51,5 @@ def _environment() -> Environment:
     words = wording.number, wording.size, wording.duration, wording.share, wording.moment, wording.name, wording.sample
     times = wording.instant, wording.span, wording.seconds, wording.counted
     made.filters |= {each.__name__: each for each in (*words, *times)}
-    made.filters["drawing"] = Markup  # charts are ours: there is nothing of anybody else's in them
+    made.filters["drawing"] = Markup  # charts contain no text of clients
     return made

@@ -1,7 +1,7 @@
-"""What the report says of queues: how long messages waited in them, and what went through.
+"""The sections of the report about queues: latency and throughput.
 
-The busiest are drawn, a few more are in tables, and all are in the Parquet tables: so the page stays small however many
-queues there are. Where a point stands for several bins, it shows the highest of them, and rates as their mean.
+The busiest queues are drawn, some more are in tables, and all are in the Parquet tables: so the page stays small for
+any number of queues. A point that covers several bins shows their maximum, and of rates the mean.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LISTED = 50
 NAME = ("node", "vhost", "queue")
 ENDINGS = ("rejected", "expired", "dropped", "dead_lettered")
 SPREAD = {"p99_ms": Line((), 2, "p99"), "p95_ms": Line((), 0, "p95", "dashes"), "p50_ms": Line((), 3, "p50")}
-"""Percentiles that are drawn, and how."""
+"""Lines of the percentiles that are drawn."""
 
 Row = dict[str, Any]
 Queue = tuple[str, str | None, str | None]
-"""Node, virtual host and name; no name for what reached no queue."""
+"""Node, virtual host and name; no name for messages that reached no queue."""
 
 
 class Drawn(NamedTuple):
@@ -40,7 +40,7 @@ class Drawn(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Latencies: charts of the busiest queues, a line for each of some more, by stage."""
+    """Latency: charts of the busiest queues, and a table of some more, by stage."""
 
     run: FinishedRun
     queues: int
@@ -50,7 +50,7 @@ class Waits(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Throughput: the same, and a line for each that has all counts."""
+    """Throughput: charts of the busiest queues, and a table of some more, with all counts."""
 
     run: FinishedRun
     queues: int
@@ -60,12 +60,12 @@ class Traffic(NamedTuple):
 
     @property
     def endings(self) -> list[str]:
-        """The columns of ends that are not acknowledgements, where there are any."""
+        """Columns of ends that are not acknowledgements, if there are any."""
         return [name for name in ENDINGS if any(row[name] for row in self.listed)]
 
 
 def waits(run: FinishedRun) -> Waits:
-    """What the job `latency` has left."""
+    """Read the results of the job `latency`."""
     table, overall = run.table("latency"), run.table("latency_in_all")
     counts = overall.group_by(list(NAME)).aggregate([("n", "sum")])
     busiest = counts.sort_by([("n_sum", "descending"), *((name, "ascending") for name in NAME)]).slice(0, LISTED)
@@ -81,7 +81,7 @@ def waits(run: FinishedRun) -> Waits:
 
 
 def traffic(run: FinishedRun) -> Traffic:
-    """What the job `throughput` has left."""
+    """Read the results of the job `throughput`."""
     table = run.table("throughput")
     listed = in_all(table).slice(0, LISTED).to_pylist()
     named = [_queue(row) for row in listed[:DRAWN]]
@@ -133,7 +133,7 @@ def _flow(rows: Sequence[Row], along: Time, seconds: Sequence[float]) -> list[st
 
 
 def _seconds(run: FinishedRun, along: Time) -> list[float]:
-    """How many seconds of each point the log knows of: all, but for the first and the last."""
+    """Seconds of each point that the log covers: all, except for the first and the last."""
     first, last = (datetime.fromisoformat(run.facts[name] or "1970-01-01T00:00Z") for name in ("from", "until"))
     length = timedelta(seconds=along.axis.seconds)
     known = (min(begin + length, last) - max(begin, first) for begin in along.axis.times)

@@ -1,4 +1,4 @@
-"""Points in time for charts: how wide they are, values laid out on them, and what befell the broker meanwhile."""
+"""Points in time for charts: their width, their values, and the marks of starts, stops, kills and gaps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values = Sequence[float | None]
 
 
 class Axis(NamedTuple):
-    """Moments that follow each other, each so many seconds behind the last."""
+    """Points in time, each `seconds` after the last."""
 
     begin: datetime
     seconds: int
@@ -30,14 +30,14 @@ class Axis(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that befell the broker: a start, an orderly stop, a kill, a gap of the log that leaves doubt."""
+    """A mark: a start, an orderly stop, a kill, or a doubtful gap in the log."""
 
     at: datetime
     kind: Literal["start", "stop", "kill", "gap"]
 
 
 def axis(first: int, last: int, bin_seconds: int) -> Axis:
-    """As few seconds for each point as give no more than POINTS_MAX from one bin to another, by their beginnings."""
+    """Return the axis from one bin to another, by their begins, with the fewest seconds that give POINTS_MAX points."""
     span = last - first + bin_seconds
     widths = [width for width in WIDTHS if width % bin_seconds == 0]
     width = next((each for each in widths if span <= each * POINTS_MAX), -(-span // POINTS_MAX // 60) * 60)
@@ -46,7 +46,7 @@ def axis(first: int, last: int, bin_seconds: int) -> Axis:
 
 
 def marks(boots: Iterable[Mapping[str, Any]], gaps: Iterable[Mapping[str, Any]]) -> list[Mark]:
-    """What is to be marked on every axis. A boot that neither stopped nor was followed by another still runs."""
+    """Yield the marks of every axis. A boot without a stop or a later boot still runs."""
     found = list[Mark]()
     for boot in boots:
         found.append(Mark(boot["first_ts"], "start"))
@@ -60,12 +60,15 @@ def marks(boots: Iterable[Mapping[str, Any]], gaps: Iterable[Mapping[str, Any]])
 
 
 def laid_out(values: Mapping[int, float | None], points: int, *, missing: float | None = None) -> list[float | None]:
-    """Values by their places; what has none is `missing`."""
+    """Lay out values by their places; a place without one is `missing`."""
     return [values.get(place, missing) for place in range(points)]
 
 
 def carried_on(values: Mapping[int, float | None], points: int) -> list[float | None]:
-    """Values by their places; what has none is what was before. None is unknown, and is carried on as well."""
+    """Lay out values by their places; a place without one repeats the value before.
+
+    None is unknown, and repeated too.
+    """
 
     def steps() -> Iterator[float | None]:
         last: float | None = None

@@ -62,7 +62,7 @@ def instant(value: datetime | None) -> str:
 
 
 def span(facts: Mapping[str, Any]) -> str:
-    """From when to when a log is, the day once if it is one."""
+    """Format the times from which and to which a log is, with the day once if it is the same."""
     first, last = moment(facts["from"]), moment(facts["until"])
     return f"{first} to {last[11:] if first[:10] == last[:10] else last}"
 
@@ -76,13 +76,13 @@ def seconds(value: int) -> str:
 
 
 def counted(value: int, noun: str) -> str:
-    """So many of something: 1 message, 2,000 messages, 3 copies."""
+    """Format a count with its noun: 1 message, 2,000 messages, 3 copies."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{value:,} {noun if value == 1 else plural}"
 
 
 def name(value: str | None) -> str:
-    """A name that others gave: what does not show, or would turn the text round, is escaped; what is long, cut."""
+    """Format a client's name: invisible and direction-changing characters are escaped, long names cut."""
     shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value or "")
     return shown if len(shown) <= NAME_CHARACTERS else shown[: NAME_CHARACTERS - 1] + "…"
 

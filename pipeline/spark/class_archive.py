@@ -1,8 +1,8 @@
-"""Java's archive of Spark's classes: a session that has one starts in half the time.
+"""Java's archive of Spark's classes: a session with one starts in half the time.
 
-The first job on a machine has Java write it when it ends (-XX:ArchiveClassesAtExit), under a name of its own, and
-renames it then: so two jobs at once do not meet, and what is cut short counts for nothing. Java itself compares the
-archive with its own version and with Spark's files, and goes without where they differ.
+The first job on a machine makes Java write it at its end (-XX:ArchiveClassesAtExit), under a name of its own, and
+renames it then: two jobs at once do not collide, and an incomplete archive is never used. Java itself compares the
+archive with its own version and with Spark's files, and does not use it if they differ.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ DIRECTORY = "LEVERET_JAVA_CACHE"
 FREE_BYTES_MIN = 2 << 30
 """An archive has 160 MB, and is not worth a full disk."""
 KEPT = 2
-"""So many archives stay, for as many versions of Java and Spark."""
+"""Archives that are kept, for as many versions of Java and Spark."""
 PART_SECONDS = 86400
-"""What is older was cut short."""
+"""Age from which on an incomplete archive is deleted."""
 QUIET = "-Xshare:auto -Xlog:cds*=off"
 
 
@@ -47,12 +47,12 @@ class Archive(NamedTuple):
 
     @property
     def when_written(self) -> str:
-        """What a shell does when Java has ended well."""
+        """Shell command for a successful end of Java."""
         return f'[ ! -f "{self.part}" ] || mv -f "{self.part}" "{self.path}"'
 
 
 def archive_for(program: Path, java_version: int) -> Archive | None:
-    """The archive for a Java; None where it cannot have one, or none is wanted."""
+    """Return the archive for a Java; None if it cannot have one, or none is wanted."""
     real = program.resolve()
     base = real.parents[1] / "lib" / "server" / "classes.jsa"  # what an archive is written on top of
     directory = os.environ.get(DIRECTORY, Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "leveret", "java"))
@@ -73,7 +73,7 @@ def _spark_home() -> str:
 
 
 def _is_room(directory: Path) -> bool:
-    """Whether this user may write there alone, and the disk has room. Older archives are removed."""
+    """True if only this user may write there, and the disk has room. Removes older archives."""
     with suppress(OSError):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = directory.stat()

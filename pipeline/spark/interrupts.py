@@ -1,4 +1,4 @@
-"""^C in the middle of a job: the end of it, and no more words than that."""
+"""Ctrl+C in the middle of a job: it ends without a traceback."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interruptible(context: SparkContext) -> Iterator[None]:
-    """Have SIGINT and SIGTERM raise KeyboardInterrupt, and Spark stop quietly then. In the main thread; else nothing.
+    """Make SIGINT and SIGTERM raise KeyboardInterrupt, and stop Spark quietly. Only in the main thread.
 
-    PySpark's own handler of SIGINT asks Spark to cancel, in the middle of whatever it is being asked: that fails, in
-    many words, and so does what was asked.
+    PySpark's own handler of SIGINT sends Spark a cancellation in the middle of another request: both fail, with long
+    tracebacks.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -29,15 +29,15 @@ def interruptible(context: SparkContext) -> Iterator[None]:
     from py4j.protocol import Py4JError
 
     def end(number: int, _: FrameType | None) -> None:
-        logging.disable()  # py4j logs the call that is broken off, and those that it breaks off after it
+        logging.disable()  # py4j logs the interrupted call, and those that fail after it
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, end) for number in ENDING}
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(Py4JError, OSError):  # Java may answer no more after a call that was broken off
-            context.setLogLevel("OFF")  # Spark logs tasks that are broken off
+        with suppress(Py4JError, OSError):  # Java may not answer after an interrupted call
+            context.setLogLevel("OFF")  # Spark logs interrupted tasks
             context.stop()
         raise
     finally:

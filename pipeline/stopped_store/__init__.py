@@ -1,1 +1,1 @@
-"""What lies in a stopped broker's store."""
+"""The messages and definitions of a stopped broker's data directory, as rows and Parquet files."""

@@ -34,7 +34,7 @@ class DataDirectory:
         self.messages = messages
 
     def owners(self) -> dict[int, Owner]:
-        """Whose each id in the message store is."""
+        """Owners of the ids in the message store."""
         queues = {row.id: Owner(row.vhost, row.name, type_of(row)) for row in self.definitions.queues}
         delays = {row.queue_id: Owner(row.vhost, row.name, DELAY) for row in self.definitions.exchanges if row.queue_id}
         return queues | delays
@@ -70,7 +70,7 @@ def type_of(queue: QueueRow) -> str:
 
 
 def tables(directory: DataDirectory, vhost: str | None, queue: str | None) -> dict[str, list[dict[str, Any]]]:
-    """Queues with what they hold, exchanges, bindings: of a virtual host, and what concerns a queue; None: all."""
+    """Tables of queues with their contents, exchanges and bindings, of a virtual host and a queue; None: of all."""
     vhost, queue = vhost and plain(vhost), queue and plain(queue)
     definitions = directory.definitions
     found = {
@@ -86,7 +86,7 @@ def _leads_to(binding: dict[str, Any], queue: str) -> bool:
 
 
 def exchange_rows(found: Definitions) -> list[dict[str, Any]]:
-    """The durable exchanges that somebody has declared."""
+    """Rows of the durable exchanges that clients have declared."""
     return [
         {
             "vhost": plain(row.vhost),
@@ -101,7 +101,7 @@ def exchange_rows(found: Definitions) -> list[dict[str, Any]]:
 
 
 def binding_rows(found: Definitions) -> list[dict[str, Any]]:
-    """The durable bindings."""
+    """Rows of the durable bindings."""
     return [
         {
             "vhost": plain(row.vhost),
@@ -116,11 +116,11 @@ def binding_rows(found: Definitions) -> list[dict[str, Any]]:
 
 
 def queue_rows(directory: DataDirectory) -> list[dict[str, Any]]:
-    """Each queue, and each exchange with delayed messages, with what the store holds of it.
+    """Rows of all queues, and of exchanges with delayed messages, with their contents in the store.
 
-    `oldest` is the position of its first message, `oldest_timestamp` what that says of its time (of a stream's, when
-    it was published). At the end stand messages without a queue, under their queue's number alone, and those of
-    queues that ended with the process, which no start brings back.
+    `oldest` is the position of the first message, `oldest_timestamp` its timestamp (in a stream, its time of
+    publishing). The last rows are messages of unknown queues, under the queue's number alone, and those of transient
+    queues, which a start deletes.
     """
     found = {
         row.id: _queue_row(row.vhost, row.name, type_of(row), bool(row.auto_delete), row.arguments)
@@ -176,7 +176,7 @@ def _timestamp(directory: DataDirectory, lane: LaneContents) -> datetime | None:
 
 
 def message_rows(directory: DataDirectory, vhost: str | None, queue: str | None) -> Iterator[Row]:
-    """The messages of the queues with these names (None: any), queue by queue."""
+    """Yield the messages of the queues with these names (None: any), queue by queue."""
     owners = directory.owners()
     for queue_id, lane in directory.messages.places():
         owner = owners.get(queue_id)
@@ -186,6 +186,6 @@ def message_rows(directory: DataDirectory, vhost: str | None, queue: str | None)
 
 
 def is_wanted(owner: Owner | None, vhost: str | None, queue: str | None) -> bool:
-    """Whether somebody's messages are those of a virtual host and a queue; None: of any."""
+    """True if messages of an owner are those of a virtual host and a queue; None: of any."""
     of_vhost, of_queue = (None, None) if owner is None else owner[:2]
     return vhost in (None, of_vhost) and queue in (None, of_queue)

@@ -1,4 +1,4 @@
-"""What lies in a stopped broker's store, as Parquet files in a new place."""
+"""Export of a stopped broker's store into Parquet files in a new place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.stopped_store.store_batches import SCHEMA, record_batches
 from pipeline.stopped_store.store_rows import Row
 
 FILE_BYTES = 64 << 20
-"""Of record batches, before compression."""
+"""Bytes of record batches in one file, before compression."""
 
 _TIME = pa.timestamp("us", "UTC")
 TABLES = {
@@ -48,13 +48,13 @@ TABLES = {
 
 
 class OccupiedError(ValueError):
-    """There is something already where files are to go."""
+    """Raised if the target directory is not empty."""
 
 
 def write(where: str, tables: Mapping[str, list[dict[str, Any]]], messages: Iterator[Row]) -> Iterator[tuple[str, int]]:
     """Write `queues`, `exchanges`, `bindings`, and messages in one file or several; each with its number of rows.
 
-    Raises OccupiedError when something is there already, OSError, and ValueError for a place that means nothing.
+    Raises OccupiedError if the place is not empty, OSError, and ValueError for a place that cannot be parsed.
     """
     target = Target(where)
     if target.names():
@@ -71,7 +71,7 @@ def _put(target: Target, name: str, table: pa.Table) -> tuple[str, int]:
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """At least one batch, so that the file has its columns where there are no messages."""
+    """Yield tables of about FILE_BYTES; at least one, so that a file without messages has its columns."""
     gathered: list[pa.RecordBatch] = []
     has_schema = False
     for batch in batches:

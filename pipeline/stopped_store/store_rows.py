@@ -1,4 +1,4 @@
-"""Messages of a stopped broker's store as rows: the columns of the source `amqp`, and what only the store knows."""
+"""Messages of a stopped broker's store as rows: the columns of the source `amqp`, and those of the store."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ COLUMNS = (
     "shared_body",
     "damage",
 )
-"""One row for each message, and one for each place where messages cannot be read: that has `damage`, and no body."""
+"""Columns of a row: one for each message, and one with `damage` and no body for each unreadable record."""
 TIMES = ("timestamp", "published_at", "expires_at", "due_at")
-"""The columns that are microseconds since the epoch."""
+"""Columns in microseconds since the epoch."""
 
 Row = tuple[Any, ...]
-"""The values of COLUMNS; None where there is none."""
+"""Values of COLUMNS; None for a missing one."""
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 LAST_MILLISECOND = TIMESTAMP_SECONDS_MAX * 1000
 DEATHS = (None, "rejected", "expired", "maxlen", "delivery_limit")
-"""Why a letter that waits for its queue died, by the number in its flags."""
+"""Reasons of waiting dead letters, by the number in their flags."""
 
 DEATH_SHIFT, DEATH_MASK = 8, 7
 
 
 class Owner(NamedTuple):
-    """Whose messages a lane has: a queue, or the exchange (type `delay`) in which delayed messages wait."""
+    """The owner of a lane's messages: a queue, or the exchange (type `delay`) of delayed messages."""
 
     vhost: str
     name: str
@@ -58,12 +58,12 @@ class Owner(NamedTuple):
 
 
 def rows(found: Iterator[Found], owners: Mapping[int, Owner]) -> Iterator[Row]:
-    """A row for each. An orphaned message, of a queue that does not exist, has no vhost and no queue."""
+    """Convert each to a row. A message of a queue that does not exist has no vhost and no queue."""
     return (_row(each, owners.get(each.queue_id)) for each in found)
 
 
 def readable(row: Row) -> dict[str, Any]:
-    """A row by the names of its columns, with times as they are for people."""
+    """Convert a row to a dict by column, with times as datetimes."""
     values = dict(zip(COLUMNS, row, strict=True))
     return values | {name: EPOCH + timedelta(microseconds=values[name]) for name in TIMES if values[name] is not None}
 

@@ -1,7 +1,7 @@
-"""The data source `leveret-store`: the messages in the store of a broker that does not run, as a table.
+"""The data source `leveret-store`: the messages of a stopped broker's store, as a table.
 
-It reads with the broker's own readers, so it needs the broker's package, and the data directory where its tasks run:
-this machine, or one that is mounted everywhere. Each task reads consecutive segments of one lane of a queue. While a
+It reads with the broker's own readers, so its tasks need the broker's packages and the data directory: on this machine,
+or mounted on all. Each task reads consecutive segments of one lane of a queue. While a
 query is planned and while a task reads, no broker can start on the directory.
 """
 
@@ -25,7 +25,7 @@ from storage.offline.offline_reader import Range, StoppedStore
 
 KNOWN = ("path", "vhost", "queue", "segmentsPerPartition")
 SEGMENTS_PER_PARTITION = 64
-"""Of up to 512 messages and 256 KiB each: a task reads up to 16 MiB, unless messages are larger."""
+"""Segments that a task reads, of up to 512 messages and 256 KiB each: up to 16 MiB, unless messages are larger."""
 
 
 class LeveretStoreDataSource(DataSource):
@@ -54,7 +54,7 @@ class LeveretStoreDataSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What a task is to read, and whose it is. None where there is nothing: Spark would make up a partition itself."""
+    """A range for a task to read, and its owner. None if there is nothing: Spark would make up a partition itself."""
 
     def __init__(self, part: Range | None, owner: Owner | None) -> None:
         super().__init__(part)
@@ -63,7 +63,7 @@ class RangePartition(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Reads what is in the store when a query is planned; it does not change."""
+    """Reads the contents of the store at the planning of a query."""
 
     def __init__(self, directory: Path, vhost: str | None, queue: str | None, segments: int) -> None:
         self._directory = directory

@@ -1,6 +1,7 @@
-"""Properties and arguments as they are stored, in the values of the columns of the source `amqp`.
+"""Stored properties and arguments as values of the columns of the source `amqp`.
 
-Read by the broker's own code, and as pika reads them for that source: text where bytes are UTF-8, decimals with a sign.
+They are decoded by the broker's own code, with the results that pika has for that source: text if bytes are UTF-8,
+signed decimals.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ PROPERTIES_CACHED = 4096
 
 
 def properties_of(header: bytes) -> tuple[Any, ...]:
-    """The properties in a content header in their order: headers as JSON, the timestamp in microseconds.
+    """Decode the properties of a content header, in their order: headers as JSON, the timestamp in microseconds.
 
-    Raises ValueError when they cannot be read.
+    Raises ValueError if they cannot be read.
     """
     return _properties(header[HEADER_START.size :])
 
@@ -41,7 +42,7 @@ def _properties(encoded: bytes) -> tuple[Any, ...]:
 
 
 def arguments_of(encoded: bytes) -> dict[str, Any]:
-    """A definition's arguments; none where they cannot be read."""
+    """Decode a definition's arguments; empty if they cannot be read."""
     try:
         return _plain_table(decode_table(encoded)[0])
     except (DecodeError, ValueError):
@@ -49,7 +50,7 @@ def arguments_of(encoded: bytes) -> dict[str, Any]:
 
 
 def plain(name: str) -> str:
-    """A name as text: what is no UTF-8 is shown with escapes."""
+    """Return a name as text: bytes that are not UTF-8 become escapes."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""What a killed process has left of the event log: a segment that was being written, and tails. A start seals both."""
+"""Recovery of the event log at a start: an unsealed segment and tails of a killed process are sealed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Found = list[tuple[SegmentName, Path]]
 
 
 def seal_left_over(directory: Path, node: str) -> None:
-    """Seal what an earlier process of a node left. A start that is killed here does no harm. Raises OSError."""
+    """Seal the files that an earlier process of a node left. May be interrupted and repeated. Raises OSError."""
     segments, tails = _found(directory, node, parse_unsealed), _found(directory, node, parse_tail)
     for boot in sorted({name.boot for name, _ in (*segments, *tails)}):
         _seal(directory, node, boot, segments, [path for name, path in tails if name.boot == boot])
 
 
 def highest_boot(directory: Path, node: str) -> int:
-    """The highest boot of a node that anything in a directory tells of; 0 for none. Raises OSError."""
+    """Highest boot of a node in the file names of a directory; 0 for none. Raises OSError."""
     if not directory.is_dir():
         return 0
     names = [path.name for path in directory.iterdir()]
@@ -38,11 +38,11 @@ def _found(directory: Path, node: str, parse: Callable[[str], SegmentName | None
 
 
 def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Path]) -> None:
-    """Of one boot: what is in no segment goes into the last one. Where the disk does not take it, it is left."""
+    """Seal one boot: events of tails that are in no segment go into the last one. On a disk error the tails stay."""
     segment = None
     for name, path in segments:
         if name.boot == boot:
-            if segment is not None:
+            if segment is not None:  # only the last segment of a boot can lack events of the tails
                 segment.seal()
             segment = _opened(path, name)
     try:
@@ -59,7 +59,7 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
 
 
 def _missing(directory: Path, node: str, boot: int, segment: EventSegmentFile | None, tails: list[Path]) -> list[Block]:
-    """The blocks of tails that are in none of a boot's segments, sealed or not."""
+    """Blocks of tails that are in none of a boot's segments, sealed or not."""
     last = max((name.last for name in sealed_segments(directory) if name[:2] == (node, boot)), default=0)
     last = max(last, 0 if segment is None else segment.last)
     return [block for path in tails for block in tail_blocks(path.read_bytes()) if block.first > last]
@@ -72,5 +72,5 @@ def _opened(path: Path, name: SegmentName) -> EventSegmentFile | None:
     try:
         return EventSegmentFile.left_over(path, name)
     except SegmentError as error:
-        log.error("%s is left as it is: %s", path, error)
+        log.error("event segment %s stays unsealed: %s", path, error)
         return None

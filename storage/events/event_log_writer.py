@@ -1,9 +1,9 @@
-"""The event log on disk: events go to a tail at once, and from there into segments, which are sealed by rename.
+"""Writer of the event log: events go to a tail file at once, and from there into event segments, sealed by rename.
 
-`append` has the kernel take events over: one write into the tail, by the thread that calls it. Another thread
-compresses full tails into the segment that is being written. Events that the disk does not take are missing from the
-log, and the gap in their numbers shows it. A segment is sealed when it is large or old enough, and at the end: written
-whole, synced, renamed, its directory synced. What a killed process left is sealed at the next start.
+`append` hands events to the kernel: one write into the tail, by the calling thread. Another thread compresses full
+tails into the segment that is being written. Events that the disk does not take are missing in the log, and the gap in
+their numbers shows it. A segment is sealed when it is large or old enough, and at the end: written completely, synced,
+renamed, its directory synced. The files of a killed process are sealed at the next start (`event_log_recovery`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from storage.synced_files import make_directory
 log = logging.getLogger("leveret.events")
 
 SEAL_LOOK_SECONDS = 1.0
-"""How often it is looked whether the thread that seals is still there."""
+"""Interval at which `seal` checks that the thread still runs."""
 TAIL_BYTES = 1 << 20
-"""A tail that is as large is turned into blocks; one as large as a segment may be, in any case."""
+"""Size at which a tail is turned into blocks; smaller if segments are."""
 WAITING_TAILS_MAX = 64
-"""How many tails may wait for a slow disk; further events are lost."""
+"""Tails that may wait for a slow disk; further events are lost."""
 
 
 class EventLogSettings(NamedTuple):
@@ -46,7 +46,7 @@ class EventLogSettings(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some records in a row: `events` in number, the first of them with number `first`."""
+    """Consecutive records that stand for `events` events, the first of them numbered `first`."""
 
     records: Sequence[object]
     first: int
@@ -54,9 +54,9 @@ class Part(NamedTuple):
 
 
 class WriterSignal(Enum):
-    """What the thread is handed beside tails."""
+    """Requests to the thread beside tails."""
 
-    BEGUN = "a tail has begun, which is to be sealed in time"
+    BEGUN = "a tail has begun: seal it in time"
     SEAL = "seal the segment"
     END = "end"
 
@@ -72,12 +72,12 @@ class EventLog:
         self._tasks: SimpleQueue[EventTailFile | threading.Event | WriterSignal] = SimpleQueue()
         self._encode = msgspec.msgpack.Encoder().encode
         self._lock = threading.Lock()
-        """Of the tail: who holds it adds to it, or takes it away."""
+        """Held while the tail is appended to or handed over."""
         self._tail: EventTailFile | None = None
         self._segment: EventSegmentFile | None = None
         self._failing = False
         self.lost = 0
-        """How many events are missing because the disk did not take them."""
+        """Events missing because the disk did not take them."""
         self._thread = threading.Thread(target=self._run, name="leveret-events", daemon=True)
         self._thread.start()
 
@@ -85,9 +85,9 @@ class EventLog:
     def open(
         cls, directory: Path, node: str, boot: int, settings: EventLogSettings
     ) -> tuple[EventLog, NumberInBoot | None]:
-        """Begin a boot's log, after sealing what an earlier one left; with the last event found, if there is one.
+        """Begin a boot's log, after sealing the files of a killed process. Returns also the last event found, if any.
 
-        Raises OSError when the directory cannot be used.
+        Raises OSError if the directory cannot be used.
         """
         make_directory(directory)
         node = node_name(node)
@@ -97,9 +97,9 @@ class EventLog:
         return cls(directory, node, boot, settings), last
 
     def append(self, part: Part) -> None:
-        """Have the kernel take some records over: after that the end of the process does not cost them.
+        """Write records to the tail, so that they survive a kill of the process: one write, without a sync.
 
-        One write, without a sync. Records that the disk does not take are dropped and counted.
+        Records that the disk does not take are dropped and counted.
         """
         if self._tasks.qsize() >= WAITING_TAILS_MAX:
             self._lose(part.events, "the disk is too slow")
@@ -108,21 +108,24 @@ class EventLog:
             try:
                 tail = self._tail or self._begin_tail(part.first)
                 tail.add(self._encode(part.records), part.first, part.events)
-            except Exception as error:  # whatever it is, the broker goes on, and so does its log
+            except Exception as error:  # the broker continues after any error of its log
                 self._lose(part.events, f"cannot write the event log: {error}")
                 return
             if tail.size >= min(TAIL_BYTES, self._settings.segment_bytes):
                 self._hand_over_tail()
 
     def seal(self) -> None:
-        """Have readers see what was appended so far: return when its segment is sealed, or the log has ended."""
+        """Seal the segment of all that was appended so far, for readers.
+
+        Returns when it is sealed, or the log has ended.
+        """
         sealed = threading.Event()
         self._hand_over(sealed)
         while not sealed.wait(SEAL_LOOK_SECONDS) and self._thread.is_alive():
             pass
 
     def close(self) -> None:
-        """Return when everything that was appended is in segments, and these are sealed."""
+        """Seal everything that was appended, and end the thread."""
         self._hand_over(WriterSignal.END)
         self._thread.join()
 
@@ -132,13 +135,13 @@ class EventLog:
         return self._tail
 
     def _hand_over_tail(self) -> None:
-        """With the lock: have the thread see to the tail. What comes next begins another one."""
+        """Hand the tail to the thread; the next event begins another one. Call it with the lock held."""
         if self._tail is not None:
             self._tasks.put(self._tail)
             self._tail = None
 
     def _hand_over(self, task: threading.Event | WriterSignal) -> None:
-        """Have the thread do something behind all that was appended so far."""
+        """Give the thread a task, to be done behind all that was appended so far."""
         with self._lock:
             self._hand_over_tail()
             self._tasks.put(task)
@@ -147,7 +150,7 @@ class EventLog:
         self.lost += events
         if not self._failing:
             self._failing = True
-            log.error("events are being lost: %s", reason)
+            log.error("events are lost: %s", reason)
 
     # In the thread
 
@@ -169,13 +172,13 @@ class EventLog:
             return self._tasks.get()
 
     def _seconds_left(self) -> float | None:
-        """Until the oldest event that is not sealed has to be; None where all are."""
+        """Seconds until the oldest unsealed event has to be sealed; None if all are."""
         oldest = self._segment or self._tail
         return None if oldest is None else max(0.0, oldest.began + self._settings.segment_seconds - monotonic())
 
     def _take_in(self, tail: EventTailFile) -> None:
-        """Put the events of a tail into the segment."""
-        left = tail.events
+        """Move the events of a tail into the segment."""
+        left = tail.events  # counted down, so that an error loses exactly the events that are in no block
         try:
             for block, first, events in as_segment_blocks(tail.blocks()):
                 if self._segment is None:
@@ -202,7 +205,7 @@ class EventLog:
             log.error("cannot seal a segment of the event log, the next start will: %s", error)
 
     def _make_room(self) -> None:
-        """Remove the oldest segments while there are too many bytes of them; the newest always stays."""
+        """Remove the oldest segments until at most `kept_bytes` are left; the newest always stays."""
         if not self._settings.kept_bytes:
             return
         names = [name for name in sealed_segments(self._directory) if name.node == self._node]

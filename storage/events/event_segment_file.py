@@ -1,4 +1,4 @@
-"""A segment of the event log that is being written, and its sealing: synced, renamed, its directory synced."""
+"""The file of an event segment that is being written, and its sealing: synced, renamed, its directory synced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.synced_files import sync_directory, sync_file
 
 
 class EventSegmentFile:
-    """A segment that is being written. `began` is when its first event was recorded, by the monotonic clock."""
+    """An unsealed event segment. `began`: time of its first event, by the monotonic clock."""
 
     def __init__(self, path: Path, file: BinaryIO, name: SegmentName, began: float) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class EventSegmentFile:
 
     @classmethod
     def create(cls, directory: Path, node: str, boot: int, first: int, began: float) -> EventSegmentFile:
-        """Begin a segment with an event. Raises OSError."""
+        """Create a segment whose first event is `first`. Raises OSError."""
         path = directory / unsealed_name(node, boot, first)
         file = path.open("xb", buffering=0)
         try:
@@ -36,9 +36,9 @@ class EventSegmentFile:
 
     @classmethod
     def left_over(cls, path: Path, name: SegmentName) -> EventSegmentFile:
-        """Go on with what a killed process left, cut behind its last whole block. Raises OSError.
+        """Open the unsealed segment of a killed process, cut behind its last complete block. Raises OSError.
 
-        Raises SegmentError for what is no segment, or one of a later version.
+        Raises SegmentError for a file that is not a segment, or one of a later version.
         """
         data = path.read_bytes()
         end, found = len(START), []
@@ -57,11 +57,12 @@ class EventSegmentFile:
 
     @property
     def last(self) -> int:
-        """Its last event; 0: it has none."""
+        """Number of its last event; 0: it has none."""
         return self._name.last
 
     def add(self, block: bytes, first: int, events: int) -> None:
-        """Append a block. Raises OSError, and leaves nothing of it."""
+        """Append a block. Raises OSError, and then nothing of it is in the file."""
+        assert first > self.last, f"a block begins with event {first}, and event {self.last} is in the segment already"
         append_whole(self._file, block, self.size)
         self.size += len(block)
         if not self.last:
@@ -69,7 +70,7 @@ class EventSegmentFile:
         self._name = self._name._replace(last=first + events - 1)
 
     def seal(self) -> None:
-        """Sync it and give it its name. Without an event there is nothing to keep. Raises OSError."""
+        """Sync the file and rename it to a sealed segment; delete it if it has no events. Raises OSError."""
         self._file.close()
         if not self.last:
             self._path.unlink()

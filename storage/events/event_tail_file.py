@@ -1,12 +1,12 @@
-"""The tail of the event log: the events that are in no block of a segment yet, as the kernel has them.
+"""Tail files of the event log: events that are in no block of an event segment yet.
 
-A tail is a file to which the event loop appends events, uncompressed, with one write and without a sync, before what
-they belong to is on disk or is said to a client. What the kernel has taken outlives the process, not the machine. The
-log's thread turns a tail into blocks of the segment that is being written, and removes it; after a kill the next start
-does the same.
+The event loop appends events to a tail, uncompressed, with one write and without a sync, before their change is
+committed or confirmed to a client. So they survive a kill of the process, but not a power failure. The log's thread
+turns a tail into blocks of the segment that is being written, and removes it; after a kill the next start does the
+same.
 
-A tail is named `_tail.NODE-BOOT-FIRST`. It begins with a mark, and goes on with blocks like those of a segment, except
-that their MessagePack arrays are not compressed.
+A tail is named `_tail.NODE-BOOT-FIRST`. It is a mark, then blocks like those of a segment, except that their
+MessagePack arrays are not compressed.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from leveret_events.segment_names import SegmentName
 
 MARK = b"leveret-tail\n\x00\x00\x01"
 BLOCK_EVENTS = 8192
-"""A block of a segment holds so many events, or a few more: what comes from the event loop at a time is not divided."""
+"""Events after which a block of a segment ends. It may hold more: events written at once are not divided."""
 
 _NAME = re.compile(r"_tail\.(?P<node>.+)-(?P<boot>\d{8})-(?P<first>\d{16})")
 _ARRAY_16, _ARRAY_32 = 0xDC, 0xDD
-"""The first bytes of MessagePack arrays with more than 15 entries."""
+"""First bytes of MessagePack arrays with more than 15 entries."""
 
 
 def tail_name(node: str, boot: int, first: int) -> str:
-    """What a tail is called that begins with an event."""
+    """File name of the tail whose first event is `first`."""
     return f"_tail.{node}-{boot:08}-{first:016}"
 
 
 def parse_tail(name: str) -> SegmentName | None:
-    """What the name of a tail says; its `last` is unknown and 0. None for a name of something else."""
+    """Parse the file name of a tail; its `last` is unknown and 0. None for any other name."""
     found = _NAME.fullmatch(name)
     return found and SegmentName(found["node"], int(found["boot"]), int(found["first"]), 0)
 
 
 class EventTailFile:
-    """A tail that is being written. Raises OSError when it cannot be made."""
+    """A tail that is being written. Raises OSError if it cannot be created."""
 
     def __init__(self, directory: Path, node: str, boot: int, first: int) -> None:
         self._path = directory / tail_name(node, boot, first)
@@ -57,16 +57,16 @@ class EventTailFile:
             raise
 
     def add(self, records: bytes, first: int, events: int) -> None:
-        """Have the kernel take over a MessagePack array of records. Raises OSError, and leaves nothing of it."""
+        """Append a MessagePack array of records. Raises OSError, and then nothing of it is in the file."""
         self._append(with_head(records, first, events))
         self.events += events
 
     def blocks(self) -> Iterator[Block]:
-        """What was added."""
+        """Yield the blocks that were appended."""
         return tail_blocks(os.pread(self._file.fileno(), self.size, 0))
 
     def remove(self) -> None:
-        """What was added is in a segment, or given up. Raises OSError."""
+        """Close and delete the file: its events are in a segment, or lost. Raises OSError."""
         self._file.close()
         self._path.unlink()
 
@@ -76,7 +76,7 @@ class EventTailFile:
 
 
 def append_whole(file: BinaryIO, data: bytes, size: int) -> None:
-    """Append to a file of so many bytes. Raises OSError, and leaves nothing of it."""
+    """Append to a file of `size` bytes. Raises OSError, and then the file has its size of before."""
     try:
         if file.write(data) != len(data):
             raise OSError("the disk is full")
@@ -87,14 +87,14 @@ def append_whole(file: BinaryIO, data: bytes, size: int) -> None:
 
 
 def tail_blocks(data: bytes) -> Iterator[Block]:
-    """The whole blocks at the beginning of a tail."""
+    """Yield the complete blocks of a tail, up to the first one that a kill has cut short."""
     if data.startswith(MARK):
         with suppress(DamageError):
             yield from blocks_from(data, len(MARK))
 
 
 def as_segment_blocks(found: Iterable[Block]) -> Iterator[tuple[bytes, int, int]]:
-    """The blocks of tails as those of a segment: their bytes, the first event, and how many events."""
+    """Merge blocks of tails into blocks of a segment. Yields bytes, first event and number of events of each."""
     gathered, first, events = list[Block](), 0, 0
     for block in found:
         if gathered and (events >= BLOCK_EVENTS or block.first != first + events):
@@ -109,19 +109,20 @@ def as_segment_blocks(found: Iterable[Block]) -> Iterator[tuple[bytes, int, int]
 
 
 def _as_one(found: list[Block]) -> bytes:
-    """Blocks without a hole between them."""
+    """Merge consecutive blocks into one of a segment: the entries of their arrays, compressed."""
     parts, entries = list[bytes](), 0
     for block in found:
         count, begin = _array(block.payload)
         parts.append(block.payload[begin:])
         entries += count
     records = bytes([_ARRAY_32]) + entries.to_bytes(4, "big") + b"".join(parts)
-    last = found[-1]
-    return encode_block(records, found[0].first, last.first + last.events - found[0].first)
+    first, end = found[0].first, found[-1].first + found[-1].events
+    assert end - first == sum(block.events for block in found), f"events are missing between {first} and {end}"
+    return encode_block(records, first, end - first)
 
 
 def _array(data: bytes) -> tuple[int, int]:
-    """How many entries a MessagePack array has, and at which byte they begin."""
+    """Return the number of entries of a MessagePack array, and the offset of the first."""
     if data[0] == _ARRAY_32:
         return int.from_bytes(data[1:5], "big"), 5
     if data[0] == _ARRAY_16:

@@ -1,8 +1,8 @@
-"""Segments: a run of one lane's messages in one LMDB value.
+"""Message segments: a run of one lane's messages in one LMDB value.
 
-Why: each LMDB call from a thread gives up and takes back the interpreter lock, which costs more than the call when
-the main thread is busy; and a small record costs a tree descent. So everything one flush brings to a lane is
-packed into few large values. A segment is never appended to. What is settled of it stands in a bitmap beside it.
+Each LMDB call from a thread releases and takes the interpreter lock, which costs more than the call while the main
+thread is busy, and a small record costs a tree descent. So all messages that one commit brings to a lane are packed
+into few large values. A segment is never appended to. Its settled messages are noted in a bitmap beside it (`Settled`).
 
 Layout, all numbers big-endian:
 
@@ -13,8 +13,8 @@ Layout, all numbers big-endian:
     index        count entries of fixed size, ascending in position
     payload      for each entry: route, header, and the body unless it is shared
 
-The fixed size makes an entry addressable, so a position is found by bisection in place. An entry's own CRC32 covers
-its payload: one damaged message is set aside and the others of its segment stay readable.
+Entries have a fixed size, so a position is found by bisection in place. An entry's own CRC32 covers its payload: one
+damaged message is set aside and the others of its segment stay readable.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from storage.record_frame import VERSION, unknown_version
 from storage.storage_errors import StoreCorrupt
 
 SEGMENT_BYTES = 256 * 1024
-"""A segment holds no more than this, unless it holds a single message."""
+"""Size limit of a segment with more than one message."""
 
 SEGMENT_MESSAGES = 512
-"""A segment holds no more messages than this."""
+"""Message limit of a segment."""
 
 SHARED = 1
 TRANSIENT = 2
@@ -43,19 +43,19 @@ HEADER = struct.Struct(">BBHI")
 ENTRY = struct.Struct(">QQQQIIIIIHH")
 
 _PLAIN_ENTRY = struct.Struct(">QQ16xIIII4xHH")
-"""The same of a message that is not delayed, with a body of its own, and was never delivered."""
+"""ENTRY of a message that is not delayed, has a body of its own, and was never delivered."""
 _PAYLOAD_BYTES = SEGMENT_BYTES - HEADER.size - ENTRY.size
-"""Room for payload beside one entry."""
+"""Payload limit of a segment with one entry."""
 
 _KINDS = struct.Struct(">BBH")
 _POSITION = struct.Struct(">Q")
 
 
 class SegmentEntry(NamedTuple):
-    """A message's line in the index. `due_at` is when a delayed message is due, 0 for others.
+    """A message's entry in the index. `due_at` is the due time of a delayed message, 0 for others.
 
-    `delivery_count` is what was known when the segment was written. What has come since is in the bitmap beside it.
-    `offset` counts from the start of the segment's payload.
+    `delivery_count` is the count when the segment was written; a later one is in the bitmap beside it. `offset` is
+    relative to the start of the segment's payload.
     """
 
     position: int
@@ -72,19 +72,19 @@ class SegmentEntry(NamedTuple):
 
     @property
     def payload_size(self) -> int:
-        """Bytes of payload in the segment; a shared body lies elsewhere."""
+        """Bytes of payload in the segment; a shared body is not in it."""
         return self.route_size + self.header_size + (0 if self.body_id else self.body_size)
 
     @property
     def kinds(self) -> int:
-        """What this entry adds to its segment's kinds."""
+        """Kinds of this message: SHARED and TRANSIENT bits."""
         return (SHARED if self.body_id else 0) | (0 if self.flags & PERSISTENT else TRANSIENT)
 
 
 class Cutter:
-    """Cuts what was stored before, ascending in position, into segments within the limits.
+    """Cuts stored entries, ascending in position, into segments within the limits.
 
-    For each message: `room`, which gives the offset of its payload, then `add`.
+    For each message call `room`, which returns the offset of its payload, then `add`.
     """
 
     __slots__ = ("_first", "_index", "_kinds", "_offset", "_payload", "segments")
@@ -96,7 +96,7 @@ class Cutter:
         self._offset = self._kinds = self._first = 0
 
     def room(self, position: int, size: int) -> int:
-        """Make room for a payload of `size` bytes, in a new segment when the current one is full."""
+        """Return the offset for a payload of `size` bytes; begins a new segment if the current one is full."""
         count = len(self._index)
         if count == SEGMENT_MESSAGES or (count and self._offset + size > _PAYLOAD_BYTES - count * ENTRY.size):
             self._cut()
@@ -114,7 +114,7 @@ class Cutter:
         self._kinds |= kinds
 
     def finish(self) -> list[tuple[int, bytes]]:
-        """The segments, each with the position of its first message."""
+        """Return the segments, each with the position of its first message."""
         if self._index:
             self._cut()
         return self.segments
@@ -125,14 +125,15 @@ class Cutter:
 
 
 def _segment(kinds: int, index: list[bytes], payload: list[bytes]) -> bytes:
+    assert 0 < len(index) <= SEGMENT_MESSAGES, f"a segment of {len(index)} messages"
     head, entries = _KINDS.pack(VERSION, kinds, len(index)), b"".join(index)
     return b"".join((head, crc32(entries, crc32(head)).to_bytes(4, "big"), entries, *payload))
 
 
 def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
-    """Cut records into segments; each with the position of its first message. All of them are delayed, or none.
+    """Cut records into segments. Yields each with the position of its first message. All are delayed, or none.
 
-    The messages of one publisher mostly share route and header: what these give is worked out once for a run of them.
+    The messages of one publisher mostly share route and header: checksum and sizes of these are computed once per run.
     """
     pack_entry, delayed = _PLAIN_ENTRY.pack, puts[0][1][0].flags & DELAYED
     index, payload = list[bytes](), list[bytes]()
@@ -166,7 +167,7 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
 
 
 def repack(kept: Iterable[tuple[SegmentEntry, bytes]]) -> list[tuple[int, bytes]]:
-    """Cut entries that were stored before, with their payloads, into segments."""
+    """Cut stored entries, with their payloads, into segments."""
     cutter = Cutter()
     for entry, payload in kept:
         moved = entry._replace(offset=cutter.room(entry.position, len(payload)))
@@ -175,14 +176,14 @@ def repack(kept: Iterable[tuple[SegmentEntry, bytes]]) -> list[tuple[int, bytes]
 
 
 def kinds_of(value: bytes) -> int:
-    """What kinds of messages a segment's bytes say it holds."""
+    """Return the kinds in the bytes of a segment: SHARED and TRANSIENT bits."""
     return value[1]
 
 
 def likely_loss(value: bytes | memoryview, bitmap: bytes | memoryview | None) -> tuple[int, int]:
-    """How many live persistent messages an unreadable segment most likely held, and how many bytes of bodies.
+    """Estimate the live persistent messages of an unreadable segment, and the bytes of their bodies.
 
-    What damaged the index mostly left the rest of it alone.
+    It reads the damaged index: most damage changes a small part of it.
     """
     count = int.from_bytes(value[2:4], "big")
     if not count or len(value) < HEADER.size + count * ENTRY.size:
@@ -198,9 +199,9 @@ def likely_loss(value: bytes | memoryview, bitmap: bytes | memoryview | None) ->
 
 
 class MessageSegment:
-    """Reads one segment's bytes in place. They must stay valid while this is used.
+    """Reads one segment in place; its bytes must stay valid meanwhile.
 
-    Raises StoreCorrupt when the index is not what was written, or of an unknown version.
+    Raises StoreCorrupt if the index is damaged, or of an unknown version.
     """
 
     __slots__ = ("count", "kinds", "value")
@@ -220,7 +221,7 @@ class MessageSegment:
 
     @property
     def payload_at(self) -> int:
-        """Where the payload starts."""
+        """Offset of the payload in the segment."""
         return HEADER.size + self.count * ENTRY.size
 
     @property
@@ -234,16 +235,16 @@ class MessageSegment:
         return self.position(self.count - 1)
 
     def position(self, slot: int) -> int:
-        """The position of the message in a slot."""
+        """Return the position of the message in a slot."""
         found: int = _POSITION.unpack_from(self.value, HEADER.size + slot * ENTRY.size)[0]
         return found
 
     def entry(self, slot: int) -> SegmentEntry:
-        """The index entry in a slot."""
+        """Return the index entry in a slot."""
         return SegmentEntry._make(ENTRY.unpack_from(self.value, HEADER.size + slot * ENTRY.size))
 
     def entries(self, slots: Iterable[int]) -> Iterator[tuple[int, ...]]:
-        """The index entries in slots, unnamed."""
+        """Yield the index entries in slots, as plain tuples."""
         if isinstance(slots, range) and slots.step == 1:
             return ENTRY.iter_unpack(
                 self.value[HEADER.size + slots.start * ENTRY.size : HEADER.size + slots.stop * ENTRY.size]
@@ -251,27 +252,30 @@ class MessageSegment:
         return (ENTRY.unpack_from(self.value, HEADER.size + slot * ENTRY.size) for slot in slots)
 
     def payloads(self, slots: Sequence[int]) -> tuple[int, bytes]:
-        """Where the payload of the first of ascending slots starts; and a copy from there to the last one's end."""
+        """Copy the payloads from the first to the last of ascending slots.
+
+        Returns the offset of the first, and the bytes.
+        """
         first, last = self.entry(slots[0]), self.entry(slots[-1])
         at = self.payload_at
         return first.offset, bytes(self.value[at + first.offset : at + last.offset + last.payload_size])
 
     def weight(self, slot: int) -> tuple[int, int]:
-        """How many bytes a message takes of the segment, and its shared body's number or 0."""
+        """Return the bytes of a message in the segment, and the number of its shared body or 0."""
         _p, _e, _d, body_id, _c, _o, header_size, body_size, _n, _f, route_size = ENTRY.unpack_from(
             self.value, HEADER.size + slot * ENTRY.size
         )
         return ENTRY.size + route_size + header_size + (0 if body_id else body_size), body_id
 
     def weight_of_run(self, slots: range) -> int:
-        """How many bytes the messages of slots that follow each other take, their bodies not shared."""
+        """Return the bytes of a run of messages without shared bodies."""
         last = self.entry(slots[-1])
         return len(slots) * ENTRY.size + last.offset + last.payload_size - self.entry(slots[0]).offset
 
     def run(self, positions: Sequence[int]) -> range:
-        """The slots of positions, ascending and each there once, that follow each other; empty where they do not.
+        """Return the run of slots of consecutive positions, ascending and distinct; empty if they are no run here.
 
-        Most do, and then only the first and the last are looked up.
+        Most are, and then only the first and the last are looked up.
         """
         count = len(positions)
         first = self.find(positions[0]) if count and positions[-1] - positions[0] == count - 1 else -1
@@ -280,7 +284,7 @@ class MessageSegment:
         return range(first, end) if found else range(0)
 
     def slots(self, positions: Iterable[int]) -> dict[int, int]:
-        """The slots of positions, ascending, by position; those that are not here are missing."""
+        """Return the slots of ascending positions, by position; those that are not here are missing."""
         found, slot = dict[int, int](), -1
         for position in positions:
             slot = self.find(position, slot + 1)
@@ -289,7 +293,7 @@ class MessageSegment:
         return found
 
     def slot_from(self, position: int) -> int:
-        """The first slot whose position is not below this one; `count` when there is none."""
+        """Return the first slot whose position is not below this one; `count` if there is none."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -300,19 +304,19 @@ class MessageSegment:
         return low
 
     def find(self, position: int, guess: int = 0) -> int:
-        """The slot of a position, -1 when it is not here. `guess` is tried first: acks mostly come in order."""
+        """Return the slot of a position, -1 if it is not here. `guess` is tried first: acks mostly come in order."""
         if guess < self.count and self.position(guess) == position:
             return guess
         slot = self.slot_from(position)
         return slot if slot < self.count and self.position(slot) == position else -1
 
     def payload(self, entry: SegmentEntry) -> bytes:
-        """A copy of a message's payload."""
+        """Copy a message's payload."""
         at = self.payload_at + entry.offset
         return bytes(self.value[at : at + entry.payload_size])
 
     def live(self, settled: Settled) -> Iterator[SegmentEntry]:
-        """The entries that are not settled, with the delivery counts that stand beside them."""
+        """Yield the entries that are not settled, with the delivery counts of the bitmap."""
         counts = settled.deliveries
         for slot, values in enumerate(ENTRY.iter_unpack(self.index)):
             if slot not in settled:
@@ -320,15 +324,15 @@ class MessageSegment:
                 yield entry._replace(delivery_count=counts[slot]) if slot in counts else entry
 
     def settled(self, record: bytes | memoryview | None) -> Settled:
-        """The bitmap beside this segment; `record` is None when nothing is settled.
+        """Decode the bitmap beside this segment; `record` is None if nothing is settled.
 
-        A damaged one counts as nothing settled: better a message twice than not at all.
+        A damaged one counts as nothing settled: a message twice is better than not at all.
         """
         return readable_bitmap(record, self.count) or Settled.none(self.count, len(self.value) - HEADER.size)
 
 
 def readable_bitmap(record: bytes | memoryview | None, count: int) -> Settled | None:
-    """The bitmap of a segment of so many messages, None when there is none that can be read."""
+    """Decode the bitmap of a segment of `count` messages; None if there is none that can be read."""
     if record is None:
         return None
     try:

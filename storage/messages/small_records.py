@@ -24,6 +24,7 @@ _NUMBER_IN_BOOT = struct.Struct(">QQ")
 _LOSS = struct.Struct(">QQQ")
 
 MAGIC = b"leveret\x00"
+UUID_BYTES = 16
 
 
 def _unpack(layout: struct.Struct, payload: bytes, what: str) -> tuple[int, ...]:
@@ -33,18 +34,19 @@ def _unpack(layout: struct.Struct, payload: bytes, what: str) -> tuple[int, ...]
 
 
 class StoreIdentity(NamedTuple):
-    """The UUID of the broker that owns the store, and how often it has been opened for writing."""
+    """UUID of the broker that owns the store, and number of times that it was opened for writing."""
 
     uuid: bytes
     boot: int
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
+        assert len(self.uuid) == UUID_BYTES, f"a UUID of {len(self.uuid)} bytes would be cut or padded"
         return frame(_IDENTITY.pack(MAGIC, self.uuid, self.boot))
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> StoreIdentity:
-        """Read the record. Raises StoreIncompatible when it is not ours, or of an unknown version."""
+        """Read the record. Raises StoreIncompatible for a store of something else, or of an unknown version."""
         if data and data[0] != VERSION:
             raise StoreIncompatible(
                 f"the store has format version {data[0]}, this release reads version {VERSION}: "
@@ -58,42 +60,45 @@ class StoreIdentity(NamedTuple):
 
 
 def encode_counters(counters: LaneCounters) -> bytes:
-    """A lane's counters as a record."""
+    """Encode a lane's counters."""
     return frame(_COUNTERS.pack(*counters))
 
 
 def decode_counters(data: bytes | memoryview) -> LaneCounters:
-    """A lane's counters from their record."""
+    """Decode a lane's counters. Raises StoreCorrupt."""
     what = "a lane's counters"
     return LaneCounters(*_unpack(_COUNTERS, unframe(data, what), what))
 
 
 def encode_closed_segment(segment: ClosedStreamSegment) -> bytes:
-    """What the key of a stream's closed segment does not say, as a record."""
+    """Encode a closed stream segment, without queue, lane and first position, which are in its key."""
+    assert segment.first < segment.end, f"a closed stream segment from {segment.first} to {segment.end} is empty"
     return frame(_CLOSED.pack(segment.end, segment.bytes, segment.last_time))
 
 
 def decode_closed_segment(place: tuple[int, int, int], data: bytes | memoryview) -> ClosedStreamSegment:
-    """A stream's closed segment from its place and its record."""
+    """Decode a closed stream segment from its place (queue, lane, first position) and its record.
+
+    Raises StoreCorrupt.
+    """
     what = "a closed segment of a stream"
     return ClosedStreamSegment(*place, *_unpack(_CLOSED, unframe(data, what), what))
 
 
 def encode_number(number: int) -> bytes:
-    """A record that holds one number."""
+    """Encode a record of one number."""
     return frame(_NUMBER.pack(number))
 
 
 def decode_number(data: bytes | memoryview, what: str) -> int:
-    """The number in a record that holds only that."""
+    """Decode a record of one number. Raises StoreCorrupt, which names it as `what`."""
     return _unpack(_NUMBER, unframe(data, what), what)[0]
 
 
 class Settled:
-    """Which slots of a segment are settled, how many are not, and how many bytes those take.
+    """The bitmap beside a message segment: settled slots, and number and bytes of the live messages.
 
-    `deliveries` has the slots of messages that were handed out again and again since the segment was written,
-    with how often.
+    `deliveries` has delivery counts by slot, of messages whose count has grown since the segment was written.
     """
 
     __slots__ = ("bits", "deliveries", "live", "live_bytes")
@@ -116,32 +121,34 @@ class Settled:
             self.deliveries.pop(slot, None)
 
     def lacks(self, slots: range) -> bool:
-        """None of the slots, which follow each other, is settled."""
+        """True if none of the slots of a run is settled."""
         return not int.from_bytes(self.bits, "little") & _mask(slots)
 
     def add_run(self, slots: range, slots_bytes: int) -> None:
-        """Settle slots that follow each other, none of which is settled yet."""
+        """Settle a run of slots, none of which is settled yet."""
         bits = int.from_bytes(self.bits, "little") | _mask(slots)
         self.bits = bytearray(bits.to_bytes(len(self.bits), "little"))
         self.live -= len(slots)
         self.live_bytes -= slots_bytes
+        assert self.live >= 0, f"slots {slots.start} to {slots.stop - 1} were settled already"
         if self.deliveries:
             self.deliveries = {slot: count for slot, count in self.deliveries.items() if slot not in slots}
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
+        assert 0 <= self.live <= len(self.bits) * 8, f"{self.live} live messages in {len(self.bits) * 8} slots"
         counts = b"".join(_DELIVERIES.pack(*count) for count in sorted(self.deliveries.items()))
-        # Below 0 where damage has cut the segment short: its index is sound, and counts bytes that are gone.
+        # Below 0 if damage has cut the segment short: its index is sound, and counts bytes that are gone.
         return frame(_SETTLED.pack(self.live, max(0, self.live_bytes)) + self.bits + counts)
 
     @classmethod
     def none(cls, slots: int, slots_bytes: int) -> Settled:
-        """Nothing settled yet."""
+        """Return the bitmap of a segment without settled messages."""
         return cls(bytearray((slots + 7) >> 3), slots, slots_bytes)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, slots: int) -> Settled:
-        """Read the record that goes with a segment of so many slots."""
+        """Read the record beside a segment with this number of slots. Raises StoreCorrupt."""
         what = "a settled bitmap"
         payload = unframe(data, what)
         live, live_bytes = _unpack(_SETTLED, payload, what)
@@ -157,10 +164,10 @@ def _mask(slots: range) -> int:
 
 
 class Sweep(NamedTuple):
-    """What of a lane is dead although segments still hold it, and how far they have been cleared.
+    """A sweep: rule for the dead messages that are still in a lane's segments, and how far these were removed.
 
-    Dead is what lies below `floor` and is not among the survivors, and what is not persistent and was written
-    before `boot`. `survivors` are packed positions, ascending. Segments before `cursor` have been cleared.
+    Dead are messages below `floor` that are not among the survivors, and transient messages written before `boot`.
+    `survivors` are packed positions, ascending. Segments before `cursor` have been swept.
     """
 
     floor: int
@@ -169,13 +176,13 @@ class Sweep(NamedTuple):
     survivors: bytes
 
     def dead(self, position: int, flags: int) -> bool:
-        """Is a message with this position and these flags dead?"""
+        """True if a message with this position and these flags is dead."""
         if position < self.floor and not self.survives(position):
             return True
         return not flags & PERSISTENT and position >> COUNTER_BITS < self.boot
 
     def survives(self, position: int) -> bool:
-        """Is the position among the survivors?"""
+        """True if the position is among the survivors."""
         low, high = 0, len(self.survivors) // _NUMBER.size
         while low < high:
             middle = (low + high) // 2
@@ -187,11 +194,12 @@ class Sweep(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Segments from here on hold nothing dead."""
+        """Position from which on segments hold nothing dead."""
         return max(self.floor, self.boot << COUNTER_BITS)
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
+        assert len(self.survivors) % _NUMBER.size == 0, "survivors are whole positions"
         return frame(_SWEEP.pack(self.floor, self.boot, self.cursor) + self.survivors)
 
     @classmethod
@@ -204,35 +212,36 @@ class Sweep(NamedTuple):
 
 
 def pack_positions(positions: tuple[int, ...]) -> bytes:
-    """Ascending positions, as a sweep keeps them."""
+    """Pack ascending positions for a sweep."""
     return struct.pack(f">{len(positions)}Q", *positions)
 
 
 class NumberInBoot(NamedTuple):
-    """A number that counts within a boot: of the last event, or of the journal's last record that LMDB has."""
+    """A number that counts within a boot: the last event, or the last journal record that LMDB has applied."""
 
     boot: int
     number: int
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
         return frame(_NUMBER_IN_BOOT.pack(*self))
 
     @classmethod
     def decode(cls, data: bytes | memoryview, what: str) -> NumberInBoot:
-        """Raises StoreCorrupt, which says what it is the record of."""
+        """Read the record. Raises StoreCorrupt, which names it as `what`."""
         return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, what), what))
 
 
 class AcceptedLoss(NamedTuple):
-    """Batches whose loss was accepted at a start, the first and the last; and when, in wall-clock milliseconds."""
+    """First and last batch whose loss was accepted at a start, and its time in wall-clock milliseconds."""
 
     first: int
     last: int
     time: int
 
     def encode(self) -> bytes:
-        """The record's bytes."""
+        """Return the record's bytes."""
+        assert self.first <= self.last, f"a loss of batches {self.first} to {self.last} is none"
         return frame(_LOSS.pack(*self))
 
     @classmethod

@@ -1,8 +1,8 @@
-"""Clearing away what purges, deleted queues and ended boots leave behind, a bounded step at a time.
+"""Purging and deleting any number of messages: one small record at once, removal in bounded steps later.
 
-A purge and a deletion cost one small record when they are committed, however many messages they concern. From then
-on readers see the messages as dead, and steps taken between other work remove them. The record stays until the
-last step, so an interrupted reclaim goes on after a restart.
+Committing a purge or the deletion of a queue costs one record, whether it concerns ten messages or ten million. From
+then on readers see the messages as dead, and steps between other work remove them. The record stays until the last
+step, so removal continues after a restart. Transient messages of earlier boots are removed in the same way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def purge(writer: MessageWriter, wanted: Purge) -> None:
-    """Everything of a lane below the floor is dead from now on, save the survivors."""
+    """Declare everything of a lane below the floor dead, except the survivors."""
     boot = read_sweep(writer.txn, wanted.queue_id, wanted.lane).boot
     survivors = pack_positions(tuple(sorted(wanted.survivors)))
     forget_segments(writer, wanted.queue_id, wanted.lane, wanted.floor)
@@ -48,19 +48,19 @@ def purge(writer: MessageWriter, wanted: Purge) -> None:
 
 
 def delete_queue(writer: MessageWriter, queue_id: int) -> None:
-    """Everything of a queue is dead from now on."""
+    """Declare everything of a queue dead."""
     writer.txn.put(number_key(DELETION, queue_id), encode_number(POSITION_END))
 
 
 def mark_transient(writer: MessageWriter, queue_id: int, lane: int) -> None:
-    """Note that a lane holds messages that end with this boot, for the next boot to sweep."""
+    """Note that a lane holds transient messages, for the next boot to sweep."""
     writer.txn.put(lane_key(TRANSIENT_MARK, queue_id, lane), frame(b""))
 
 
 def begin_boot(txn: lmdb.Transaction[memoryview], boot: int) -> None:
-    """What ended with the boots before this one is dead: transient queues, and transient messages elsewhere.
+    """Declare the transient data of earlier boots dead: transient queues, and transient messages of durable ones.
 
-    Ids of transient queues are given anew in each boot, so their deletion stops short of this boot's positions.
+    Ids of transient queues are reused in each boot, so their deletion ends below this boot's positions.
     """
     writer = MessageWriter(txn, boot)
     transient = [key for kind in (LANE, SWEEP) for key, _value in records(txn, kind, number_key(kind, TRANSIENT_QUEUE))]
@@ -76,12 +76,13 @@ def begin_boot(txn: lmdb.Transaction[memoryview], boot: int) -> None:
 
 
 def pending(txn: lmdb.Transaction[memoryview]) -> bool:
-    """Is there anything left to clear away?"""
+    """True if dead records remain."""
     return any(True for kind in (DELETION, SWEEP) for _record in records(txn, kind))
 
 
 def step(writer: MessageWriter, budget: int) -> bool:
-    """Clear away about `budget` records. True while work remains."""
+    """Remove up to about `budget` dead records. True while more remain."""
+    assert budget > 0, "a step without a budget would never end the removal"
     txn = writer.txn
     while budget > 0:
         deletion = next(records(txn, DELETION), None)
@@ -99,7 +100,7 @@ def step(writer: MessageWriter, budget: int) -> bool:
 
 
 def _deletion_end(writer: MessageWriter, queue_id: int, record: memoryview) -> int:
-    """Where a deletion stops. A damaged one deletes what is dead for certain."""
+    """Position up to which a deletion deletes. A damaged one deletes only what is certainly dead."""
     try:
         return decode_number(record, "a deletion")
     except StoreCorrupt:
@@ -107,7 +108,7 @@ def _deletion_end(writer: MessageWriter, queue_id: int, record: memoryview) -> i
 
 
 def _delete_some(writer: MessageWriter, queue_id: int, end: int, budget: int) -> int:
-    """Remove a queue's segments below position `end`, then the rest of it. What is left of the budget."""
+    """Remove a queue's segments below position `end`, then its other records. Returns the rest of the budget."""
     prefix = number_key(SEGMENT, queue_id)
     keys: list[bytes] = []
     for key, _value in records(writer.txn, prefix):
@@ -135,7 +136,7 @@ def _delete_rest(writer: MessageWriter, queue_id: int, end: int) -> None:
 
 
 def _sweep_some(writer: MessageWriter, queue_id: int, lane: int, sweep: Sweep, budget: int) -> int:
-    """Settle what a sweep declares dead, from its cursor on. What is left of the budget."""
+    """Settle the dead messages of a sweep from its cursor on. Returns the rest of the budget."""
     prefix, start = lane_key(SEGMENT, queue_id, lane), place_key(SEGMENT, queue_id, lane, sweep.cursor)
     keys: list[bytes] = []
     for key, _value in records(writer.txn, prefix, start):
@@ -144,7 +145,7 @@ def _sweep_some(writer: MessageWriter, queue_id: int, lane: int, sweep: Sweep, b
         keys.append(key)
     for key in keys:
         _sweep_segment(writer, key, sweep)
-    if len(keys) == budget:
+    if len(keys) == budget:  # there may be more: the next step continues behind the last one
         _write_sweep(writer, queue_id, lane, sweep._replace(cursor=place_of(keys[-1])[2] + 1))
         return 0
     writer.txn.delete(lane_key(SWEEP, queue_id, lane))

@@ -1,4 +1,4 @@
-"""What the message store does to its file, counted by itself: writes, syncs and reads, and the time they take."""
+"""I/O figures of the message store: writes, syncs and reads, and the seconds they take."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from storage.batch import SealedBatch
 from storage.journal.journal_file import JournalWrite
 
 RECENT_MAX = 10_000
-"""How many commits are remembered until they are asked for."""
+"""Commits that are kept until they are read."""
 
 
 class CommitFigures(NamedTuple):
-    """One batch's commit. `size` is bytes written to the file, None where the system does not say."""
+    """One batch's commit. `size`: bytes written to the file; None if the system does not say."""
 
     messages: int
     seconds: float
@@ -28,7 +28,7 @@ class CommitFigures(NamedTuple):
 
 
 class IoSums(NamedTuple):
-    """What the store has done to its file since it was opened; times are seconds."""
+    """Sums of the store's I/O since it was opened; times are seconds."""
 
     writes: int
     written_bytes: int
@@ -45,16 +45,15 @@ class StoreIo:
     """Sums since the store was opened.
 
     A sync is a write into the journal, or LMDB's commit of one transaction: it writes the pages, syncs them, and
-    writes a page synchronously that makes them count. Bytes and writes are what the kernel counts for the thread
-    meanwhile; without /proc they stay 0. Reads go by mapped memory, so theirs are those of the store's records,
-    wherever the kernel had them.
-    `recent` has the last batches' commits, to be taken from its left end, by another thread, too.
+    synchronously writes a page that makes them valid. Bytes and writes are what the kernel counts for the thread
+    meanwhile; without /proc they stay 0. Reads go through mapped memory, so their bytes are those of the records,
+    cached or not. `recent` has the last commits, to be taken from the left end, also by another thread.
     """
 
     def __init__(self) -> None:
         self.writes = self.written_bytes = 0
         self.write_seconds = 0.0
-        """Filling transactions, until they are committed."""
+        """Seconds of filling transactions, until their commit."""
         self.syncs = 0
         self.sync_seconds = 0.0
         self.reads = self.read_messages = self.read_bytes = 0
@@ -64,13 +63,13 @@ class StoreIo:
         self.recent: deque[CommitFigures] = deque(maxlen=RECENT_MAX)
         self._written = _ThreadWrites()
         self._adding = threading.Lock()
-        """The journal is written by one thread, and LMDB by another."""
+        """Held while sums are added to: the journal is written by one thread, LMDB by another."""
         self._last_sync = 0.0
         self._last_size: int | None = None
 
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
-        """Measure one transaction that is filled and committed meanwhile; one that fails counts nowhere."""
+        """Measure one transaction that is filled and committed meanwhile. A failed one is not counted."""
         before, transaction = self._written.look(), _Transaction(perf_counter())
         yield transaction
         ended, after = perf_counter(), self._written.look()
@@ -85,11 +84,11 @@ class StoreIo:
                 self.writes += after[1] - before[1]
 
     def committed(self, batch: SealedBatch, began: float) -> None:
-        """A commit of a batch, which began at this time, went to LMDB by the transaction measured last."""
+        """Count the commit of a batch to LMDB, begun at `began`, by the transaction measured last."""
         self._count_commit(batch, began, self._last_sync, self._last_size)
 
     def journaled(self, batch: SealedBatch, began: float, write: JournalWrite) -> None:
-        """The same by a record in the journal, or by nothing, where no record was needed."""
+        """Count the commit of a batch to the journal, begun at `began`; `write.size` is 0 if no record was needed."""
         if write.size:
             with self._adding:
                 self.writes += 1
@@ -105,18 +104,18 @@ class StoreIo:
         self.recent.append(CommitFigures(messages, self.last_commit_seconds, sync_seconds, size))
 
     def read(self, seconds: float, messages: int, size: int) -> None:
-        """Messages were read back, their bodies and headers of so many bytes."""
+        """Count a read of messages; `size` is the bytes of their bodies and headers."""
         self.reads += 1
         self.read_messages += messages
         self.read_bytes += size
         self.read_seconds += seconds
 
     def sums(self) -> IoSums:
-        """All of it so far."""
+        """Return the sums so far."""
         return IoSums(*_sums(self))
 
     def close(self) -> None:
-        """Let go of what the system is asked by."""
+        """Close the file by which the kernel's counts are read."""
         self._written.close()
 
 
@@ -124,7 +123,7 @@ _sums = attrgetter(*IoSums._fields)
 
 
 class _Transaction:
-    """When one transaction began, and when there was nothing left to do but commit it: seconds."""
+    """Times of one transaction in seconds: begin, and end of filling, when only the commit is left."""
 
     __slots__ = ("began", "filled")
 
@@ -132,21 +131,21 @@ class _Transaction:
         self.began = self.filled = began
 
     def fill(self) -> None:
-        """It is about to be committed."""
+        """Note that the transaction is filled and about to be committed."""
         self.filled = perf_counter()
 
 
 class _ThreadWrites:
-    """Bytes and calls that the present thread has written, as Linux counts them: less than a microsecond to ask."""
+    """Bytes written and write calls of the present thread, counted by Linux; reading them takes under a microsecond."""
 
     def __init__(self) -> None:
         self._asked_for = 0
-        """The thread whose writes the open file counts."""
+        """Thread whose writes the open file counts."""
         self._descriptor: int | None = None
         self._open()  # a broker that has written nothing yet has as many descriptors as one that has
 
     def look(self) -> tuple[int, int] | None:
-        """Both so far; None where the system does not say."""
+        """Return both so far; None if the system does not say."""
         if self._asked_for != threading.get_ident():
             self._open()
         if self._descriptor is None:

@@ -1,4 +1,4 @@
-"""What the store knows of a stream beside its messages: where it ends, its closed segments, which message was when.
+"""Index of streams in the store: end, closed segments, and search by time of publishing.
 
 A stream is a lane whose positions are offsets, dense from 0, and whose messages leave only at the front, by purges.
 Each of its messages is stored with the time at which it was published, which never falls from one to the next.
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 
 def close_segment(writer: MessageWriter, segment: ClosedStreamSegment) -> None:
-    """Note where a segment of a stream ends."""
+    """Record a closed segment of a stream."""
     key = place_key(CLOSED_SEGMENT, segment.queue_id, segment.lane, segment.first)
     writer.txn.put(key, encode_closed_segment(segment))
 
 
 def forget_segments(writer: MessageWriter, queue_id: int, lane: int, floor: int) -> None:
-    """The stream begins at `floor` from now on."""
+    """Delete the records of closed segments below `floor`, where the stream begins from now on."""
     found = (key for key, _value in records(writer.txn, lane_key(CLOSED_SEGMENT, queue_id, lane)))
     for key in list(takewhile(lambda key: place_of(key)[2] < floor, found)):
         writer.txn.delete(key)
 
 
 class Streams:
-    """The streams of a message store, for reading. From any thread."""
+    """Read access to the streams of a message store, for any thread."""
 
     def __init__(self, environment: lmdb.Environment, journal: Journal) -> None:
         self._environment = environment
         self._journal = journal
 
     def history(self, queue_id: int, lane: int) -> StreamHistory:
-        """A stream's closed segments that can be read, and its last message, as they were at the start."""
+        """Read a stream's readable closed segments, and its last message, as of the start of the broker."""
         with self._environment.begin(buffers=True) as txn:
             return StreamHistory(_closed(txn, queue_id, lane), _last(txn, queue_id, lane))
 
     def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:
-        """The first position from `first` on, and before `end`, whose message is not older than a time; else `end`.
+        """Return the first position in [first, end) whose message was published at `time` or later; else `end`.
 
-        Where records are damaged the answer may be too low, never too high.
+        If records are damaged, the answer may be too low, never too high.
         """
         view = self._journal.view(queue_id, lane, first - 1, end)
         unapplied = view.puts if view else {}
@@ -68,7 +68,7 @@ def _closed(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tupl
     for key, value in records(txn, lane_key(CLOSED_SEGMENT, queue_id, lane)):
         try:
             closed.append(decode_closed_segment(place_of(key), value))
-        except StoreCorrupt:  # what it says is counted with the segment after it
+        except StoreCorrupt:  # its messages count as part of the segment after it
             continue
     return tuple(closed)
 
@@ -96,7 +96,7 @@ def _find(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, time: int
 
 
 def _first_slot(segment: MessageSegment, time: int) -> int:
-    """The first slot whose message is not older; there must be one."""
+    """Return the first slot whose message was published at `time` or later; there must be one."""
     low, high = 0, segment.count - 1
     while low < high:
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
-"""What a store that no broker has open holds, message by message, read without changing a byte.
+"""Reading a stopped store message by message, without changing a byte.
 
-A store that is being written cannot be read beside its writer: pages are used again. So a reader holds the
-store's lock, shared with other readers, where there is a lock file; a copy that no broker ever ran on has none. Nothing
-is mended and nothing is written: what a start would put right is shown as it lies there.
+A store cannot be read beside its writer, which reuses pages. So a reader holds the store's lock, shared with other
+readers, if there is a lock file; a copy on which no broker ever ran has none. Nothing is repaired or written: records
+that a start would repair are shown as they are.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.journal")
 
 ALL = 1 << 62
-"""More messages than there are."""
+"""A limit above any number of messages."""
 
 BLIND_SIZE_BYTES = 4
-"""Of the size behind the keys of a BCC header."""
+"""Bytes of the size behind the keys of a BCC header."""
 
 
 class LaneContents(NamedTuple):
-    """How many live messages a lane holds, transient ones included, as its readable segments say it."""
+    """Live messages in a lane's readable segments, transient ones included."""
 
     queue_id: int
     lane: int
     messages: int
     bytes: int
     oldest: int
-    """The position of the first."""
+    """Position of the first message."""
 
 
 class Found(NamedTuple):
-    """A message, or what is left of messages that cannot be read. Exactly one of `message` and `damage` is there."""
+    """A message, or a record of unreadable messages: exactly one of `message` and `damage` is set."""
 
     queue_id: int
     lane: int
     segment: int
-    """The position in the segment's key."""
+    """Position in the segment's key."""
     message: StoredMessage | None
     delivered: bool
-    """Whether it is noted that it was handed out: it comes as redelivered. Means nothing of a stream's message."""
+    """The store has noted its delivery: it will come as redelivered. Meaningless for a message of a stream."""
     due_at: int
     """Wall-clock milliseconds, of a delayed message; 0 of others."""
     damage: CorruptRecord | None
 
 
 class Range(NamedTuple):
-    """Consecutive segments of one lane: those whose keys lie from `first` on, and before `end`."""
+    """Consecutive segments of one lane: those with keys in [first, end)."""
 
     queue_id: int
     lane: int
@@ -91,7 +91,7 @@ class Range(NamedTuple):
 
 
 class StoppedStore:
-    """The message store of a broker that does not run. Use it with `with`."""
+    """The message store of a stopped broker. Use it with `with`."""
 
     def __init__(self, directory: Path) -> None:
         """`directory` is the store's own. Raises StoreLocked, StoreIncompatible and StoreCorrupt."""
@@ -105,45 +105,48 @@ class StoppedStore:
             unapplied = unapplied_in_journal(directory, self._environment, self.identity)
             self._journal = unapplied.writes
             if unapplied.lost is not None:
-                log.warning("%s; shown is what there is", unapplied.lost.sentence)
+                log.warning("%s; only what is left is shown", unapplied.lost.sentence)
             self._txn = undo.enter_context(self._environment.begin(buffers=True))
             self._open = undo.pop_all()
         self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)} | set(self._journal.deleted)
-        """Queues whose records are still there, and dead."""
+        """Deleted queues whose dead records are still there."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
-        """Raises StoreCorrupt where LMDB could not read its own pages."""
+        """Close the store. Raises StoreCorrupt if LMDB could not read its own pages."""
         self._open.close()
         if isinstance(error, lmdb.Error):
             raise StoreCorrupt(f"{self.directory} cannot be read as LMDB ({error}): look into a backup") from error
 
     def set_aside(self) -> int:
-        """How many records the broker could not read, and has put out of the way."""
+        """Return the number of records that the broker could not read and has set aside."""
         return sum(1 for _record in records(self._txn, SET_ASIDE))
 
     def places(self) -> list[tuple[int, int]]:
-        """Queue and lane of everything that holds messages, but what is left of deleted queues; ascending."""
+        """Queue and lane of every lane with messages, ascending; without deleted queues."""
         found = sorted({*lanes_with_segments(self._txn), *self._journal.places()})
         return [place for place in found if place[0] not in self.deleted or place[0] >= TRANSIENT_QUEUE]
 
     def lanes(self) -> Iterator[LaneContents]:
-        """What the lanes of `places` hold. Only indexes are read."""
+        """Yield the contents of the lanes of `places`. Only indexes are read."""
         for place in self.places():
             yield self._contents(*place)
 
     def ranges(self, queue_id: int, lane: int, segments: int) -> list[Range]:
-        """A lane cut at every so many segments. What is only in the journal is in the last part."""
+        """Cut a lane into ranges of `segments` segments.
+
+        Messages that are only in the journal are in the last range.
+        """
         firsts = list(islice(self._firsts(queue_id, lane), None, None, segments))
         firsts[:1] = [min((*firsts[:1], *islice(self._unapplied(queue_id, lane).puts, 1)), default=0)]
         return [Range(queue_id, lane, *cut) for cut in zip(firsts, [*firsts[1:], POSITION_END], strict=True)]
 
     def messages(self, part: Range) -> Iterator[Found]:
-        """The live messages of a range, ascending; what is damaged behind those of its segment that are not."""
+        """Yield the live messages of a range, ascending; the damage of a segment comes behind its messages."""
         counters = self._counters(part.queue_id, part.lane)
-        # Without counters all messages count as delivered, as after a start that had to count them again.
+        # Without counters all messages count as delivered, as after a start that counts them again.
         delivered_up_to = POSITION_END if counters is None else counters.delivered_up_to
         firsts = [first for first in self._firsts(part.queue_id, part.lane) if part.first <= first < part.end]
         unapplied = self._unapplied(part.queue_id, part.lane)
@@ -194,9 +197,9 @@ class StoppedStore:
 
 
 def definitions_of(path: Path) -> Definitions:
-    """What a stopped broker's definitions file says, read from a copy: SQLite would write beside the file itself.
+    """Read a stopped broker's definitions from a copy of the file: SQLite would write beside the file itself.
 
-    An older file is understood: the copy is brought to the newest schema. Raises StoreError, which names the file.
+    For an older file the copy is migrated to the newest schema. Raises StoreError, which names the file.
     """
     with copied(path) as copy:
         try:
@@ -207,7 +210,7 @@ def definitions_of(path: Path) -> Definitions:
 
 
 def header_of(message: StoredMessage) -> bytes:
-    """The content header without the keys of a BCC header behind it."""
+    """Return the content header without the keys of a BCC header behind it."""
     if not message.flags & BLIND:
         return message.header
     end = len(message.header) - BLIND_SIZE_BYTES

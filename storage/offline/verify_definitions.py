@@ -1,4 +1,4 @@
-"""Checking a stopped broker's definitions file, and changing nothing in it."""
+"""Check of a stopped broker's definitions file, without changing it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.storage_errors import StoreIncompatible
 
 @dataclass
 class DefinitionsReport:
-    """Which queues the file names, and what is wrong with it. `problems` are sentences for an operator."""
+    """Queues in the file, and problems: sentences for an operator."""
 
     uuid: bytes = b""
     queue_ids: set[int] = field(default_factory=set)
@@ -24,7 +24,7 @@ class DefinitionsReport:
 
 
 def verify_definitions(path: Path) -> DefinitionsReport:
-    """Check the file at `path`. Raises StoreIncompatible when it is no definitions file at all, and StoreError."""
+    """Check the file at `path`. Raises StoreIncompatible if it is not a definitions file at all, and StoreError."""
     report = DefinitionsReport()
     try:
         with copied(path) as copy, closing(sqlite3.connect(copy)) as connection:

@@ -1,4 +1,4 @@
-"""Checking a stopped store from the outside in: every checksum, every counter, every orphaned record."""
+"""Check of a stopped message store: every checksum, every counter, every orphaned record."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ _FRAMED = {
     SET_ASIDE: "set aside",
     CLOSED_SEGMENT: "closed segment",
 }
-"""Kinds of records of which only the checksum can be wrong, by what they are called in a finding."""
+"""Kinds of records of which only the checksum is checked, with their names in a finding."""
 
 
 @dataclass
 class Report:
-    """What a store holds, and what is wrong with it. `problems` are sentences for an operator."""
+    """Contents of a store, and problems: sentences for an operator."""
 
     messages: int = 0
     bytes: int = 0
@@ -89,21 +89,24 @@ class Report:
     pending_deletions: int = 0
     pending_sweeps: int = 0
     journaled: int = 0
-    """Batches only in the journal, which the next start takes over. Of the rest only `queue_ids` counts them."""
+    """Batches that are only in the journal, for the next start to apply.
+
+    Of the other fields only `queue_ids` has them.
+    """
     queue_ids: set[int] = field(default_factory=set)
-    """Durable queues that are not deleted."""
+    """Ids of durable queues that are not deleted."""
     problems: list[str] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong."""
+        """True without problems."""
         return not self.problems
 
 
 def verify(directory: Path) -> Report:
-    """Check a store that no broker has open, and change nothing in it.
+    """Check a store that no broker has open, without changing it.
 
-    Raises StoreLocked, StoreIncompatible, and StoreCorrupt when LMDB itself cannot read the file.
+    Raises StoreLocked, StoreIncompatible, and StoreCorrupt if LMDB itself cannot read the file.
     """
     lock = lmdb_environment.lock(directory)
     try:
@@ -188,7 +191,7 @@ def _check_counters(name: str, record: memoryview, held: tuple[int, int], report
 
 
 def _check_order(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, report: Report) -> None:
-    """Segments must not overlap, and positions must ascend within each."""
+    """Check that segments do not overlap, and that positions ascend within each."""
     above = -1
     for key, value in records(txn, lane_key(SEGMENT, queue_id, lane)):
         report.segments += 1
@@ -253,7 +256,7 @@ def _check_bodies(txn: lmdb.Transaction[memoryview], report: Report, references:
         except StoreCorrupt as error:
             report.problems.append(f"body {number_of(key)}: {error}")
         if number_of(key) not in references:
-            report.problems.append(f"body {number_of(key)}: nothing refers to it")
+            report.problems.append(f"body {number_of(key)}: no message refers to it")
     for body_id in sorted(counted.keys() | references.keys()):
         if counted.get(body_id, 0) != references[body_id]:
             report.problems.append(

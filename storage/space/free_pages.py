@@ -110,6 +110,7 @@ class FreePages:
                 continue
             # A record is done as a whole: `_after` remembers transactions, not pages of one.
             for first, count in _runs(pages):
+                assert first > 1, "pages 0 and 1 are LMDB's own, and are never free"
                 if not self._punch(first * root.page_bytes, count * root.page_bytes):
                     return False
                 made += 1

@@ -91,14 +91,14 @@ def pause_taken_for_silence(patch: Patch) -> None:
 )
 def forged_records_taken(patch: Patch) -> None:
     """Take a record of this store and boot over from every page on which a whole one begins, whoever has written it."""
-    left_behind = journal_replay._left_behind
+    behind_mark = journal_replay._behind_mark
 
     def all_that_is_found(directory: Path, identity: StoreIdentity, mark: JournalMark) -> UnappliedBatches:
-        left = left_behind(directory, identity, mark)
+        left = behind_mark(directory, identity, mark)
         found = read_first_format(directory, identity.uuid, identity.boot, 0)
         return left._replace(batches=left.batches + [decode_batch(each.payload, each.number) for each in found.records])
 
-    patch(journal_replay, "_left_behind", all_that_is_found)
+    patch(journal_replay, "_behind_mark", all_that_is_found)
 
 
 @mistake("what a client says stays on its line of the log", ROUNDS)

@@ -198,17 +198,17 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
 @mistake("I2", Simulation(1))
 def journal_of_an_earlier_boot(patch: Patch) -> None:
     """Take the records of the file over, whatever boot has written them, and whether LMDB needs them or not."""
-    left_behind = journal_replay._left_behind
+    behind_mark = journal_replay._behind_mark
 
     def of_any_boot(directory: Path, identity: StoreIdentity, mark: JournalMark) -> UnappliedBatches:
         head = read_head(directory)
         if head is None or mark.needs_journal:
-            return left_behind(directory, identity, mark)
+            return behind_mark(directory, identity, mark)
         begin = JournalPosition(0, 0, head.previous)
         contents = read_journal(directory, JournalMark(OPEN, head.salt, head.size * PAGE_BYTES, begin, 0), None)
         return journal_replay._decoded(contents._replace(lost=None), mark, mark.size)
 
-    patch(journal_replay, "_left_behind", of_any_boot)
+    patch(journal_replay, "_behind_mark", of_any_boot)
 
 
 @mistake("I2", Simulation(1))

@@ -7,6 +7,9 @@ mistake of its choice names it, and is named by the mistake.
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import pytest
 
 from harness.project import ROOT
 from tests.planted.mistake import Process
@@ -38,6 +41,20 @@ def test_each_mistake_against_a_promise_stands_beside_it() -> None:
 def test_every_promise_has_a_mistake_against_it_and_every_mistake_a_runner() -> None:
     assert [promise for promise, names in documented().items() if not names] == []
     assert [name for name, mistake in CATALOGUE.items() if not mistake.found_by] == []
+
+
+@pytest.mark.pure_core("its code is replaced")
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_mistake_replaces_code_that_is_there(name: str) -> None:
+    """A renamed function would leave the broker without the mistake, and its runner with nothing to find."""
+    replaced = []
+
+    def note(owner: Any, attribute: str, _value: Any) -> None:
+        assert hasattr(owner, attribute), f"{owner} has no {attribute}"
+        replaced.append(attribute)
+
+    CATALOGUE[name].plant(note)
+    assert replaced
 
 
 def test_a_mistake_that_a_process_shows_is_planted_by_the_test_it_names_and_no_other() -> None:

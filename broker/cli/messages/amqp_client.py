@@ -17,7 +17,7 @@ import click
 from broker.admin.protocol import AdministrationError
 from broker.cli.table_output import text
 from broker.client.client_state import ClientConnection, ClientError, ClosedByBroker, announced
-from broker.client.uris import AMQP_PORT, AMQPS_PORT, Endpoint, Tls
+from broker.client.uris import AMQP_PORT, AMQPS_PORT, AmqpEndpoint, ClientTls
 from broker.wire import methods
 from broker.wire.assembler import Command
 from broker.wire.constants import ReplyCode
@@ -32,7 +32,7 @@ RECEIVE_BYTES = 1 << 18
 CHANNEL = 1
 
 
-def endpoint(broker: Mapping[str, str]) -> Endpoint:
+def endpoint(broker: Mapping[str, str]) -> AmqpEndpoint:
     """Where the options of a command lead, and as which user.
 
     Raises OSError for a file that cannot be read, AdministrationError for a URI that is none.
@@ -44,14 +44,14 @@ def endpoint(broker: Mapping[str, str]) -> Endpoint:
     password = broker.get("password") or unquote(place.password or "")
     if "passwordFile" in broker:
         password = Path(broker["passwordFile"]).read_text(encoding="utf-8").rstrip("\r\n")
-    return Endpoint(
+    return AmqpEndpoint(
         f"{host}:{port}",
         host,
         port,
         broker.get("user") or unquote(place.username or ""),
         password,
         broker.get("vhost") or unquote(place.path[1:]) or "/",
-        Tls(broker.get("tlsCaFile", ""), name=host) if secure else None,
+        ClientTls(broker.get("tlsCaFile", ""), name=host) if secure else None,
         heartbeat=0,
     )
 
@@ -86,7 +86,7 @@ def logged_in(broker: Mapping[str, str]) -> Iterator[AmqpClient]:
         client.close()
 
 
-def _connected(place: Endpoint) -> socket.socket:
+def _connected(place: AmqpEndpoint) -> socket.socket:
     try:
         connected = socket.create_connection((place.host, place.port), CONNECT_SECONDS)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

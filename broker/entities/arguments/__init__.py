@@ -1,1 +1,1 @@
-"""What arguments and policies of queues and exchanges may say."""
+"""Arguments and policies of queues and exchanges."""

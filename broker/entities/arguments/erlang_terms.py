@@ -1,7 +1,6 @@
-"""Values of field tables as the Erlang terms that RabbitMQ makes of them.
+"""Field table values as the Erlang terms to which RabbitMQ decodes them.
 
-Some of what RabbitMQ shows or computes depends on them: reply texts print terms, and the exchanges that hash a
-header hash the term it was decoded to, type included.
+RabbitMQ's reply texts print terms, and hash exchanges hash a header's term, type included.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from broker.wire.frames import render_octets
 
 
 class Atom:
-    """A name that stands for itself."""
+    """An Erlang atom."""
 
     __slots__ = ("name",)
 
@@ -28,16 +27,16 @@ UNDEFINED = Atom("undefined")
 _BOOLEANS = {True: Atom("true"), False: Atom("false")}
 _TYPES = {kind: Atom(name) for kind, name in TYPE_NAMES.items()}
 _PLAIN = re.compile("[a-z][a-zA-Z0-9_@]*")
-"""Atoms that need no quotes. Ours hold nothing that would have to be escaped within them."""
+"""Atoms that need no quotes. None of ours has a character that would have to be escaped."""
 
 
 def typed(field: Field) -> Term:
-    """A value with the name of its type, as it stands in a header table."""
+    """Return a value with the name of its type, as in a header table."""
     return (_TYPES[field.kind], value(field))
 
 
 def value(field: Field) -> Term:
-    """A value without its type."""
+    """Return a value without its type."""
     found = field.value
     match field.kind:
         case "t":
@@ -57,7 +56,7 @@ def value(field: Field) -> Term:
 
 
 def entries(table: Table) -> Term:
-    """A table: each name with its value and the value's type."""
+    """Return a table as a list of (name, type, value)."""
     found: list[Term] = []
     for name, field in table.items():
         found.append((name.encode("utf-8", "surrogateescape"), _TYPES[field.kind], value(field)))
@@ -65,7 +64,7 @@ def entries(table: Table) -> Term:
 
 
 def printed(term: Term) -> str:
-    """A term as Erlang's `~p` writes it, on one line."""
+    """Return a term as Erlang's `~p` prints it, on one line."""
     if isinstance(term, Atom):
         return term.name if _PLAIN.fullmatch(term.name) else f"'{term.name}'"
     if isinstance(term, bytes):

@@ -1,9 +1,9 @@
-"""Regular expressions that operators write and clients' names are searched with, in bounded time.
+"""Regular expressions of operators (permissions, policies), searched in names chosen by clients, in bounded time.
 
-A pattern such as `^([a-z]+-?)+$` can keep an pcre2 that tries every way busy for ever with a name that a client
-chose. PCRE2, the pcre2 of RabbitMQ's expressions, counts its steps and gives up after so many, all places of a name
-taken together; then the answer is no. What cannot go wrong, which is nearly all that people write, is left to Python's
-`re`: that is quicker, and PCRE2 need not be loaded. Names and patterns are compared as bytes, as in RabbitMQ.
+With a pattern such as `^([a-z]+-?)+$` a backtracking engine can take forever on a name that a client chose. PCRE2,
+which RabbitMQ uses too, counts its steps and stops after a limit, STEPS_MAX for all places of a name together; the
+pattern then does not match. Simple patterns, nearly all of them, are bounded anyway and use Python's `re`: that is
+quicker, and PCRE2 need not be loaded. Names and patterns are compared as bytes, as in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 STEPS_MAX = 10_000
-"""Of one search: some 0.1 ms. Ordinary patterns take less than 300 in ordinary names; `(retry|dead|dlq)[0-9]*`, which
-tries three choices at each place, takes 1,022 in a name of 255 bytes."""
+"""Most steps of one search, some 0.1 ms. Ordinary patterns take less than 300 in ordinary names;
+`(retry|dead|dlq)[0-9]*`, which tries three choices at each place, takes 1,022 in a name of 255 bytes."""
 HEAP_KIBIBYTES_MAX = 1024
 PATTERN_BYTES_MAX = 8192
-"""How long a pattern may be. PCRE2 takes 3 ms at worst to compile so much, and its compiled form ends at 64 KiB."""
+"""Most bytes of a pattern: PCRE2 takes at most 3 ms to compile it, and its compiled form cannot exceed 64 KiB."""
 COMPILED_MAX = 4096
-"""Patterns that are kept compiled."""
+"""Compiled patterns in the cache."""
 
 _WORD = rb"(?:[A-Za-z0-9_ .:/-]|\\[.-])*"
 _WORDS = rb"\((?:\?:)?" + _WORD + rb"(?:\|" + _WORD + rb")*\)"
@@ -29,16 +29,16 @@ _PLAIN = re.compile(
     rb"|\^?%(word)s\.\*\$?"  # a text and what follows it
     rb"|\^%(word)s\.\*%(word)s\$?" % {b"word": _WORD, b"words": _WORDS}  # its beginning and its end
 )
-"""Whatever the name, these take no longer than a name and a pattern are long, one multiplied by the other; and both
-engines mean the same by them. Two choices in a row do not belong here: `(a|aa)(a|aa)(a|aa)b` doubles with each."""
+"""Patterns for `re`: for any name they take time proportional to the product of both lengths, and both engines agree on
+them. Two choices in a row are excluded: the time of `(a|aa)(a|aa)(a|aa)b` doubles with each."""
 
 
 class PatternError(Exception):
-    """A pattern says nothing about a name: it has no meaning, or takes too long."""
+    """A pattern is invalid, or a search took too many steps."""
 
 
 class InvalidPattern(PatternError):
-    """It is no regular expression; `position` is the byte where that shows."""
+    """An invalid regular expression; `position`: the byte of the error."""
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"{reason} at position {position}")
@@ -67,24 +67,24 @@ class NamePattern:
         return hash(self.pattern)
 
     def search(self, name: str, steps_max: int = STEPS_MAX) -> bool:
-        """Whether it is found anywhere in a name. Raises PatternError when it is given up."""
+        """Return whether the pattern is found anywhere in a name. Raises PatternError after `steps_max` steps."""
         text = name.encode("utf-8", "surrogateescape")
         if self._by_re is not None:
             return self._by_re(text) is not None
         try:
             return bool(self._by_pcre2(text, steps_max))
-        except Exception as error:  # of PCRE2, which is not loaded where it is not needed
+        except Exception as error:  # a Pcre2Error, whose module is loaded only when it is needed
             raise PatternError(f"regular expression '{shown(self.pattern)}' is given up on '{name}': {error}") from None
 
 
 @lru_cache(COMPILED_MAX)
 def compiled(pattern: str) -> NamePattern:
-    """A pattern, compiled once. Raises InvalidPattern."""
+    """Return a compiled pattern, cached. Raises InvalidPattern."""
     return NamePattern(pattern)
 
 
 def shown(pattern: str) -> str:
-    """As much of a pattern as a line of the log has room for."""
+    """Return a pattern, cut to 200 characters for the log."""
     return pattern if len(pattern) <= 200 else f"{pattern[:200]}..."
 
 
@@ -93,7 +93,7 @@ def _compiled_by_re(pattern: bytes) -> Any:
 
 
 def _compiled_by_pcre2(pattern: bytes) -> Any:
-    # Imported here: most brokers have no such pattern.
+    # Imported here, because most brokers have no such pattern.
     from broker.entities.arguments.pcre2_library import Expression, Pcre2Error, pcre2
 
     if b"(*LIMIT_" in pattern:

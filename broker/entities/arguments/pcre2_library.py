@@ -1,11 +1,11 @@
-"""PCRE2 by the system's library: patterns are compiled once, and searched in bounded steps and memory.
+"""PCRE2, the system's library: patterns compiled once, and searched in bounded steps and memory.
 
-A limit of PCRE2 holds for each place of a text at which a match could begin. So that it holds for a search, a pattern
-is compiled as one that begins at the first place and passes over whatever stands before the match. Where that cannot
-be done, each place has its part of the limit.
+PCRE2's step limit applies to each place of a text at which a match could begin. To make it apply to a whole search, a
+pattern is compiled with a prefix that matches any text, and anchored at the first place. Where that would change the
+pattern's meaning, the limit is divided by the number of places.
 
-Linux distributions have `libpcre2-8`, because grep, git and SELinux are linked with it; where it is missing, patterns
-that need it are refused with the names of its packages. One thread may use this at a time.
+Linux distributions have `libpcre2-8`, because grep, git and SELinux are linked with it; without it, patterns that need
+it are refused with the names of its packages. Only one thread may use this at a time.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ MISSING = "libpcre2-8 is not installed (Debian: libpcre2-8-0; Alpine, Fedora, Ar
 NO_MATCH = -1
 MESSAGE_BYTES = 256
 ANCHORED = 0x80000000
-"""As an option: a match begins at the first place of a text or not at all."""
+"""Option: a match must begin at the first place of the text."""
 INFO_ALL_OPTIONS, INFO_FIRST_CODE_TYPE, INFO_SIZE = 0, 6, 22
 AT_LINES = 2
-"""As the type of the first code: a match begins at the first place or after a line's end, as with `.*` in front."""
+"""INFO_FIRST_CODE_TYPE of a pattern whose match begins at the start of a line, as one that begins with `.*`."""
 SMALL_BYTES = 256
-"""Size of a compiled pattern up to which it has all its steps. What happens between two steps is bounded by the size:
-some 250 zero-width items, 250 ns. Larger ones have fewer steps, in proportion."""
+"""Size of a compiled pattern up to which it may use all its steps. The size bounds the time between two steps: some 250
+zero-width items, 250 ns. Larger patterns have proportionally fewer steps."""
 
 _BEFORE, _AFTER = b"(?s:.*?)(?:", b")"
 _OF_THE_WHOLE = re.compile(rb"\(\*|\(\?(?:R|[+-]?0)|\\g[<'][+-]?0")
-"""Verbs, and recursion into the whole pattern, mean something else when more stands before them."""
+"""Verbs, and recursion into the whole pattern: a prefix would change their meaning."""
 
 _POINTER, _SIZE, _NUMBER, _CODE, _TEXT = (
     ctypes.c_void_p,
@@ -49,11 +49,11 @@ FUNCTIONS = {
     "match": (_CODE, _POINTER, _TEXT, _SIZE, _SIZE, _NUMBER, _POINTER, _POINTER),
     "get_error_message": (_CODE, _CODE, _TEXT, _SIZE),
 }
-"""What is called: the type of its result, then those of its arguments."""
+"""The functions that are called: type of the result, types of the arguments."""
 
 
 class Pcre2Error(Exception):
-    """What PCRE2 says of a pattern or a search; `position` is the byte of a pattern where that shows."""
+    """PCRE2's error in a pattern or a search; `position`: the byte of the pattern."""
 
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(reason)
@@ -61,7 +61,7 @@ class Pcre2Error(Exception):
 
 
 class Pcre2:
-    """The library, and what a search works with: limits, and memory that is kept for the next one."""
+    """The loaded library, with the match context (limits) and match data (memory) that all searches share."""
 
     def __init__(self, library: ctypes.CDLL, limits: int, memory: int) -> None:
         self.library = library
@@ -70,14 +70,14 @@ class Pcre2:
         self._steps_max = 0
 
     def limit(self, steps_max: int) -> None:
-        """Have searches end after so many steps from one place."""
+        """Limit searches to this number of steps from one place."""
         if steps_max != self._steps_max:
             self.library.pcre2_set_match_limit_8(self.limits, steps_max)
             self._steps_max = steps_max
 
 
 class Expression:
-    """A compiled pattern, over bytes."""
+    """A compiled pattern over bytes."""
 
     def __init__(self, pattern: bytes, engine: Pcre2) -> None:
         """Raises Pcre2Error."""
@@ -96,7 +96,7 @@ class Expression:
             self._engine.library.pcre2_code_free_8(self._code)
 
     def search(self, text: bytes, steps_max: int) -> bool:
-        """Whether it is found anywhere, in so many steps at most. Raises Pcre2Error when it is given up."""
+        """Return whether the pattern is found anywhere. Raises Pcre2Error after `steps_max` steps."""
         engine = self._engine
         if self._size > SMALL_BYTES:
             steps_max = max(1, steps_max * SMALL_BYTES // self._size)
@@ -110,7 +110,7 @@ class Expression:
         return found != NO_MATCH
 
     def _begin_at_one_place(self, pattern: bytes) -> None:
-        """Compile it so, unless something in it takes what stands behind it for its own, as a comment does."""
+        """Compile the pattern with the prefix, unless its end would swallow the suffix, as a comment does."""
         try:
             code = _compiled(self._engine, _BEFORE + pattern + _AFTER, ANCHORED)
         except Pcre2Error:
@@ -125,7 +125,7 @@ class Expression:
 
 @cache
 def pcre2(heap_kibibytes_max: int) -> Pcre2:
-    """PCRE2 with this limit on the memory of a search. Raises Pcre2Error when the system has none."""
+    """Load PCRE2, with this limit on the memory of a search. Raises Pcre2Error if it is not installed."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:

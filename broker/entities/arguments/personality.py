@@ -1,7 +1,7 @@
-"""Personalities: what clients of one series of RabbitMQ meet that clients of others do not.
+"""Personalities: the differences between series of RabbitMQ that clients can see.
 
-From RabbitMQ's sources (v3.10.8, v3.13.7, v4.3.5) and its release notes; docs/protocol.md has the table. Objects take
-what concerns them when they are made.
+From RabbitMQ's sources (v3.10.8, v3.13.7, v4.3.5) and its release notes; docs/protocol.md has the table. Objects read
+the fields that they need when they are made.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 
 class Personality(NamedTuple):
-    """A series of RabbitMQ. What is 3.13's way is the default of each field."""
+    """A series of RabbitMQ. The default of each field is 3.13's."""
 
     version: str
     frame_min: int = 4096
-    """The smallest frames that a client may ask for, in bytes."""
+    """The smallest frame-max that a client may ask for, in bytes."""
     global_qos: bool = True
-    """`basic.qos` with `global` limits the channel; else it is taken as one without."""
+    """`basic.qos` with `global` limits the channel; otherwise the flag is ignored."""
     transient_queues: bool = True
     """Queues may be neither durable nor exclusive."""
     master_locator: bool = True
@@ -24,19 +24,19 @@ class Personality(NamedTuple):
     queue_version_1: bool = True
     """Classic queues may have x-queue-version 1."""
     delivery_limit: int | None = None
-    """Of quorum queues that have no limit of their own."""
+    """The default delivery limit of quorum queues; None for none."""
     acquired_counts: bool = False
-    """What a quorum queue delivers again has x-acquired-count beside x-delivery-count."""
+    """Redelivered messages of a quorum queue have x-acquired-count beside x-delivery-count."""
     last_deaths: bool = True
-    """Dead letters have headers x-last-death-*."""
+    """Dead letters have the headers x-last-death-*."""
     published_deaths: bool = True
-    """An x-death that a publisher has written counts as deaths."""
+    """An x-death header of a publisher is kept and counted."""
     returned_replies: bool = True
-    """A mandatory direct reply comes back, too."""
+    """A mandatory direct reply that cannot be delivered is returned."""
     classic_timeouts: bool = True
-    """Deliveries of classic queues and streams have to be acknowledged in time."""
+    """The consumer timeout applies to classic queues and streams."""
     named_actions: bool = False
-    """Refusals of permissions begin with configure, write or read."""
+    """Reply texts of refused permissions begin with configure, write or read."""
 
 
 PERSONALITIES = {

@@ -1,10 +1,9 @@
-"""Policies: what an operator says of queues and exchanges by their names, instead of each declaration saying it.
+"""Policies: arguments that an operator sets for queues and exchanges by a pattern of their names.
 
-An entity has at most one policy and one operator policy at a time: of those whose pattern is found in its name,
-the one of the highest priority. Of what both say, and of what both and a declaration say, the smaller number
-counts; where there is nothing to compare, the declaration wins. Types of queue have exceptions. RabbitMQ 3.10 on
-the wire is the model. Which of two policies of one priority it takes is an accident of its hashing; here it is the
-first by name.
+An entity has at most one policy and one operator policy: of those whose pattern is found in its name, the one of the
+highest priority. If several of policy, operator policy and declaration set a number, the smallest one counts; for
+values that are not numbers the declaration wins. Queue types have exceptions. RabbitMQ 3.10 on the wire is the model.
+Which of two policies of one priority it takes is an accident of its hashing; here it is the first by name.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, type_
 from broker.wire.field_tables import Table
 
 EXCHANGE = "exchange"
-"""What a policy may apply to, beside the types of queue."""
+"""The kind of entity, beside the queue types, that a policy may apply to."""
 
 _ALL_QUEUES = frozenset({CLASSIC.name, QUORUM.name, STREAM.name})
 APPLY_TO: dict[str, frozenset[str]] = {
@@ -29,7 +28,7 @@ APPLY_TO: dict[str, frozenset[str]] = {
     "streams": frozenset({STREAM.name}),
     "all": _ALL_QUEUES | {EXCHANGE},
 }
-"""Those for one type of queue are known to RabbitMQ since 3.12."""
+"""Values of apply-to, and the kinds that each means. RabbitMQ has those for one queue type since 3.12."""
 
 _OF_CLASSIC_ALONE = frozenset(
     {"ha-mode", "ha-params", "ha-promote-on-failure", "ha-promote-on-shutdown", "ha-sync-mode"}
@@ -46,7 +45,7 @@ UNSUPPORTED: dict[str, frozenset[str]] = {
     QUORUM.name: _OF_CLASSIC_ALONE | _OF_STREAMS_ALONE,
     STREAM.name: _OF_CLASSIC_ALONE | _NOT_OF_STREAMS,
 }
-"""Keys that keep a policy away from a type of queue: one of them, and the whole policy does not apply."""
+"""Keys that a kind does not support: a policy with one of them does not apply to it at all."""
 
 SMALLER_WINS = frozenset(
     {
@@ -60,18 +59,18 @@ SMALLER_WINS = frozenset(
         "message-ttl",
     }
 )
-"""Keys of which the smaller value counts, wherever several have a say."""
+"""Keys of which the smallest value counts."""
 
 BEFORE_ARGUMENTS: dict[str, frozenset[str]] = {
     CLASSIC.name: frozenset(),
     QUORUM.name: frozenset({"expires", "overflow"}),
     STREAM.name: frozenset({"max-length-bytes"}),
 }
-"""Keys of which a policy's value counts before an argument's, by type of queue."""
+"""Keys of which a policy's value counts before an argument's, by queue type."""
 
 
 class Policy(NamedTuple):
-    """A policy, or an operator policy. `definition` has been checked: its keys are known, its values possible."""
+    """A policy, or an operator policy. `definition` is validated: known keys, valid values."""
 
     name: str
     pattern: NamePattern
@@ -80,19 +79,19 @@ class Policy(NamedTuple):
     priority: int
 
     def is_for(self, kind: str) -> bool:
-        """Whether it could be in force for an entity of this kind, if the name agrees."""
+        """Return whether the policy could apply to an entity of this kind, if the pattern matches."""
         return kind in APPLY_TO[self.apply_to] and UNSUPPORTED[kind].isdisjoint(self.definition)
 
 
 class InForce(NamedTuple):
-    """The policies of one entity."""
+    """The policies that apply to one entity."""
 
     policy: Policy | None = None
     operator: Policy | None = None
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What they say together. An operator policy can lower a number, or say what the other does not."""
+        """The merged definition. An operator policy can lower a number, or add a key that the policy does not have."""
         merged = dict(self.policy.definition) if self.policy is not None else {}
         for key, value in self.operator.definition.items() if self.operator is not None else ():
             merged[key] = min(merged[key], value) if key in merged else value
@@ -103,7 +102,7 @@ NONE_IN_FORCE = InForce()
 
 
 def effective(declared: Table, in_force: InForce) -> QueueArguments:
-    """What holds for a queue: its arguments, and what policies add to them or make smaller."""
+    """Return the arguments in force for a queue: those declared, with policies applied."""
     arguments = parse(declared)
     before = BEFORE_ARGUMENTS[type_of(declared).name]
     changes: dict[str, Any] = {}
@@ -117,7 +116,7 @@ def effective(declared: Table, in_force: InForce) -> QueueArguments:
         elif key in SMALLER_WINS:
             changes[field] = min(value, argument)
     for field in _TIMES.intersection(changes):
-        changes[field] = min(changes[field], EXPIRY_MAX_MILLISECONDS)  # what arguments are held to, policies are not
+        changes[field] = min(changes[field], EXPIRY_MAX_MILLISECONDS)  # checked for arguments, but not for policies
     return arguments._replace(**changes)
 
 
@@ -125,7 +124,7 @@ _TIMES = frozenset({"message_ttl", "expires"})
 
 
 def alternate(declared: Table, in_force: InForce) -> str | None:
-    """The alternate exchange that holds for an exchange: its argument's before its policy's."""
+    """Return the alternate exchange in force: the declared one, else the policy's, else None."""
     argument = declared.get("alternate-exchange")
     if argument is None:
         name: str = in_force.definition.get("alternate-exchange", "")

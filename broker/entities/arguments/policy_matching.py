@@ -1,8 +1,9 @@
-"""Which policies hold for a name, found in bounded steps whatever their patterns are.
+"""Matching of policies with names, in a bounded number of steps.
 
-A user who may set policies may set thousands, with patterns that PCRE2 is busy with until its limit; every declaration
-and every start is held up by them. So a search is short at first, which decides every ordinary pattern. Few patterns of
-a name get a long search then, the strongest policies first, and none of a policy that has come to nothing by it often.
+A user who may set policies can set thousands whose patterns keep PCRE2 busy until its limit, and every declaration and
+start has to match them. So each pattern first gets a short search, which decides every ordinary one. For each name at
+most LONG_SEARCHES patterns get a long search after that, policies of higher priority first, and a policy whose long
+searches failed GIVEN_UP_MAX times gets none any more.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from broker.entities.arguments.policies import NONE_IN_FORCE, InForce, Policy
 log = logging.getLogger("leveret.policies")
 
 SHORT_STEPS = 1_500
-"""Of the first search with each pattern: what ordinary ones take at most. Some 15 microseconds."""
+"""Most steps of the short search; ordinary patterns take fewer. Some 15 microseconds."""
 LONG_SEARCHES = 8
-"""For one name at most: those of ordinary policies and of operator policies are counted apart."""
+"""Most long searches for one name, counted separately for policies and operator policies."""
 GIVEN_UP_MAX = 100
-"""Names on which a policy is given up until it gets no long search any more."""
+"""Failed long searches of a policy, after which it gets none any more."""
 
 
 class PolicyKind:
     """The ordinary policies of a virtual host, or its operator policies, by name."""
 
     def __init__(self, vhost: str, word: str) -> None:
-        """`word` is what messages call such a policy."""
+        """`word`: what log messages call such a policy."""
         self._vhost = vhost
         self._word = word
         self.by_name: dict[str, Policy] = {}
@@ -36,18 +37,18 @@ class PolicyKind:
         self._given_up: Counter[str] = Counter()
 
     def put(self, policy: Policy) -> None:
-        """Have a policy, in the place of the one of its name."""
+        """Set a policy, replacing the one of its name."""
         self.by_name[policy.name] = policy
         self._changed(policy.name)
 
     def remove(self, name: str) -> Policy | None:
-        """Have a policy no longer; the one that was there."""
+        """Remove a policy and return it; None if there is none of this name."""
         policy = self.by_name.pop(name, None)
         self._changed(name)
         return policy
 
     def match(self, kind: str, name: str) -> Policy | None:
-        """The policy in force for an entity: of those that apply the one of the highest priority."""
+        """Return the policy of the highest priority that applies to an entity, or None."""
         long_searches = LONG_SEARCHES
         for policy in self._by_strength():
             if policy.is_for(kind):
@@ -63,7 +64,7 @@ class PolicyKind:
         return None
 
     def applies(self, policy: Policy, kind: str, name: str) -> bool:
-        """Whether a policy, if it were the only one, would be in force for an entity."""
+        """Return whether a policy applies to an entity, leaving out priorities."""
         if not policy.is_for(kind):
             return False
         try:
@@ -72,7 +73,7 @@ class PolicyKind:
             return self._searched_long(policy, name)
 
     def _searched_long(self, policy: Policy, name: str) -> bool:
-        """A policy whose pattern is given up does not apply, as in RabbitMQ."""
+        """Search with the full limit. A pattern that exceeds it does not match, as in RabbitMQ."""
         given_up = self._given_up[policy.name]
         if given_up >= GIVEN_UP_MAX:
             return False
@@ -82,8 +83,8 @@ class PolicyKind:
             self._given_up[policy.name] += 1
             if not given_up:
                 log.error(
-                    "%s '%s' of vhost '%s' is not applied to a name: %s; the limit is %d steps. Such names are without "
-                    "this policy. Begin its pattern with ^ and repeat nothing that repeats. This is logged once",
+                    "%s '%s' of vhost '%s' is not applied to a name: %s; the limit is %d steps. Such names do not have "
+                    "this policy. Begin its pattern with ^ and avoid nested repetitions. This is logged once",
                     self._word,
                     policy.name,
                     self._vhost,
@@ -111,15 +112,15 @@ class Policies:
         self.operator = PolicyKind(vhost, "operator policy")
 
     def kind(self, *, operator: bool) -> PolicyKind:
-        """One of the two kinds."""
+        """Return the ordinary policies, or the operator policies."""
         return self.operator if operator else self.ordinary
 
     def of(self, *, operator: bool) -> Mapping[str, Policy]:
-        """The policies of one kind, by name."""
+        """Return the policies of one kind by name."""
         return self.kind(operator=operator).by_name
 
     def match(self, kind: str, name: str) -> InForce:
-        """The policies in force for an entity."""
+        """Return the policies in force for an entity."""
         if not self.ordinary.by_name and not self.operator.by_name:
             return NONE_IN_FORCE
         return InForce(self.ordinary.match(kind, name), self.operator.match(kind, name))

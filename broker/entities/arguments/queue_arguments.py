@@ -1,6 +1,6 @@
-"""The arguments of queue.declare: what each means, which values it may have, and when two sets are the same.
+"""The arguments of queue.declare: parsing, validation, equivalence.
 
-Reply texts are RabbitMQ 3.10's to the letter, Erlang terms included: client suites match on them.
+Reply texts are exactly RabbitMQ 3.10's, Erlang terms included, because client test suites match them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
 
 
 class QueueArguments(NamedTuple):
-    """The values of a queue's arguments; None for those not given. Times are milliseconds."""
+    """The values of a queue's arguments, None for those not given. Times are in milliseconds."""
 
     message_ttl: int | None = None
     expires: int | None = None
@@ -35,7 +35,7 @@ class QueueArguments(NamedTuple):
 
 
 def parse(arguments: Table) -> QueueArguments:
-    """Read arguments that `check` has accepted."""
+    """Return the values of arguments that `check` has accepted."""
     values = {name: plain_value(field) for name, field in arguments.items()}
     return QueueArguments(
         message_ttl=values.get("x-message-ttl"),
@@ -54,9 +54,9 @@ def parse(arguments: Table) -> QueueArguments:
 
 
 def consumer_timeout(arguments: Table) -> int | None:
-    """What a queue or a consumer says of how long a delivery may be unacknowledged, in milliseconds; 0: for ever.
+    """Return the argument x-consumer-timeout of a queue or consumer in milliseconds; 0: no timeout, None: not given.
 
-    RabbitMQ 3.13 does not check this argument. What is not a time is as good as nothing.
+    RabbitMQ 3.13 does not check this argument. An invalid value is ignored.
     """
     field = arguments.get("x-consumer-timeout")
     if field is None or field.kind not in INTEGER_KINDS:
@@ -66,9 +66,9 @@ def consumer_timeout(arguments: Table) -> int | None:
 
 
 def check(queue: str, vhost: str, arguments: Table) -> None:
-    """Refuse what RabbitMQ refuses, in its order: the type, its arguments' values, arguments of other types.
+    """Validate arguments in RabbitMQ's order: the type, the values of its arguments, arguments of other types.
 
-    Raises ChannelException 406. Unknown arguments are let through, as in RabbitMQ.
+    Raises ChannelException 406. Unknown arguments are accepted, as in RabbitMQ.
     """
     where = f"for queue '{queue}' in vhost '{vhost}'"
     check_type(arguments.get("x-queue-type"), where)
@@ -84,10 +84,10 @@ def check(queue: str, vhost: str, arguments: Table) -> None:
 
 
 def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -> None:
-    """Refuse a second declaration with other arguments.
+    """Refuse a second declaration with other arguments. Raises ChannelException 406.
 
-    Only arguments that the queue's type knows are compared, integers by value whatever their width, and
-    no type is the same as type classic. Raises ChannelException 406.
+    Only arguments that the queue's type knows are compared, integers by value whatever their width. No x-queue-type
+    equals type classic.
     """
     for name in type_of(current).arguments:
         was, now = current.get(name), received.get(name)
@@ -96,7 +96,7 @@ def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -
 
 
 def same_value(one: Field | None, other: Field | None) -> bool:
-    """Two argument values mean the same to RabbitMQ."""
+    """Return whether two argument values are the same for RabbitMQ."""
     if one is None or other is None:
         return one is other
     same_type = one.kind == other.kind or {one.kind, other.kind} <= INTEGER_KINDS
@@ -104,7 +104,7 @@ def same_value(one: Field | None, other: Field | None) -> bool:
 
 
 def inequivalent(name: str, entity: str, current: Field | None, received: Field | None) -> ChannelException:
-    """The 406 for an argument that differs from the declaration that made the entity."""
+    """Return the 406 for an argument that differs from the entity's declaration."""
     if current is not None and received is not None:
         text = f"received '{render(received)}' but current is '{render(current)}'"
     else:
@@ -113,7 +113,7 @@ def inequivalent(name: str, entity: str, current: Field | None, received: Field 
 
 
 def render(field: Field) -> str:
-    """A value as RabbitMQ writes it into a reply text."""
+    """Return a value as RabbitMQ writes it into a reply text."""
     value = field.value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -132,7 +132,8 @@ def _with_default(name: str, field: Field | None) -> Field | None:
 
 
 def _delivery_limit(field: Field | None) -> float | None:
-    """RabbitMQ 3.10 takes any value; what is no number limits nothing. Nor does a negative one, as in RabbitMQ 4."""
+    """Return the delivery limit. RabbitMQ 3.10 accepts any value: None (the default) for one that is not a number,
+    infinity (no limit) for a negative one, as in RabbitMQ 4."""
     if field is None or field.kind not in INTEGER_KINDS | {"f", "d"}:
         return None
     value: float = field.value

@@ -1,7 +1,7 @@
-"""The types of queue: one row each, with the arguments it knows and the properties it needs.
+"""The queue types: one row each, with the arguments that it knows and the properties that it requires.
 
-The names of arguments stand in the order in which RabbitMQ 3.10 compares them at a second declaration, because
-the first that differs is the one it names.
+Arguments are in the order in which RabbitMQ 3.10 compares them at a second declaration, because its reply text names
+the first one that differs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from broker.wire.field_tables import TYPE_NAMES, Field, Table
 
 
 class QueueType(NamedTuple):
-    """A type of queue. `module` is what RabbitMQ's reply texts call it."""
+    """A queue type. `module`: its name in RabbitMQ's reply texts."""
 
     name: str
     module: str
     arguments: tuple[str, ...]
     refused_of_consumers: tuple[str, ...]
-    """Arguments of basic.consume that mean something to other types only."""
+    """Arguments of basic.consume that only other types support."""
     may_be_temporary: bool
     """It may be transient, exclusive or auto-delete, and be named by the server."""
 
@@ -87,19 +87,19 @@ STREAM = QueueType(
 )
 
 TYPES = {type_.name: type_ for type_ in (CLASSIC, QUORUM, STREAM)}
-"""The types that can be declared, by what `x-queue-type` calls them."""
+"""The queue types by their value of `x-queue-type`."""
 
 EVERY_ARGUMENT = frozenset(name for type_ in (CLASSIC, QUORUM, STREAM) for name in type_.arguments)
-"""What some type knows. A type refuses those of the others; what no type knows is kept and means nothing."""
+"""Arguments that some type knows. A type refuses those of other types; arguments that no type knows are ignored."""
 
 
 def type_of(arguments: Table) -> QueueType:
-    """The type that arguments ask for; classic where they do not say, or name none that there is."""
+    """Return the type that arguments name; classic if they name none or an unknown one."""
     return TYPES.get(_named(arguments.get("x-queue-type")), CLASSIC)
 
 
 def check_type(field: Field | None, where: str) -> None:
-    """Refuse what is no type. Raises ChannelException 406."""
+    """Refuse an unknown value of x-queue-type. Raises ChannelException 406."""
     if field is None:
         return
     if field.kind != "S":
@@ -112,7 +112,7 @@ def check_type(field: Field | None, where: str) -> None:
 
 
 def check_name(name: str, arguments: Table) -> None:
-    """Refuse to make up a name for a queue whose type must have one. Raises ChannelException 406."""
+    """Refuse an empty name, for a server-named queue, of a type that requires a name. Raises ChannelException 406."""
     type_ = type_of(arguments)
     if not name and not type_.may_be_temporary:
         raise precondition_failed(f"Cannot declare a server-named queue for type {type_.module}")
@@ -121,7 +121,7 @@ def check_name(name: str, arguments: Table) -> None:
 def check_properties(
     queue: str, vhost: str, arguments: Table, *, durable: bool, exclusive: bool, auto_delete: bool
 ) -> None:
-    """Refuse a queue that is to end by itself where its type is for those that last. Raises ChannelException 406."""
+    """Refuse a transient, exclusive or auto-delete queue of a type that cannot be one. Raises ChannelException 406."""
     if type_of(arguments).may_be_temporary:
         return
     properties = {"auto-delete": auto_delete, "exclusive-owner": exclusive, "non-durable": not durable}
@@ -131,7 +131,7 @@ def check_properties(
 
 
 def with_default(arguments: Table, default: str, *, durable: bool, exclusive: bool, auto_delete: bool) -> Table:
-    """The arguments with the virtual host's default type, if they name none and the type can be had this way."""
+    """Return arguments with the virtual host's default type, if they name none and the type allows the properties."""
     type_ = TYPES.get(default)
     if type_ is None or "x-queue-type" in arguments:
         return arguments

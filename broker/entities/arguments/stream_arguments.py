@@ -1,6 +1,6 @@
-"""Arguments of streams: of a declaration how long it may become, of basic.consume where to begin.
+"""Arguments of streams: retention in a declaration; offset and filter in basic.consume.
 
-Reply texts are RabbitMQ 3.10's. Where that version crashes over a value (541), the text is what it says of others.
+Reply texts are RabbitMQ 3.10's. Values on which that version crashes (541) get the text of other invalid values.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from broker.wire.amqp_errors import precondition_failed
 from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
 
 SEGMENT_BYTES = 500_000_000
-"""A segment's size where the declaration names none; RabbitMQ's own default."""
+"""Default segment size, as in RabbitMQ."""
 
 SEGMENT_BYTES_MAX = 3_000_000_000
-"""No segment may be larger; RabbitMQ's own bound."""
+"""Largest segment size, as in RabbitMQ."""
 
 _UNITS_SECONDS = {
     "Y": 365 * 86_400,
@@ -30,7 +30,7 @@ _INTERVAL = re.compile(r"(\d{1,12})([YMDhms])")
 
 
 class StreamArguments(NamedTuple):
-    """How much of a stream is kept. None: no limit."""
+    """Retention of a stream. None: no limit."""
 
     max_age_milliseconds: int | None
     max_bytes: int | None
@@ -38,7 +38,7 @@ class StreamArguments(NamedTuple):
 
 
 def parse(declared: Table, policies: Mapping[str, Any]) -> StreamArguments:
-    """What arguments of queue.declare and what policies say, both checked. Of streams, policies win."""
+    """Return the retention from validated arguments of queue.declare and policies. For streams, policies win."""
     said = {name.removeprefix("x-"): plain_value(field) for name, field in declared.items()} | dict(policies)
     age = said.get("max-age")
     return StreamArguments(
@@ -49,7 +49,7 @@ def parse(declared: Table, policies: Mapping[str, Any]) -> StreamArguments:
 
 
 def interval_milliseconds(field: Field) -> int | None:
-    """How long an interval such as `12h` is; None for what is none."""
+    """Return an interval such as `12h` in milliseconds; None if it is invalid."""
     return _milliseconds(plain_value(field)) if field.kind == "S" else None
 
 
@@ -60,9 +60,9 @@ def _milliseconds(text: str) -> int | None:
 
 
 class Start(NamedTuple):
-    """Where a consumer begins: at `first`, `last` or `next`, at an offset, at a time, or so long ago.
+    """The start of a consumer. `kind`: first, last, next, offset, time, or ago.
 
-    `value` is the offset, the time in milliseconds since the epoch, or the milliseconds that have passed since.
+    `value`: the offset; the time in milliseconds since the epoch; for `ago` the milliseconds before now.
     """
 
     kind: str
@@ -70,9 +70,9 @@ class Start(NamedTuple):
 
 
 def start(arguments: Table, where: str) -> Start:
-    """Where `x-stream-offset` of basic.consume says to begin. `where` names the queue in a reply text.
+    """Return the start that `x-stream-offset` of basic.consume names. `where` names the queue in a reply text.
 
-    Raises ChannelException 406 for what says nothing.
+    Raises ChannelException 406 for an invalid value.
     """
     field = arguments.get("x-stream-offset")
     if field is None:
@@ -91,14 +91,14 @@ def start(arguments: Table, where: str) -> Start:
 
 
 class StreamFilter(NamedTuple):
-    """The filter values a consumer asks for, and whether it takes messages without one as well."""
+    """A consumer's filter values; `unfiltered`: it accepts messages without a filter value too."""
 
     values: frozenset[bytes]
     unfiltered: bool
 
 
 def stream_filter(arguments: Table) -> StreamFilter | None:
-    """What `x-stream-filter` of basic.consume asks for: a string or several; None where it asks for nothing."""
+    """Return the filter that `x-stream-filter` of basic.consume names, a string or several; None without one."""
     field = arguments.get("x-stream-filter")
     if field is None or field.kind not in ("S", "A"):
         return None
@@ -109,7 +109,7 @@ def stream_filter(arguments: Table) -> StreamFilter | None:
 
 
 def _term(field: Field) -> str:
-    """A value with its type, as Erlang writes them; of what is no text only the type."""
+    """Return a value with its type as Erlang prints it; only the type if it is not a string."""
     kind = TYPE_NAMES[field.kind]
     if field.kind != "S":
         return kind

@@ -1,8 +1,7 @@
-"""Which of so many buckets a value falls into, computed as RabbitMQ computes it.
+"""Erlang's `phash2` and the jump consistent hash, bit for bit as RabbitMQ's hash exchanges compute them.
 
-Two functions of Erlang/OTP, rebuilt bit by bit, so that a user of RabbitMQ finds each key in the queue
-where it was before. Both were compared with Erlang's own over many values; tests/unit/exchanges/test_erlang_hash.py
-keeps a sample of its answers.
+So a migrated user finds each key in the same queue as before. Both were compared with Erlang's over many values;
+tests/unit/exchanges/test_erlang_hash.py has a sample of its answers.
 
 - `erlang:phash2`, the portable hash of a term: Bob Jenkins' mixing function of 1996 over the term's parts, each kind
   of term with a constant of its own.
@@ -23,14 +22,14 @@ _LONG = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B9
 _RANGE = 1 << 27
 _SMALL = 1 << 27
-"""Integers from here on, in either direction, are hashed as big ones."""
+"""Integers outside [-_SMALL, _SMALL) are hashed as bignums."""
 
 _OF_NIL = 3468870702
 _NIL_TAG = 2
 
 
 def phash2(term: Term, below: int = _RANGE) -> int:
-    """Erlang's portable hash of a term: a number below 2 to the power of 27, or of 32."""
+    """Return Erlang's portable hash of a term, below `below`, which is at most 1 << 32."""
     return _hashed(term, 0) % below
 
 
@@ -70,7 +69,7 @@ def _of_integer(number: int, seed: int) -> int:
 
 
 def _of_name(name: str) -> int:
-    """P. J. Weinberger's hash, which Erlang's table of atoms uses. Ours are the ASCII names of types and truths."""
+    """Return P. J. Weinberger's hash of an atom, as Erlang's atom table does. Our atoms are ASCII names of types."""
     total = 0
     for byte in name.encode("ascii"):
         total = (total << 4) + byte
@@ -115,7 +114,7 @@ def _mix(a: int, b: int, c: int) -> tuple[int, int, int]:
 
 
 def jump(key: int, buckets: int) -> int:
-    """The bucket of a key, from 0 to `buckets` - 1. `buckets` is at least 1."""
+    """Return the bucket of a key, from 0 to `buckets` - 1. `buckets` is at least 1."""
     draws = _exs1024(key)
     bucket = following = 0
     while following < buckets:
@@ -125,7 +124,7 @@ def jump(key: int, buckets: int) -> int:
 
 
 def _exs1024(seed: int) -> Iterator[float]:
-    """Numbers between 0 and 1, as `rand:uniform_s` draws them from `rand:seed_s(exs1024, {Seed, Seed, Seed})`."""
+    """Yield numbers between 0 and 1, as `rand:uniform_s` does from `rand:seed_s(exs1024, {Seed, Seed, Seed})`."""
     state = _exs1024_state(seed)
     at = 0
     while True:
@@ -137,7 +136,7 @@ def _exs1024(seed: int) -> Iterator[float]:
 
 
 def _exs1024_state(seed: int) -> list[int]:
-    """Sixteen numbers of another generator, xorshift64*, the last one first."""
+    """Return sixteen numbers of the generator xorshift64*, the last one first."""
     low = (seed & 0x1FFFFF) + 1
     parts = [low * factor & 0x1FFFFF for factor in (2097131, 2097133, 2097143)]
     last = parts[0] << 43 | parts[1] << 22 | parts[2] << 1 | 1

@@ -1,11 +1,11 @@
-"""The event exchange: what happens to queues, connections, users and so on, as messages of exchange amq.rabbitmq.event.
+"""The event exchange: events of queues, connections, users and so on, published to exchange amq.rabbitmq.event.
 
-It is RabbitMQ's plugin rabbitmq_event_exchange: keys such as `queue.created`, everything there is to say in headers, no
-body; RabbitMQ 3.10 on the wire is the model. Where events are wanted a broker has an `EventExchange`, and what knows of
-an event tells it; where they are not it is None. Secrets are in no event.
+As RabbitMQ's plugin rabbitmq_event_exchange: keys such as `queue.created`, all data in headers, no body; RabbitMQ 3.10
+on the wire is the model. With the setting on, a broker has an `EventExchange`, which is told of each event; otherwise
+that is None. No event has secrets.
 
-Events are published by a timer of their own, a portion at a time, never from the midst of what they tell of. While
-publishers are blocked, or the disk is far behind, they wait: at most WAITING_MAX of them, further ones are dropped.
+Events are published by a timer, PORTION at a time, never during the change that they describe. While publishers are
+blocked, or the disk is far behind, they wait: at most WAITING_MAX of them, further ones are dropped.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ log = logging.getLogger("leveret.event_exchange")
 
 NAME = "amq.rabbitmq.event"
 INTERNAL = "rmq-internal"
-"""Who did what no user did, in RabbitMQ's words."""
+"""RabbitMQ's name for the broker itself as the acting user."""
 CLI = "rmq-cli"
-"""Who did what a command did."""
+"""RabbitMQ's name for the command line as the acting user."""
 
 WAITING_MAX = 10_000
-"""How many events wait at one time; some 10 MB."""
+"""Most events that wait at one time; some 10 MB."""
 PORTION = 256
-"""How many events are published in one turn."""
+"""Events published in one turn."""
 AGAIN_MILLISECONDS = 20
-"""After what time those that have to wait are looked at again."""
+"""Time after which waiting events are tried again."""
 
 
 class EventSettings(NamedTuple):
-    """Where events are published: in this virtual host, by a node of this name."""
+    """The virtual host in which events are published, and the node's name."""
 
     vhost: str
     node: str
 
 
 class EventExchange:
-    """Publishes events. `routing` finds where: the virtual host's, or None when it is not there."""
+    """Publishes events. `routing` returns the virtual host's, or None if that does not exist."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class EventExchange:
         alarms.observe_each(self._alarm)
 
     def publish(self, key: str, headers: Mapping[str, object], by: str | None = None) -> None:
-        """Publish an event soon, if a queue could get it; `by` is the user that caused it."""
+        """Publish an event soon, if anything is bound to the exchange; `by`: the user that caused it."""
         if not self._bound():
             return
         if len(self._waiting) >= WAITING_MAX:
@@ -87,25 +87,25 @@ class EventExchange:
         self._waiting.append(self._message(key, headers, by))
 
     def publish_waiting(self) -> None:
-        """Publish all that waits: there will be no further turns."""
+        """Publish all waiting events now: there will be no further turns."""
         while self._waiting:
             self._route(self._waiting.popleft())
         self._report_dropped()
 
     def pid(self, connection: int, channel: int = 0) -> str:
-        """What stands for the Erlang process of a connection, or of a channel on it; listings show the same."""
+        """Return the pid of a connection, or of a channel on it, as in listings: see `NodeIdentity.pid`."""
         return self._identity.pid(connection, channel)
 
-    # What entities tell
+    # Events of entities
 
     def queue_created(self, vhost: str, queue: Queue, by: str) -> None:
-        """A queue has been declared."""
+        """Publish queue.created."""
         headers = {"name": queue.name, "vhost": vhost, "durable": queue.durable, "auto_delete": queue.spec.auto_delete}
         more = {**self._kind(queue), "arguments": arguments(queue.spec.arguments)}
         self.publish("queue.created", {**headers, **more}, by)
 
     def _kind(self, queue: Queue) -> dict[str, object]:
-        """What RabbitMQ says of queues of one type only."""
+        """Return the headers that depend on the queue's type."""
         if queue.type.name == "classic":
             number: int | None = getattr(queue.owner, "number", None)  # of the connection, if one owns it
             return {"owner_pid": "" if number is None else self.pid(number), "exclusive": queue.owner is not None}
@@ -113,11 +113,11 @@ class EventExchange:
         return {**named} if queue.type.name == "stream" else {**named, "exclusive": False}
 
     def queue_deleted(self, vhost: str, name: str, by: str) -> None:
-        """A queue has ended."""
+        """Publish queue.deleted."""
         self.publish("queue.deleted", {"name": name, "vhost": vhost}, by)
 
     def exchange_created(self, vhost: str, exchange: Exchange, by: str) -> None:
-        """An exchange has been declared."""
+        """Publish exchange.created."""
         headers = {"name": exchange.name, "vhost": vhost, "type": exchange.type, "policy": ""}
         flags = {
             "durable": exchange.durable,
@@ -127,19 +127,19 @@ class EventExchange:
         self.publish("exchange.created", {**headers, **flags, "arguments": arguments(exchange.arguments)}, by)
 
     def exchange_deleted(self, vhost: str, name: str, by: str) -> None:
-        """An exchange has ended."""
+        """Publish exchange.deleted."""
         self.publish("exchange.deleted", {"name": name, "vhost": vhost}, by)
 
     def binding_created(self, vhost: str, binding: Binding, by: str) -> None:
-        """A binding has been made."""
+        """Publish binding.created."""
         self.publish("binding.created", _binding(vhost, binding), by)
 
     def binding_deleted(self, vhost: str, binding: Binding, by: str) -> None:
-        """A binding is gone, by itself or with one of its ends."""
+        """Publish binding.deleted, also for a binding deleted with its source or destination."""
         self.publish("binding.deleted", _binding(vhost, binding), by)
 
     def _alarm(self, resource: str, *, short: bool) -> None:
-        """An alarm goes out at once: it is what others wait for."""
+        """Publish alarm.set or alarm.cleared ahead of the waiting events, which a raised alarm holds up."""
         if self._bound():
             key = "alarm.set" if short else "alarm.cleared"
             self._schedule(0)
@@ -176,7 +176,7 @@ class EventExchange:
 
     def _report_dropped(self) -> None:
         if self._dropped:
-            log.warning("%d events were not published: more than %d had to wait", self._dropped, WAITING_MAX)
+            log.warning("dropped %d events of %s: more than %d were waiting", self._dropped, NAME, WAITING_MAX)
             self._dropped = 0
 
     def _route(self, message: Message) -> None:
@@ -188,7 +188,7 @@ class EventExchange:
 
 
 def arguments(table: Table) -> list[str]:
-    """Arguments as the plugin shows them: each as an Erlang term, such as {<<"x-max-length">>,signedint,5}."""
+    """Return arguments as the plugin shows them: Erlang terms such as {<<"x-max-length">>,signedint,5}."""
     terms = erlang_terms.value(Field("F", table))
     assert isinstance(terms, list)
     return [erlang_terms.printed(term) for term in terms]
@@ -211,7 +211,7 @@ def _table(values: Mapping[str, object]) -> Table:
 
 
 def _field(value: object) -> Field:
-    """A header as the plugin writes it: every integer has 64 bits, what is nothing else is text."""
+    """Return a header as the plugin writes it: integers have 64 bits, values of unknown types are text."""
     if isinstance(value, bool):
         return Field("t", value)
     if isinstance(value, int):

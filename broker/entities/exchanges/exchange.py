@@ -1,7 +1,7 @@
-"""Exchanges and the bindings between them and what they lead to.
+"""Exchanges, bindings, and `Router`, the interface of exchange types.
 
-An exchange has a name, flags and a life; what it matches is for its `Router` to say, which is chosen by the
-exchange's type once and for all: see `exchange_type_table`.
+An exchange has a name and flags; its `Router`, which its type decides (`exchange_type_table`), matches messages with
+bindings.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Destination: TypeAlias = "Queue | Exchange"
 
 
 class Exchange:
-    """A named place to publish to.
+    """An exchange.
 
-    `bindings` are those it is the source of. `version` changes whenever what it matches may have changed. `delays` is
-    where messages wait that ask an exchange of type x-delayed-message for it.
+    `bindings`: those of which it is the source. `version` grows with each change of its routes. `delays`: the queue of
+    delayed messages, of type x-delayed-message only.
     """
 
     __slots__ = (
@@ -70,35 +70,35 @@ class Exchange:
         self.counters = ExchangeCounters()
 
     def drop_delayed(self) -> None:
-        """Drop the store's records of what the exchange delayed. For an exchange that is deleted on disk, too."""
+        """Have the records of delayed messages reclaimed. The exchange must be deleted on disk."""
         if self.delays is not None:
             self.delays.store.drop()
 
     def binding(self, destination: Destination, key: str, arguments: Table) -> Binding:
-        """What a binding from here to there is known by; the order of its arguments is not part of it."""
+        """Return the binding from here to a destination; the order of its arguments does not matter."""
         return Binding(self, destination, key, encode_table(dict(sorted(arguments.items()))))
 
     def bind(self, binding: Binding, arguments: Table) -> None:
-        """Add a binding that its type has nothing against."""
+        """Add a binding that `Router.check_binding` has accepted."""
         self.router.bind(binding, arguments)
         self.bindings[binding] = None
         self.version += 1
 
     def unbind(self, binding: Binding) -> None:
-        """Remove a binding that is there."""
+        """Remove an existing binding."""
         self.router.unbind(binding)
         del self.bindings[binding]
         self.version += 1
 
     def check(self) -> None:
-        """Raise AssertionError unless its bindings begin here and are those that its type matches."""
+        """Raise AssertionError unless its bindings have it as source and are those that its router matches."""
         for binding in self.bindings:
             assert binding.source is self, f"the binding to {binding.destination.name} begins elsewhere"
         self.router.check(self.bindings)
 
 
 class Binding(NamedTuple):
-    """A route from an exchange to a queue or to another exchange: unique by all four."""
+    """A binding of a queue, or of an exchange, to an exchange; identified by all four fields."""
 
     source: Exchange
     destination: Destination
@@ -108,33 +108,33 @@ class Binding(NamedTuple):
 
 
 class Router(Protocol):
-    """How one type of exchange matches. What is not said by a type is as here."""
+    """Matches messages with bindings for one type of exchange. A type overrides what differs from these defaults."""
 
     by_key_alone: bool = True
-    """The routing key alone decides, so that a result is good for the next message with the same key too."""
+    """The routing key alone decides, so routes can be cached by it."""
 
     history: Sequence[Message] = ()
     """Earlier messages for a new binding, the oldest first."""
 
     def check_binding(self, key: str, arguments: Table, destination: str) -> None:
-        """Raise ChannelException 406 when the type can make no sense of a binding.
+        """Raise ChannelException 406 if the type refuses a binding.
 
-        `destination` is the type of the queue at its other end, or `exchange`.
+        `destination`: the RabbitMQ module name of the queue's type, or `exchange`.
         """
         return
 
     def bind(self, binding: Binding, arguments: Table) -> None:
-        """Take in a binding that has been checked."""
+        """Add a checked binding."""
 
     def unbind(self, binding: Binding) -> None:
-        """Forget a binding."""
+        """Remove a binding."""
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
-        """Where a message goes; a destination may come several times.
+        """Return the destinations of a message; a destination may be repeated.
 
-        `keys` are its routing key and those it is copied to. Without a message the question is where such a one
-        would go.
+        `keys`: its routing key and the keys of its CC and BCC headers. `message` is None if only the route is asked
+        for.
         """
 
     def check(self, bindings: Collection[Binding]) -> None:
-        """Raise AssertionError unless these, and no others, are the bindings it was given: see `Invariants`."""
+        """Raise AssertionError unless these are exactly the bindings it has: see `Invariants`."""

@@ -1,4 +1,4 @@
-"""The exchange types: one row each, with what matches for an exchange of the type."""
+"""The exchange types: one row each, with the router of such an exchange."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DELAYED_TYPE = "x-delayed-message"
 
 
 def delayed_type(arguments: Table) -> str:
-    """The value of `x-delayed-type`: the type by which a delaying exchange routes.
+    """Return the value of `x-delayed-type`: the type by which an x-delayed-message exchange routes.
 
-    Raises ChannelException 406, or ConnectionException 503 for a type that is not known, as RabbitMQ's plugin does.
+    Raises ChannelException 406, or ConnectionException 503 for an unknown type, as RabbitMQ's plugin does.
     """
     field = arguments.get("x-delayed-type")
     if field is None or field.kind not in "Sx":
@@ -45,13 +45,13 @@ ROUTERS: dict[str, Callable[[Table, Random], Router]] = {
     "x-random": lambda arguments, chance: RandomChoice(chance),
     "x-recent-history": lambda arguments, chance: RecentHistory(arguments),
 }
-"""How a router of each type is made of the exchange's arguments.
+"""Makes a router of each type from the exchange's arguments.
 
-Raises ChannelException for those that the type refuses, ConnectionException for those at which RabbitMQ gives up.
+Raises ChannelException for arguments that the type refuses, ConnectionException where RabbitMQ closes the connection.
 """
 
 CHANCE = Random()
-"""The source of chance, where none is given."""
+"""The default source of randomness."""
 
 
 def new_exchange(
@@ -64,7 +64,7 @@ def new_exchange(
     arguments: Table,
     chance: Random = CHANCE,
 ) -> Exchange:
-    """An exchange of a type that is in ROUTERS, and raises what they raise. `chance` is for types that choose."""
+    """Return an exchange of a type that is in ROUTERS. Raises what ROUTERS raise. `chance`: for random types."""
     router = ROUTERS[type_](arguments, chance)
     return Exchange(
         name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments, router=router

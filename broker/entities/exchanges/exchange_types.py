@@ -1,7 +1,7 @@
-"""How exchanges match: the verbs of every type, and the four types that AMQP names, and what others have in common.
+"""The exchange types of AMQP: direct, fanout, topic, headers; and the base of those that choose one binding.
 
-A type sees binding keys, binding arguments and destinations only; names, flags and life cycle are the exchange's,
-the order in which they are asked is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
+A type sees binding keys, binding arguments and destinations only. Types that RabbitMQ has in plugins are in files of
+their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Direct(Router):
-    """Binding key equals routing key."""
+    """Type direct: the binding key equals the routing key."""
 
     def __init__(self) -> None:
         self._bindings: dict[str, dict[Binding, None]] = {}
@@ -40,12 +40,12 @@ class Direct(Router):
         matched = [binding for of_key in self._bindings.values() for binding in of_key]
         assert_same(matched, bindings)
         for key, of_key in self._bindings.items():
-            assert of_key, f"nothing is left under the key '{key}'"
+            assert of_key, f"no binding is left under the key '{key}'"
             assert all(binding.key == key for binding in of_key), f"another binding is under the key '{key}'"
 
 
 class Fanout(Router):
-    """Everything, to everybody."""
+    """Type fanout: every message, to every binding."""
 
     def __init__(self) -> None:
         self._bindings: dict[Binding, None] = {}
@@ -64,7 +64,7 @@ class Fanout(Router):
 
 
 class OneBinding(Router):
-    """What types share that send each message to one of their bindings: the bindings in an order."""
+    """Base of types that route each message to one of their bindings: the destinations in an order."""
 
     def __init__(self) -> None:
         self._bindings: dict[Binding, None] = {}
@@ -79,12 +79,12 @@ class OneBinding(Router):
         self._destinations = []
 
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
-        """The bindings, given in the order in which they came, in the order in which they are chosen from."""
+        """Return the bindings, given in order of binding, in the order of `destinations`."""
         return bindings
 
     @property
     def destinations(self) -> Sequence[Destination]:
-        """Where the bindings lead; made when asked for, not with each of a thousand that come or go."""
+        """The bindings' destinations; computed when needed, not for each of a thousand bindings that are added."""
         if not self._destinations:
             self._destinations = [binding.destination for binding in self.order(self._bindings)]
         return self._destinations
@@ -98,7 +98,7 @@ class OneBinding(Router):
 
 
 class Topic(Router):
-    """Words of the routing key against patterns."""
+    """Type topic: the words of the routing key against binding patterns."""
 
     def __init__(self) -> None:
         self._trie: TopicTrie[Binding] = TopicTrie()
@@ -121,9 +121,9 @@ class Topic(Router):
 
 
 class Headers(Router):
-    """The message's headers against the binding's arguments.
+    """Type headers: the message's headers against the binding's arguments.
 
-    `x-match` says how: all of them or any of them, and whether arguments named x-... take part.
+    `x-match` is all or any, with the suffix -with-x if arguments named x-... are compared too.
     """
 
     by_key_alone = False
@@ -158,7 +158,7 @@ class Headers(Router):
 
 
 def assert_same(matched: Collection[Binding], bindings: Collection[Binding]) -> None:
-    """Raise AssertionError unless a router holds these bindings, each once."""
+    """Raise AssertionError unless a router has exactly these bindings, each once."""
     assert len(matched) == len(bindings), f"{len(matched)} bindings are matched, the exchange has {len(bindings)}"
     assert set(matched) == set(bindings), "other bindings are matched than the exchange has"
 
@@ -190,7 +190,7 @@ def _fits(headers: Fields, wanted: Table, *, every: bool) -> bool:
 
 
 def _agrees(wanted: Field, found: Field | None) -> bool:
-    """A void asks only that the header is there. Numbers compare by value and strings by bytes, others by type too."""
+    """Compare numbers by value, strings by bytes, others by type and value. A void matches any present header."""
     if found is None:
         return False
     if wanted.kind == "V":

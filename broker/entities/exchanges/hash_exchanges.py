@@ -1,6 +1,6 @@
-"""Exchanges that spread messages over what is bound to them, equal values always to the same place.
+"""Types x-consistent-hash and x-modulus-hash: messages spread over bindings by a hash of key, header or property.
 
-RabbitMQ's plugins consistent_hash_exchange and sharding are the model, bit by bit: see `erlang_hash`.
+RabbitMQ's plugins consistent_hash_exchange and sharding are the model, bit for bit: see `erlang_hash`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from broker.entities.messages.message import Message
 
 Subject = Callable[[Sequence[str], Fields, "Message | None"], Term]
-"""What of a message is hashed, given its routing keys, its headers and itself."""
+"""Returns the term of a message that is hashed, given its routing keys, its headers and itself."""
 
 
 class ConsistentHash(Router):
-    """One destination for each value; the binding key is how many of the ring's buckets a destination has.
+    """Type x-consistent-hash: one destination per value; the binding key is a destination's number of buckets.
 
-    The ring is in the order of binding. A destination is on it once, by its first binding, and leaves it with
-    any binding of its own that goes: so RabbitMQ does it. Weights are added up, not spelled out, so that a large
-    one costs nothing.
+    The ring is in order of binding. As in RabbitMQ, a destination is on it once, by its first binding, and leaves it
+    when any of its bindings is removed. Weights are summed, so a large one costs nothing.
     """
 
     def __init__(self, arguments: Table) -> None:
@@ -66,7 +65,7 @@ class ConsistentHash(Router):
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         if len(self._weights) < 2:
             return tuple(self._weights)
-        if not self._destinations:  # made when asked for, not with each of a thousand bindings that come or go
+        if not self._destinations:  # computed when needed, not for each of a thousand bindings that are added
             self._destinations, self._ends = list(self._weights), list(accumulate(self._weights.values()))
         bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
         return (self._destinations[bisect_right(self._ends, bucket)],)
@@ -80,7 +79,7 @@ class ConsistentHash(Router):
 
 
 class ModulusHash(OneBinding):
-    """One binding for each list of routing keys: the remainder of its hash by the number of bindings."""
+    """Type x-modulus-hash: the binding number `hash(routing keys) % number of bindings`."""
 
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
         return sorted(bindings, key=_place)
@@ -107,7 +106,7 @@ def _property(message: Message, name: str) -> Term:
 
 
 def _place(binding: Binding) -> tuple[bytes, bool, bytes]:
-    """RabbitMQ keeps bindings sorted: by key, then exchanges before queues, then by name."""
+    """Return the sort key of RabbitMQ's bindings: key, exchanges before queues, name."""
     destination = binding.destination
     return _bytes(binding.key), isinstance(destination, Queue), _bytes(destination.name)
 
@@ -117,7 +116,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _text(field: Field | None) -> str | None:
-    """Raises ConnectionException 541 for a name that is no string: RabbitMQ fails over it."""
+    """Return a name as text. Raises ConnectionException 541 if it is not a string, on which RabbitMQ crashes."""
     if field is None:
         return None
     if field.kind != "S":

@@ -1,4 +1,4 @@
-"""Exchanges that leave it to chance which one of their bindings takes a message."""
+"""Types x-random and x-local-random: each message to one binding, chosen at random."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RandomChoice(OneBinding):
-    """One binding for each message, whatever its keys: a destination bound twice is twice as likely."""
+    """Type x-random: one binding for each message, whatever its keys. A destination bound twice is twice as likely."""
 
     by_key_alone = False
 
@@ -30,7 +30,7 @@ class RandomChoice(OneBinding):
 
 
 class LocalRandom(RandomChoice):
-    """RabbitMQ 4.0's, for a node's own classic queues; on one machine every queue is local."""
+    """Type x-local-random of RabbitMQ 4.0: classic queues of this node only. On one node every queue is local."""
 
     def check_binding(self, key: str, arguments: Table, destination: str) -> None:
         if key:

@@ -1,7 +1,7 @@
-"""An exchange that gives its last messages to each new binding.
+"""Type x-recent-history: an exchange that publishes its last messages to each new binding.
 
-What it remembers is in memory and ends with the process, persistent or not, as in RabbitMQ's plugin: it keeps
-them in a table of that kind. The copies it hands out are messages like any other.
+The history is in memory and does not survive the process, even for persistent messages, as in RabbitMQ's plugin. The
+published copies are ordinary messages.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from broker.entities.messages.message import Message
 
 LENGTH_DEFAULT = 20
-"""How many messages are remembered when the declaration does not say."""
+"""Default of the argument x-recent-history-length."""
 
 _SIGNED_KINDS = frozenset("bsIlL")
 _NOT_STORED = Field("t", True)
 
 
 class RecentHistory(Fanout):
-    """Everything to every binding, and the last messages to later ones.
+    """Fanout, with the last messages kept for later bindings.
 
-    A message is remembered when it is routed, bound queues or none: one of a transaction before its commit, and
-    one with the header `x-recent-history-no-store` set to true never.
+    A message is kept when it is routed, even if no queue is bound; a transaction's message before its commit. Messages
+    with the header `x-recent-history-no-store` set to true are not kept.
     """
 
     by_key_alone = False

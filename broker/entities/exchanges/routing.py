@@ -1,8 +1,8 @@
-"""From an exchange and a routing key to queues.
+"""Routing: from an exchange, routing keys and headers to queues.
 
-An exchange may lead to other exchanges, in circles too: each is asked once. One that matches nothing passes
-the message to its alternate exchange. One that delays messages is asked again when their time has come. A queue
-that is reached in several ways gets one copy.
+Exchanges bound to each other may form circles: each is visited once. An exchange that matches no binding passes the
+message to its alternate exchange. An x-delayed-message exchange routes a delayed message when it is due. A queue
+reached in several ways gets one copy.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from storage.batch import COUNTER_BITS
 _NO_HEADERS: Final[Table] = {}
 
 SHARED_BODY_BYTES = 4096
-"""From this size on, a body that goes to several durable queues is stored once."""
+"""Size from which a body that goes to several durable queues is stored once."""
 
 
 class Routes(NamedTuple):
-    """Where a message goes, and whether the next one with this key and other headers goes there too."""
+    """The queues of a message; `lasting`: the routing key alone decided, so the next message with it goes there too."""
 
     queues: tuple[Queue, ...]
     lasting: bool
 
 
 class Routing:
-    """The exchanges and queues of one virtual host by name, and the ways that messages take between them."""
+    """The exchanges and queues of one virtual host by name, and the routing between them."""
 
     def __init__(self, boot: int, body_ids: Iterator[int]) -> None:
         self.exchanges: dict[str, Exchange] = {}
@@ -40,9 +40,9 @@ class Routing:
         self._body_ids = body_ids
 
     def route(self, start: Exchange, keys: Iterable[str], headers: Fields, message: Message | None = None) -> Routes:
-        """The queues a message reaches from `start`, each once, in the order they are found.
+        """Return the queues that a message reaches from `start`, each once, in the order in which they are found.
 
-        Without the message itself it is the queues that such a one would reach, as far as that can be said.
+        Without `message` they are the queues that such a message would reach; types that read it are left to guess.
         """
         keys, exchanges = tuple(keys), self.exchanges
         found: dict[Queue, None] = {}
@@ -68,7 +68,8 @@ class Routing:
         return Routes(tuple(found), lasting)
 
     def lasting_queues(self, start: Exchange, key: str) -> tuple[Queue, ...] | None:
-        """The queues that every message with this key reaches from `start`; None if something else has a say."""
+        """Return the queues that every message with this key reaches from `start`; None if more than the key
+        decides."""
         if start.name and start.delays is None and start.router.by_key_alone:
             found = start.router.match((key,), _NO_HEADERS, None)
             queues = [destination for destination in found if isinstance(destination, Queue)]
@@ -92,7 +93,7 @@ def _destinations(
 
 
 def hand_over(message: Message, queue: Queue) -> None:
-    """Put a message that no client publishes now into a queue, unless it is full and refuses."""
+    """Publish a message that does not come from a client into a queue, unless that is full and refuses it."""
     if queue.limits.on_length and queue.limits.refuses(message):
         queue.limits.turn_away(message)
     else:

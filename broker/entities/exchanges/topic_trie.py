@@ -1,11 +1,11 @@
-"""The trie behind topic exchanges.
+"""The trie of topic exchanges.
 
-A binding key is a path of words. `*` stands for exactly one word and `#` for any number of them, none
-included. The empty routing key has no words at all, so `#` and the empty key match it and `*` does not, while
-"a..b" has an empty word in the middle that `*` does match: RabbitMQ reads keys so.
+A binding key is a path of words. `*` matches exactly one word, `#` any number of words, including none. As in RabbitMQ
+the empty routing key has no words, so `#` and the empty key match it and `*` does not, while "a..b" has an empty word
+in the middle that `*` matches.
 
-Several branches may be reached at once. Where the first words of a key lead is remembered, so that the next key takes
-one look-up for each of its words; what no binding names is as good as any other such word.
+Several branches may be reached at once. The nodes that the first words of a key reach are cached, so that a later key
+takes one look-up per word; all words that no binding names share one cache entry.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 WILDCARDS = ("*", "#")
 REMEMBERED_MAX = 32_768
-"""So much of where the words of keys led is remembered until a binding comes or goes: branches, and values on them."""
+"""Most nodes and values in the cache of reached branches, which every added or removed binding clears."""
 
 
 def words(key: str) -> list[str]:
-    """The words of a routing or binding key."""
+    """Return the words of a routing or binding key."""
     return key.split(".") if key else []
 
 
@@ -34,12 +34,12 @@ class TopicTrie(Generic[T]):
         self._children: dict[str, TopicTrie[T]] = {}
         self._rest = rest
         self._start: _Reached[T] | None = None
-        """Of the whole trie: what is reached before the first word."""
+        """The branches reached before the first word; only the root has it."""
         self._remembered = 0
         self.values: dict[T, None] = {}
 
     def add(self, key: str, value: T) -> None:
-        """Put a value under a binding key."""
+        """Add a value under a binding key."""
         node, self._start = self, None
         for word in words(key):
             child = node._children.get(word)
@@ -49,7 +49,7 @@ class TopicTrie(Generic[T]):
         node.values[value] = None
 
     def remove(self, key: str, value: T) -> None:
-        """Take a value away, and the branches that nothing is left on."""
+        """Remove a value, and branches without values."""
         path, node, self._start = [], self, None
         for word in words(key):
             path.append((node, word))
@@ -62,7 +62,7 @@ class TopicTrie(Generic[T]):
             del parent._children[word]
 
     def match(self, key: str) -> list[T]:
-        """Every value whose binding key matches a routing key. One may come several times."""
+        """Return every value whose binding key matches a routing key; a value may be repeated."""
         reached = self._start or self._begin()
         for word in words(key):
             reached = reached.further.get(word) or self._follow(reached, word)
@@ -75,14 +75,16 @@ class TopicTrie(Generic[T]):
         return self._start
 
     def _follow(self, reached: _Reached[T], word: str) -> _Reached[T]:
-        """Where a word leads that did not follow yet, or that no binding names here: in a routing key, wildcards are
-        words like any other."""
+        """Return the branches that the next word reaches, and cache them.
+
+        In a routing key, `*` and `#` are ordinary words.
+        """
         named = word not in WILDCARDS and any(word in node._children for node in reached.nodes)
         if not named and reached.unnamed is not None:
             return reached.unnamed
         nodes: dict[TopicTrie[T], None] = {}
         for node in reached.nodes:
-            if node._rest:  # "#" takes this word too
+            if node._rest:  # behind "#": it matches this word too
                 node._reach(nodes)
             children = node._children
             if named and word in children:
@@ -100,21 +102,21 @@ class TopicTrie(Generic[T]):
         return further
 
     def items(self, words_before: tuple[str, ...] = ()) -> Iterator[tuple[str, T]]:
-        """Every binding key with each of its values."""
+        """Yield every binding key with each of its values."""
         for value in self.values:
             yield ".".join(words_before), value
         for word, child in self._children.items():
             yield from child.items((*words_before, word))
 
     def check(self) -> None:
-        """Raise AssertionError unless every branch leads to a value, and those behind a `#` know it."""
+        """Raise AssertionError unless every branch leads to a value, and those behind a `#` are marked."""
         for word, child in self._children.items():
-            assert child.values or child._children, f"nothing is left on the branch '{word}'"
-            assert child._rest == (word == "#"), f"the branch '{word}' is taken for another"
+            assert child.values or child._children, f"the branch '{word}' is empty"
+            assert child._rest == (word == "#"), f"the branch '{word}' has the wrong mark of '#'"
             child.check()
 
     def _reach(self, reached: dict[TopicTrie[T], None]) -> None:
-        """Note that the words so far lead here, and past any `#` behind it."""
+        """Add this node to those reached, and the `#` nodes behind it, which match no word as well."""
         node: TopicTrie[T] | None = self
         while node is not None and node not in reached:
             reached[node] = None
@@ -122,7 +124,7 @@ class TopicTrie(Generic[T]):
 
 
 class _Reached(Generic[T]):
-    """Where the first words of routing keys lead: the branches, and the values of a key that has no more words."""
+    """The branches that the first words of a routing key reach, and the values of a key that ends there."""
 
     __slots__ = ("further", "nodes", "unnamed", "values")
 
@@ -130,6 +132,6 @@ class _Reached(Generic[T]):
         self.nodes = list(nodes)
         self.values = [value for node in self.nodes for value in node.values]
         self.further: dict[str, _Reached[T]] = {}
-        """By the next word, if a binding names it."""
+        """Cached branches by the next word, if a binding names that word."""
         self.unnamed: _Reached[T] | None = None
-        """By any other word."""
+        """Cached branches for any other word."""

@@ -1,1 +1,1 @@
-"""A message and what the broker writes into its headers."""
+"""Messages, and the headers that the broker writes into them."""

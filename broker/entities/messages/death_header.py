@@ -1,8 +1,7 @@
-"""What becomes of a message that dies in a queue with a dead-letter exchange.
+"""The x-death header, and the dead letter published in place of a message that died.
 
-The message is published again, with a note of where and why it died: the `x-death` header, an array of
-tables, latest first, one per queue and reason with a count. The time to live goes from the properties into
-that note, so that the message does not die of it again. RabbitMQ 3.10 on the wire is the model for fields and
+`x-death` is an array of tables, latest first, one per queue and reason with a count. The expiration property moves into
+it, so that the dead letter does not expire for the same reason. RabbitMQ 3.10 on the wire is the model for fields and
 their order; the headers `x-last-death-...` are 3.13's.
 """
 
@@ -24,45 +23,51 @@ Deaths = list[Field]
 COUNT_MAX = (1 << 63) - 1
 
 DEATHS_MAX = 64
-"""In how many ways a message may have died, by queue and reason: its dead letter grows with each, and one that falls
-from queue to queue does so in one turn. Then it is gone."""
+"""Most entries of x-death, by queue and reason; a message that would get more is dropped. A dead letter grows with each
+entry, and may pass through many queues in one turn."""
 
 REMEMBERED_BYTES_MAX = 1024
-"""Of longer headers few dead letters are remembered."""
+"""Size of headers above which only 8 dead letters are cached."""
 LONG_BYTES_MAX = 16_384
-"""Of longer headers than this, which is more than deaths alone can make, none is."""
+"""Size of headers above which no dead letters are cached; x-death alone cannot make them as long."""
 
 
 def alike(messages: Sequence[Message]) -> list[list[Message]]:
-    """Messages in order, those side by side that differ in their bodies only together."""
-    return [list(group) for _, group in groupby(messages, _what_letters_share)]
+    """Return groups of consecutive messages that differ in their bodies only."""
+    return [list(group) for _, group in groupby(messages, _what_dead_letters_share)]
 
 
 class DeadLetter(NamedTuple):
-    """What the dead letters of alike messages have in common: all but the body."""
+    """The common part of the dead letters of alike messages: everything except the body."""
 
     route: bytes
     header: bytes
     flags: int
-    """As the publisher said. Some queues keep what was published as transient; its dead letter is transient again."""
+    """From the publisher's delivery mode. A quorum queue or stream keeps transient messages; their dead letters are
+    transient again."""
     priority: int
     open_keys: tuple[str, ...]
-    blind_keys: tuple[str, ...]
+    """The routing key and those of the CC header."""
+    bcc_keys: tuple[str, ...]
     headers: Table
 
     def of(self, dead: Message) -> Message:
-        """The message to publish in place of a dead one."""
+        """Return the dead letter of one dead message."""
         message = Message(self.route, self.header, dead.body, self.flags)
         message.priority = self.priority
-        return BccMessage.of(message, self.header, self.blind_keys) if self.blind_keys else message
+        return BccMessage.of(message, self.header, self.bcc_keys) if self.bcc_keys else message
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key the dead letter is routed by."""
-        return self.open_keys + self.blind_keys
+        """Every key by which the dead letter is routed."""
+        return self.open_keys + self.bcc_keys
 
     def in_circle(self, queue: str) -> bool:
-        """It would come back to a queue it has died in, unrejected on the way; or it died too often."""
+        """Return whether a dead letter must not enter a queue.
+
+        That is so if it died there before and was rejected nowhere since, or if x-death has more than DEATHS_MAX
+        entries.
+        """
         history = _deaths(self.headers.get("x-death"))
         names = [_text(death, "queue") for death in history]
         if queue not in names:
@@ -81,25 +86,25 @@ def write(
     *,
     last_deaths: bool = True,
 ) -> DeadLetter:
-    """The dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds.
+    """Return the dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds.
 
-    `last_deaths`: with the headers x-last-death-*.
+    `last_deaths`: add the headers x-last-death-*.
     """
     size = len(message.header)
     writer = _write_again if size <= REMEMBERED_BYTES_MAX else _write_long_again if size <= LONG_BYTES_MAX else _write
-    blind_keys = tuple(message.blind_keys)
+    bcc_keys = tuple(message.bcc_keys)
     return writer(
-        message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key, last_deaths
+        message.route, message.header, bcc_keys, queue, reason, now // 1000, exchange, routing_key, last_deaths
     )
 
 
-_what_letters_share = attrgetter("route", "header", "flags", "blind_keys")
+_what_dead_letters_share = attrgetter("route", "header", "flags", "bcc_keys")
 
 
 def _write(
     route: bytes,
     header: bytes,
-    blind_keys: tuple[str, ...],
+    bcc_keys: tuple[str, ...],
     queue: str,
     reason: str,
     now: int,
@@ -125,19 +130,19 @@ def _write(
         PERSISTENT if properties.delivery_mode == 2 else 0,
         properties.priority or 0,
         (key, *copied_to(headers)),
-        () if routing_key is not None else blind_keys,
+        () if routing_key is not None else bcc_keys,
         headers,
     )
 
 
 _write_again = lru_cache(maxsize=256)(_write)
-"""Messages that die together are mostly alike, and so are their letters, second by second."""
+"""Cached: messages that die in the same second are mostly alike, and so are their dead letters."""
 _write_long_again = lru_cache(maxsize=8)(_write)
-"""The same where many deaths have made the letters long, and writing one takes up to a millisecond."""
+"""Cached too: long dead letters with many deaths, of which writing one takes up to a millisecond."""
 
 
 def _deaths(field: Field | None) -> list[Table]:
-    """The deaths in an x-death header, latest first."""
+    """Return the entries of an x-death header, latest first."""
     if field is None or field.kind != "A":
         return []
     found: Any = field.value
@@ -159,10 +164,10 @@ def _death(message: Message, properties: BasicProperties, queue: str, reason: st
 
 
 def _counted(before: Field | None, death: Table) -> Deaths:
-    """The deaths with one more among them: the same queue and reason counts on, and moves to the front.
+    """Return x-death with one more death: an entry of the same queue and reason is counted up and moves to the front.
 
-    Of several with one queue and reason, which only a publisher can have written, the latest stays. Only a
-    message's first death has its fields in the order they are written in; RabbitMQ sorts the later ones.
+    Of several entries with one queue and reason, which only a publisher can have written, the latest stays. Only the
+    first death's fields are in the order in which they are written; RabbitMQ sorts those of later ones.
     """
     history: dict[tuple[str, str], Table] = {}
     for old in _deaths(before):
@@ -176,12 +181,12 @@ def _counted(before: Field | None, death: Table) -> Deaths:
 
 
 def _place(death: Table) -> tuple[str, str]:
-    """Queue and reason."""
+    """Return the queue and reason of an entry, which identify it."""
     return _text(death, "queue"), _text(death, "reason")
 
 
 def _count(death: Table) -> int:
-    """How often it says; publishers may have written what they like there."""
+    """Return the count of an entry; 0 if a publisher has written something else there."""
     field = death.get("count")
     return field.value if field is not None and field.kind in INTEGER_KINDS else 0
 

@@ -1,4 +1,4 @@
-"""A message, what routing asks of it, and its place in a queue."""
+"""Messages, their routing keys and headers, and `QueuedMessage`, a message in one queue."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from broker.wire.properties import decode_properties
 from storage.batch import BLIND, PERSISTENT
 
 _SIZE_BYTES = 4
-"""Of the size before each blind key, and of that behind all of them."""
+"""Bytes of the length prefix of each BCC key, and of the trailing total."""
 
 SHORT_STRING_BYTES = 255
-"""Names of exchanges and routing keys are no longer."""
+"""Most bytes of an exchange name or routing key."""
 
 
 class Message:
-    """What was published. Never changed afterwards: queues, consumers and the store share it.
+    """A published message. Immutable once published: queues, consumers and the store share it.
 
-    `route` is exchange and routing key as two short strings, `header` the content header's payload: both stay
-    the bytes the publisher sent, and go out again as they are. `expiration` is the publisher's time to live
-    in milliseconds, None without one. `number` is the event log's; unset where events are not recorded.
+    `route`: exchange and routing key as two short strings. `header`: the content header's payload. Both are the bytes
+    that the publisher sent, and are delivered unchanged. `expiration`: the publisher's time to live in milliseconds, or
+    None. `number`: the event log's; unset if that is off.
     """
 
     __slots__ = ("body", "body_id", "expiration", "flags", "header", "number", "priority", "route")
@@ -39,7 +39,7 @@ class Message:
         self.priority = 0
 
     def copy(self) -> Message:
-        """One that may be changed before it is published."""
+        """Return a copy that may be changed until it is published."""
         return self._like_this(Message(self.route, self.header, self.body, self.flags))
 
     def _like_this(self, copied: Message) -> Message:
@@ -50,32 +50,32 @@ class Message:
 
     @property
     def persistent(self) -> bool:
-        """Published with delivery mode 2."""
+        """Published with delivery mode 2, or kept by a queue that keeps every message."""
         return bool(self.flags & PERSISTENT)
 
     @property
     def exchange(self) -> str:
-        """The exchange it was published to."""
+        """The exchange to which it was published."""
         return _text(self.route[1 : 1 + self.route[0]])
 
     @property
     def routing_key(self) -> str:
-        """The routing key it was published with."""
+        """The routing key with which it was published."""
         return _text(self.route[2 + self.route[0] :])
 
     @property
-    def blind_keys(self) -> list[str]:
-        """The BCC header's routing keys, which are not delivered."""
+    def bcc_keys(self) -> list[str]:
+        """The routing keys of the BCC header, which is not delivered."""
         return []
 
     @property
     def stored_header(self) -> bytes:
-        """The header as it is stored, for messages whose flags say that it is more than the header."""
+        """The header as it is stored; `BccMessage` appends its keys."""
         return self.header
 
 
 class BccMessage(Message):
-    """A message with a BCC header, which is no longer in it: its keys count again when it becomes a dead letter."""
+    """A message published with a BCC header. That is removed, but its keys are kept for a later dead letter."""
 
     __slots__ = ("_keys",)
 
@@ -84,12 +84,12 @@ class BccMessage(Message):
         self._keys = keys
 
     def copy(self) -> Message:
-        """One that may be changed before it is published."""
+        """Return a copy that may be changed until it is published."""
         return self._like_this(BccMessage(self.route, self.header, self.body, self.flags, self._keys))
 
     @classmethod
     def of(cls, message: Message, header: bytes, keys: Iterable[str]) -> BccMessage:
-        """The message with another header, and with blind keys."""
+        """Return a message with another header, and with BCC keys."""
         encoded = (key.encode("utf-8", "surrogateescape") for key in keys)
         joined = b"".join(len(key).to_bytes(_SIZE_BYTES, "big") + key for key in encoded)
         copied = cls(message.route, header, message.body, message.flags, joined)
@@ -98,14 +98,14 @@ class BccMessage(Message):
 
     @classmethod
     def restored(cls, route: bytes, stored_header: bytes, body: bytes, flags: int) -> BccMessage:
-        """The message as the store gives it back."""
+        """Return the message of a stored record."""
         end = len(stored_header) - _SIZE_BYTES
         size = int.from_bytes(stored_header[end:], "big")
         return cls(route, stored_header[: end - size], body, flags, stored_header[end - size : end])
 
     @property
-    def blind_keys(self) -> list[str]:
-        """The keys of the BCC header."""
+    def bcc_keys(self) -> list[str]:
+        """The routing keys of the BCC header."""
         keys, at = [], 0
         while at < len(self._keys):
             start = at + _SIZE_BYTES
@@ -115,31 +115,31 @@ class BccMessage(Message):
 
     @property
     def stored_header(self) -> bytes:
-        """The header, the keys as AMQP long strings, and how many bytes those are."""
+        """The header, the keys as AMQP long strings, and the total bytes of the keys."""
         return self.header + self._keys + len(self._keys).to_bytes(_SIZE_BYTES, "big")
 
 
 def route_of(exchange: str, routing_key: str) -> bytes:
-    """Exchange and routing key as two short strings.
+    """Return exchange and routing key as two short strings.
 
-    Raises ValueError when either is longer than 255 bytes.
+    Raises ValueError if either is longer than 255 bytes.
     """
     names = exchange.encode("utf-8", "surrogateescape"), routing_key.encode("utf-8", "surrogateescape")
     return b"".join(bytes((len(name),)) + name for name in names)
 
 
 def headers_of(message: Message) -> Table:
-    """A message's headers; empty without any."""
+    """Return a message's headers, an empty table if it has none."""
     return decode_properties(message.header).headers or {}
 
 
 def keys_of(message: Message) -> list[str]:
-    """Every key a message is routed by: its own and those copied to, openly or blindly."""
-    return [message.routing_key, *copied_to(headers_of(message)), *message.blind_keys]
+    """Return every key by which a message is routed: its routing key and those of CC and BCC."""
+    return [message.routing_key, *copied_to(headers_of(message)), *message.bcc_keys]
 
 
 def copied_to(headers: Fields) -> list[str]:
-    """The routing keys that the header CC names; what is none of that is passed over."""
+    """Return the routing keys of the header CC; values that are not strings are skipped."""
     field = headers.get("CC")
     values: Any = field.value if field is not None and field.kind == "A" else []
     return [_text(value.value) for value in values if value.kind == "S"]
@@ -150,53 +150,53 @@ def _text(name: bytes) -> str:
 
 
 class OriginQueue(Protocol):
-    """A queue, as its messages know it: where they come back to."""
+    """A queue as its messages use it: what settles and requeues them."""
 
     name: str
     durable: bool
     stored_up_to: int
-    """Everything that it gave to the store up to this position is on disk."""
+    """All its puts up to this position are on disk."""
     returned_last: bool
-    """A message that comes back stands behind those that did before, not where it was."""
+    """A requeued message goes behind those requeued before, not to its former position."""
 
     @property
     def may_time_out(self) -> bool:
-        """Its deliveries have to be acknowledged in some time."""
+        """The consumer timeout applies to its deliveries."""
 
     @property
     def consumer_timeout(self) -> int | None:
-        """How long a delivery of it may be unacknowledged, in milliseconds; 0: for ever, None: it does not say."""
+        """The queue's own consumer timeout in milliseconds; 0: none, None: the default applies."""
 
     def settle(self, entries: Sequence[QueuedMessage]) -> None:
-        """Delivered messages are acknowledged."""
+        """Settle acknowledged messages."""
 
     def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
-        """Delivered messages come back, given back or `abandoned` by a channel that has ended."""
+        """Requeue delivered messages; `abandoned`: their channel has ended."""
 
     def expect(self, back: Future[None]) -> None:
-        """Messages come back, some in each turn: nothing is delivered before all have, when `back` is settled."""
+        """Deliver nothing until `back` is settled, when a requeue over several turns is complete."""
 
     def reject(self, entries: Sequence[QueuedMessage]) -> None:
-        """Delivered messages are not wanted, here or anywhere."""
+        """Reject delivered messages without requeue."""
 
 
 class Receiver(Protocol):
-    """A consumer, as the messages that are out with it know it."""
+    """A consumer as its unacknowledged messages use it."""
 
     tag: str
     arguments: Table
     unacked: int
 
     def settled(self, count: int = 1) -> None:
-        """Messages it held are acknowledged or given back."""
+        """Note that messages of this consumer were acknowledged or returned."""
 
 
 class QueuedMessage:
-    """One message's place in one queue, from the publish until it is settled.
+    """A message in one queue, from the publish until it is settled.
 
-    `message` is None while it is only on disk. `stored` says that the position has been given to the store,
-    `persistent` that it survives a restart there. `consumer` is set while a consumer's delivery is unsettled.
-    `level` is the priority the message has here; only queues with priorities set it.
+    `message` is None while its content is on disk only. `stored`: it was put into the store; `persistent`: it survives
+    a restart there. `consumer` is set while a consumer's delivery is unacknowledged. `level`: the message's priority,
+    set only in queues with priorities.
     """
 
     __slots__ = (
@@ -213,7 +213,7 @@ class QueuedMessage:
     )
 
     deliveries = 0
-    """How often it was handed out. Only quorum queues count, and say so in the message."""
+    """Number of deliveries. Only quorum queues count them."""
 
     def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
@@ -228,22 +228,22 @@ class QueuedMessage:
         self.level = 0
 
     def hand_out(self) -> int:
-        """It goes out once more; how often it has by now, 0 where that is not counted."""
+        """Count one more delivery; return the count, 0 if deliveries are not counted."""
         return 0
 
     def show(self, count: int, headers: Iterable[str]) -> None:
-        """Have the message say how often it was handed out before, where that is counted."""
+        """Put the delivery count into these headers of the message, if deliveries are counted."""
 
     def conceal(self) -> None:
-        """Have the message be as it was published."""
+        """Restore the message as it was published."""
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What it shares with others of its kind: all but position, size and time to live, while it has no content."""
+        """Everything except content, position, size and expiry time; equal kinds are packed together."""
         return self.queue, self.consumer, self.persistent, self.stored, self.redelivered, self.deliveries, self.level
 
     def another(self, position: int, size: int, expires_at: int) -> QueuedMessage:
-        """Another one of its kind, without its content."""
+        """Return another message of the same `kind`, without content."""
         return self._alike(QueuedMessage(self.queue, position, None, size, expires_at))
 
     def _alike(self, entry: QueuedMessage) -> QueuedMessage:
@@ -252,6 +252,6 @@ class QueuedMessage:
         return entry
 
     def release(self) -> None:
-        """Let the content go from memory if it is on disk: it can be read again."""
+        """Drop the content from memory if it is on disk, where it can be read again."""
         if self.stored and self.position <= self.queue.stored_up_to:
             self.message = None

@@ -1,4 +1,4 @@
-"""The broker as a whole: virtual hosts, users, and what they share. No sockets, no files, no waiting."""
+"""The broker: virtual hosts, users, limits, parameters and their shared collaborators. No I/O, nothing awaits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from storage.batch import SealedBatch
 
 
 class BrokerSettings(NamedTuple):
-    """What the entities take from the configuration."""
+    """Settings of the entities, taken from the configuration."""
 
     window: MemoryWindow
     batch_bytes_max: int
@@ -43,20 +43,20 @@ class BrokerSettings(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How long a turn may take, and what to call when something is due earlier than before."""
+    """Limits on the length of a turn. `wake` is called when a timer is due earlier than all others."""
 
     wake: Callable[[], None]
     deliver_seconds_max: float = inf
-    """How long queues deliver at the end of one turn."""
+    """Time for which queues deliver at the end of one turn."""
     timers_seconds_max: float = inf
-    """How long what is due is done in one turn."""
+    """Time for which due timers run in one turn."""
 
 
 class Broker:
-    """Everything that exists, by name.
+    """All entities, by name.
 
-    `chance` decides what is left to chance, `recorder` is there if events are logged, `events` if they are published.
-    `disk_free` says for how many bytes the disk has room.
+    `chance` is the source of randomness, for exchanges that choose a binding by chance. `recorder` is None if the event
+    log is off, `events` if the event exchange is. `disk_free` returns the free bytes of the disk.
     """
 
     def __init__(
@@ -126,19 +126,17 @@ class Broker:
         )
 
     def begin_boot(self, boot: int) -> None:
-        """The message store has begun another boot. There are no virtual hosts: those to come take their numbers from
-        it.
-        """
-        assert not self.vhosts, "a boot begins with queues of the boot before"
+        """Use another boot number for virtual hosts made from now on. There must be none yet."""
+        assert not self.vhosts, "there are queues with positions of the boot before"
         self.boot = boot
         self._context = self._context._replace(boot=boot)
 
     def free_disk_bytes(self) -> float:
-        """How many bytes the disk has room for beside those that are on their way there."""
+        """Return the free bytes of the disk, less those of batches that are not stored yet."""
         return self._disk_free() - self.batches.unstored_bytes
 
     def stored(self, batch: SealedBatch) -> None:
-        """A batch is on disk: queues let go of what they kept for it, and waiters are notified."""
+        """Tell queues and waiters that a batch is on disk."""
         for lane in batch.lanes:
             queue = self.queues_by_id.get(lane.queue_id)
             if queue is not None and lane.puts:
@@ -152,17 +150,14 @@ class Broker:
             self.background_work.disk_moved()
 
     def add_vhost(self, name: str) -> VHost:
-        """Make a virtual host with its pre-declared exchanges; the one of that name if there is one."""
+        """Return the virtual host of this name; make it, with its predeclared exchanges, if there is none."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             vhost = self.vhosts[name] = VHost(name, self._context)
         return vhost
 
     def remove_vhost(self, name: str, by: str = INTERNAL) -> None:
-        """Take a virtual host away with everything in it, once the disk has no definitions of it any more.
-
-        Nothing in it can be found from now on; of very many queues, some go at a time.
-        """
+        """Remove a virtual host whose definitions are deleted on disk; its queues are deleted in the background."""
         vhost = self.vhosts.pop(name)
         self.statistics.vhost_ended(vhost.statistics)
         self.background_work.begin(vhost.end(by))

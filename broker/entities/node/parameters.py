@@ -1,4 +1,4 @@
-"""Runtime parameters: JSON values that an operator keeps under a name, for a virtual host or for the whole broker."""
+"""Runtime parameters: named JSON values set by an operator, for a virtual host or for the whole broker."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"
-"""Parameters of the whole broker that have a meaning: what it is called, and what it is known by for ever."""
+"""Global parameters with a meaning: the cluster's name, and its permanent id."""
 POLICY, OPERATOR_POLICY, VHOST_LIMITS = "policy", "operator_policy", "vhost-limits"
-"""Components of parameters under which RabbitMQ knows policies and limits."""
+"""Components under which RabbitMQ has policies and limits."""
 SHOVEL = "shovel"
 """The component of dynamic shovels."""
 LIMITS = "limits"
-"""The one name that a parameter with limits has."""
+"""The name of every vhost-limits parameter."""
 
 
 class Parameters:
-    """All parameters but policies and limits, which are kept where they hold."""
+    """All parameters except policies and limits, which `PolicyApplication` and `UserLimits` have."""
 
     def __init__(self) -> None:
         self.of_vhosts: dict[tuple[str, str, str], Any] = {}
-        """By virtual host, component and name."""
+        """Values by virtual host, component and name."""
         self.everywhere: dict[str, Any] = {}
-        """Those of the whole broker, by name."""
+        """Global parameters by name."""
         self.on_shovel: Callable[[str, str], None] | None = None
-        """Called with virtual host and name when a shovel is set or removed, after it is."""
+        """Called with virtual host and name after a shovel was set or removed."""
 
     def put(self, vhost: str, component: str, name: str, value: Any) -> None:
         """Set a parameter of a virtual host."""
@@ -33,7 +33,7 @@ class Parameters:
         self._changed(vhost, component, name)
 
     def discard(self, vhost: str, component: str, name: str) -> None:
-        """Remove a parameter of a virtual host, if it is there."""
+        """Remove a parameter of a virtual host, if it exists."""
         self.of_vhosts.pop((vhost, component, name), None)
         self._changed(vhost, component, name)
 
@@ -43,7 +43,7 @@ class Parameters:
 
     @property
     def cluster_name(self) -> str:
-        """What an operator calls the broker; empty if nothing else than the settings do."""
+        """The cluster name that an operator has set; empty if none."""
         name = self.everywhere.get(CLUSTER_NAME)
         return name if isinstance(name, str) else ""
 

@@ -1,4 +1,4 @@
-"""How much users and virtual hosts may have: RabbitMQ's limits, set by an operator, looked up where they bite."""
+"""Limits of users and virtual hosts, set by an operator: max-connections, max-channels, max-queues."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OF_VHOSTS = frozenset({MAX_CONNECTIONS, MAX_QUEUES})
 
 
 class UserLimits:
-    """The limits that are set, by user and by virtual host. A negative value means none, as in RabbitMQ.
+    """The limits by user and by virtual host. A negative value means no limit, as in RabbitMQ.
 
-    What there is, is counted only where there is a limit.
+    `count` functions are called only if there is a limit.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class UserLimits:
         self.vhosts: dict[str, dict[str, int]] = {}
 
     def user_reached(self, user: str, limit: str, count: Callable[[], int]) -> int | None:
-        """The limit, if a user that has so many may have no more."""
+        """Return the limit if a user's `count` has reached it, else None."""
         return _reached(self.users.get(user), limit, count)
 
     def vhost_reached(self, vhost: str, limit: str, count: Callable[[], int]) -> int | None:
-        """The limit, if a virtual host that has so many may have no more."""
+        """Return the limit if a virtual host's `count` has reached it, else None."""
         return _reached(self.vhosts.get(vhost), limit, count)
 
 

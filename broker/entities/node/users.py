@@ -10,13 +10,13 @@ from broker.entities.arguments.name_patterns import compiled
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 
 GIVEN_UP_MAX = 1000
-"""So many patterns that were given up are logged; more are an attack on the log."""
+"""Patterns that took too many steps are logged, at most this many, so that the log cannot be flooded."""
 
-_Wanted = Callable[[str, str], bool]
+_Keeps = Callable[[str, str], bool]
 
 
 class User(NamedTuple):
-    """A user. An empty `password_hash` means: no login with a password."""
+    """A user. An empty `password_hash` allows no login with a password."""
 
     name: str
     password_hash: str
@@ -25,9 +25,9 @@ class User(NamedTuple):
 
 
 class Permission(NamedTuple):
-    """What a user may do in a virtual host: regular expressions that names are searched for.
+    """A user's permissions in a virtual host: regular expressions that are searched for in names.
 
-    The empty expression allows nothing but the empty name.
+    The empty expression matches only the empty name.
     """
 
     configure: str
@@ -36,14 +36,14 @@ class Permission(NamedTuple):
 
 
 class TopicPermission(NamedTuple):
-    """Which routing keys a user may publish and bind with on a topic exchange."""
+    """Regular expressions for the routing keys that a user may publish and bind with on a topic exchange."""
 
     write: str
     read: str
 
 
 class Users:
-    """All users with their permissions. `cache_epoch` advances whenever any of it changes."""
+    """All users and their permissions. Each change advances `cache_epoch`."""
 
     def __init__(self, cache_epoch: CacheEpoch) -> None:
         self.by_name: dict[str, User] = {}
@@ -53,21 +53,21 @@ class Users:
         self._given_up: set[tuple[str, str, str]] = set()
 
     def changed(self) -> None:
-        """Cached decisions no longer hold."""
+        """Invalidate cached permissions."""
         self.cache_epoch.advance()
         self._given_up.clear()
 
     def may_enter(self, user: str, vhost: str) -> bool:
-        """The user has permissions of some kind in the virtual host."""
+        """Return whether the user has permissions in the virtual host."""
         return (vhost, user) in self.permissions
 
     def may(self, user: str, vhost: str, action: str, name: str) -> bool:
-        """The user may configure, write or read (`action`) the exchange or queue `name`. Raises PatternError."""
+        """Return whether the user may configure, write or read (`action`) entity `name`. Raises PatternError."""
         permission = self.permissions.get((vhost, user))
         return permission is not None and matches(getattr(permission, action), name)
 
     def may_use_topic(self, user: str, vhost: str, exchange: str, action: str, key: str) -> bool:
-        """The user may write or read (`action`) with a routing key; so may everybody without a topic permission.
+        """Return whether the user may write or read (`action`) with a routing key; True without a topic permission.
 
         Raises PatternError.
         """
@@ -80,7 +80,7 @@ class Users:
         return matches(pattern, key)
 
     def first_given_up(self, user: str, vhost: str, action: str) -> bool:
-        """Whether a pattern of this user is given up for the first time since something changed; for the log."""
+        """Return whether this is the first time since a change that a pattern of this user took too many steps."""
         if len(self._given_up) >= GIVEN_UP_MAX:
             return False
         before = len(self._given_up)
@@ -88,20 +88,20 @@ class Users:
         return len(self._given_up) > before
 
     def forget_user(self, user: str) -> None:
-        """Remove a user with everything permitted to it."""
+        """Remove a user and its permissions."""
         del self.by_name[user]
         self._keep(lambda vhost, name: name != user)
 
     def forget_vhost(self, vhost: str) -> None:
-        """Remove what was permitted in a virtual host."""
+        """Remove all permissions in a virtual host."""
         self._keep(lambda name, user: name != vhost)
 
-    def _keep(self, wanted: _Wanted) -> None:
-        self.permissions = {key: value for key, value in self.permissions.items() if wanted(*key)}
-        self.topic_permissions = {key: value for key, value in self.topic_permissions.items() if wanted(*key[:2])}
+    def _keep(self, keeps: _Keeps) -> None:
+        self.permissions = {key: value for key, value in self.permissions.items() if keeps(*key)}
+        self.topic_permissions = {key: value for key, value in self.topic_permissions.items() if keeps(*key[:2])}
         self.changed()
 
 
 def matches(pattern: str, name: str) -> bool:
-    """RabbitMQ's reading of a permission: searched for anywhere, and the empty pattern allows only the empty name."""
+    """Return whether a permission's pattern is found in a name, as in RabbitMQ; an empty one matches the empty name."""
     return compiled(pattern or "^$").search(name)

@@ -27,8 +27,7 @@ from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
 class MemoryWindow(NamedTuple):
-    """How much of a queue stays in memory at its head: a number of messages and of bytes, whichever is reached
-    first."""
+    """A number of messages and of bytes: what stays in memory at the head of a queue, until either is reached."""
 
     messages: int
     bytes: int

@@ -1,1 +1,1 @@
-"""What is counted of messages, and kept: plain integers."""
+"""Statistics: counters of messages and bytes, totals, histograms. Plain integers, no history."""

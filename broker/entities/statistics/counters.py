@@ -1,8 +1,8 @@
-"""What is counted of each channel, exchange and queue since it is there: RabbitMQ's message statistics.
+"""RabbitMQ's message statistics: counters of each channel, exchange and queue since it was made.
 
-Counters are always on. They are bumped where something has happened to messages, once for all messages of a batch or a
-run, so they are right whenever an answer is read that says so: the client that has its confirm finds it counted. What
-each one means is RabbitMQ's; docs/management.md says so too, with the differences.
+Counters are always on. They are raised where messages change state, once for all messages of a batch, before the client
+is answered: a client that has its confirm finds it counted. Their meaning is RabbitMQ's; docs/management.md has it,
+with the differences.
 """
 
 from __future__ import annotations
@@ -11,52 +11,52 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
-"""Why messages die, as RabbitMQ counts it."""
+"""The reasons for which messages die."""
 STRATEGIES = ("at_most_once", "at_least_once", "disabled")
-"""How they leave then; `disabled`: the queue has no dead-letter exchange, they are dropped."""
+"""Dead-letter strategies; `disabled`: the queue has no dead-letter exchange, so its dead messages are dropped."""
 
 
 class ChannelValues(NamedTuple):
-    """The counters of one channel, or sums of them, at one moment."""
+    """Values of one channel's counters, or sums of such values."""
 
     publish: int = 0
-    """Messages published, whether they were routed or not; those of a transaction at its commit."""
+    """Messages published, routed or not; those of a transaction at its commit."""
     publish_confirmed: int = 0
-    """Those of them that are to be confirmed."""
+    """Messages published on a channel in confirm mode."""
     confirm: int = 0
-    """Confirms sent: basic.ack to the publisher, for each message, unroutable ones too. A basic.nack is none."""
+    """Messages confirmed by basic.ack, unroutable ones too; basic.nack is not counted."""
     return_unroutable: int = 0
-    """Mandatory messages that reached no queue, and were returned."""
+    """Mandatory messages that reached no queue and were returned."""
     drop_unroutable: int = 0
     """Other messages that reached no queue."""
     routed: int = 0
-    """Copies for queues: a message for two queues counts twice."""
+    """Copies put into queues: a message routed to two queues counts twice."""
     deliver: int = 0
     """Deliveries to consumers that acknowledge."""
     deliver_no_ack: int = 0
-    """Deliveries to consumers that do not."""
+    """Deliveries to consumers with no-ack."""
     get: int = 0
-    """basic.get with acknowledgement that found a message."""
+    """basic.get without no-ack that found a message."""
     get_no_ack: int = 0
-    """The same without acknowledgement."""
+    """basic.get with no-ack that found a message."""
     get_empty: int = 0
-    """basic.get that found none."""
+    """basic.get that found no message."""
     redeliver: int = 0
-    """Those of the four above that had the redelivered flag."""
+    """Messages of deliver, deliver_no_ack, get and get_no_ack that had the redelivered flag."""
     ack: int = 0
-    """Messages acknowledged by basic.ack. basic.reject and basic.nack count nowhere."""
+    """Messages acknowledged by basic.ack; basic.reject and basic.nack are not counted."""
 
 
 _channel_values = attrgetter(*ChannelValues._fields)
 
 
 class ChannelCounters:
-    """What one channel has done: see `ChannelValues`."""
+    """The counters of one channel: see `ChannelValues`."""
 
     __slots__ = (*ChannelValues._fields, "history")
 
     history: Any
-    """What was counted before, kept by whatever takes samples. The same of other counters."""
+    """Earlier samples, kept here by the sampler in `broker/management`. The other counters have this too."""
 
     def __init__(self) -> None:
         self.publish = self.publish_confirmed = self.confirm = 0
@@ -67,15 +67,15 @@ class ChannelCounters:
         self.history = None
 
     def values(self) -> ChannelValues:
-        """What they are now."""
+        """Return the present values."""
         return ChannelValues(*_channel_values(self))
 
 
 class ExchangeCounters:
-    """What clients have published to one exchange.
+    """The counters of one exchange.
 
-    `publish_in`: messages published to it. What another exchange passes on to it counts there, not here.
-    `publish_out`: copies of these that were put into queues, by whatever way; a delayed one's when its time has come.
+    `publish_in`: messages that clients published to it; messages routed to it by another exchange count there.
+    `publish_out`: copies of these put into queues, directly or by other exchanges; of delayed messages when due.
     """
 
     __slots__ = ("history", "publish_in", "publish_out")
@@ -88,12 +88,12 @@ class ExchangeCounters:
 
 
 class QueueValues(NamedTuple):
-    """The counters of one queue at one moment."""
+    """Values of one queue's counters."""
 
     publish: int = 0
-    """Messages that clients have published and that reached it, though it may have refused them. No dead letters."""
+    """Messages of clients routed to the queue, even if it refused them; dead letters are not counted."""
     deliver: int = 0
-    """This and the next six as in `ChannelValues`."""
+    """This and the next six fields as in `ChannelValues`."""
     deliver_no_ack: int = 0
     get: int = 0
     get_no_ack: int = 0
@@ -103,24 +103,26 @@ class QueueValues(NamedTuple):
     disk_reads: int = 0
     """Messages read back from the store."""
     disk_writes: int = 0
-    """Messages written to the store and synced. One that was acknowledged before its batch was cut never is."""
+    """Messages written to the store and synced. A message acknowledged before its batch is sealed is never written."""
     rejected: int = 0
-    """Messages that died by basic.reject or basic.nack without requeue. This and the next: dropped ones too."""
+    """Messages that died by basic.reject or basic.nack without requeue. This and the next three count dropped ones
+    too."""
     expired: int = 0
-    """Messages whose time to live was over."""
+    """Messages that expired."""
     maxlen: int = 0
-    """Messages that were too many; with overflow reject-publish-dlx those turned away."""
+    """Messages dropped because of a length limit; with overflow reject-publish-dlx the refused ones."""
     delivery_limit: int = 0
-    """Messages that were delivered oftener than they may."""
+    """Messages that exceeded the delivery limit."""
 
 
 _queue_values = attrgetter(*QueueValues._fields)
 
 
 class QueueTypeTotals:
-    """What all queues of one type have done since the start; never falls.
+    """Totals of all queues of one type since the start, deleted queues included.
 
-    `dead_lettered` counts by strategy and reason, `dead_letters_confirmed` those sent at least once that arrived.
+    `dead_lettered` counts by strategy and reason; `dead_letters_confirmed`: at-least-once dead letters that all targets
+    accepted.
     """
 
     __slots__ = (
@@ -147,13 +149,13 @@ class QueueTypeTotals:
 
 
 class QueueCounters:
-    """What one queue has done: see `QueueValues`. Whatever bumps them bumps `of_type`, too, which has no `publish`."""
+    """The counters of one queue: see `QueueValues`. Whoever raises one raises it in `of_type` too, except `publish`."""
 
     __slots__ = (*QueueValues._fields, "history", "incoming", "of_type")
 
     history: Any
     incoming: dict[str, ChannelCounters] | None
-    """What came from each exchange, by its name; None but with rates_mode detailed."""
+    """Publishes by exchange name, with rates_mode detailed only; otherwise None."""
 
     def __init__(self, of_type: QueueTypeTotals) -> None:
         self.of_type = of_type
@@ -166,16 +168,16 @@ class QueueCounters:
         self.history = self.incoming = None
 
     def values(self) -> QueueValues:
-        """What they are now."""
+        """Return the present values."""
         return QueueValues(*_queue_values(self))
 
     def read(self, messages: int) -> None:
-        """So many were read back from the store."""
+        """Count messages read back from the store."""
         self.disk_reads += messages
         self.of_type.disk_reads += messages
 
     def died(self, messages: int, reason: str, strategy: str) -> None:
-        """So many have left without an acknowledgement, for one of `REASONS`, in the way of one of `STRATEGIES`."""
+        """Count messages that died for one of `REASONS`, by one of `STRATEGIES`."""
         if reason == "rejected":
             self.rejected += messages
         elif reason == "expired":
@@ -188,7 +190,7 @@ class QueueCounters:
 
 
 def count_get(channel: ChannelCounters, queue: QueueCounters, *, no_ack: bool, redelivered: bool) -> None:
-    """A basic.get has found a message."""
+    """Count a basic.get that found a message."""
     for counters in (channel, queue, queue.of_type):
         if no_ack:
             counters.get_no_ack += 1
@@ -198,7 +200,7 @@ def count_get(channel: ChannelCounters, queue: QueueCounters, *, no_ack: bool, r
 
 
 def count_get_empty(channel: ChannelCounters, queue: QueueCounters) -> None:
-    """A basic.get has found none."""
+    """Count a basic.get that found no message."""
     for counters in (channel, queue, queue.of_type):
         counters.get_empty += 1
 
@@ -206,7 +208,7 @@ def count_get_empty(channel: ChannelCounters, queue: QueueCounters) -> None:
 def count_deliveries(
     channel: ChannelCounters, queue: QueueCounters, messages: int, redelivered: int, *, no_ack: bool
 ) -> None:
-    """A consumer is given so many messages, `redelivered` of them with that flag."""
+    """Count messages delivered to a consumer; `redelivered`: the number of those with that flag."""
     of_type = queue.of_type
     if no_ack:
         channel.deliver_no_ack += messages

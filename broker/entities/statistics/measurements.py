@@ -1,5 +1,4 @@
-"""How long things take and how large they are: histograms with fixed bounds, bumped per commit or turn, never per
-message."""
+"""Histograms of times and sizes with fixed bounds, updated per commit or turn, never per message."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 
 class Histogram:
-    """How many values were no larger than each bound, and the sum of all.
+    """A histogram: values counted by bound, and their sum.
 
-    `counts` has one more than `bounds`: each counts the values above the bound before, the last those above all.
+    `counts[i]` counts values up to `bounds[i]` and above the bound before; one more count is for values above all.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -26,12 +25,12 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """One more value."""
+        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def observe_all(self, values: list[float]) -> None:
-        """Many more values, which are sorted here: that costs less than to find the place of each."""
+        """Count many values. Sorts the list, which costs less than finding the bound of each."""
         values.sort()
         counted = 0
         for place, bound in enumerate(self.bounds):
@@ -43,16 +42,16 @@ class Histogram:
 
 
 class Measurements:
-    """What the server measures of itself, since the start.
+    """The server's measurements of itself since the start.
 
-    - `commit_messages`: messages written by one commit, of all queues; bodies shared by several count for each.
-    - `commit_bytes`: bytes that one commit wrote to the store's file. Empty where the system does not say.
-    - `commit_seconds`: how long one commit took in the store's thread, its sync included.
-    - `sync_seconds`: how long LMDB's own commit took in it: pages written, and synced.
-    - `confirm_seconds`: how long confirms waited for one batch: from the end of the turn in which the first publish
-      came that waits for it until it was on disk and its confirms were due. The longest wait of a batch, so to say.
-    - `turn_seconds`: processor time of one turn in which a client's bytes were handled, deliveries and output included.
-    - `lag_seconds`: how late the event loop woke a task that slept for a second.
+    - `commit_messages`: messages of one commit, of all queues; a shared body counts for each queue.
+    - `commit_bytes`: bytes that one commit wrote to the store's file. Empty if the system does not report it.
+    - `commit_seconds`: time of one commit in the commit thread, including its sync.
+    - `sync_seconds`: time of LMDB's own commit in it: writing and syncing pages.
+    - `confirm_seconds`: time that confirms waited for one batch: from the end of the turn with the first publish of the
+      batch until the batch was on disk. This is the longest wait in the batch.
+    - `turn_seconds`: CPU time of one turn in which a client's bytes were handled, including deliveries and output.
+    - `lag_seconds`: delay with which the event loop woke a task that slept for a second.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What this node is called, and what stands for an Erlang process id of it."""
+"""The node's name, and the pids shown in place of Erlang's process ids."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class NodeIdentity(NamedTuple):
-    """The node's name, `rabbit@host`, and which of its boots this is."""
+    """The node's name, `rabbit@host`, and its boot number."""
 
     name: str
     boot: int
 
     def pid(self, number: int, channel: int = 0) -> str:
-        """What stands for an Erlang process id where RabbitMQ shows one: a text of that form, of one thing for good.
+        """Return a text in the form of an Erlang process id, permanently unique.
 
-        `number` is that of a connection, with the number of a channel on it, or a queue's id.
+        `number`: a connection's number, with the number of a channel on it, or a queue's id.
         """
         return f"<{self.name}.{self.boot}.{number}.{channel}>"

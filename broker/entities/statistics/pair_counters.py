@@ -1,7 +1,7 @@
-"""What each channel does with each exchange and queue, and each exchange with each queue: for rates_mode detailed only.
+"""Counters by channel and exchange, channel and queue, exchange and queue; for rates_mode detailed only.
 
-A pair is known by the names of its two ends, and kept by one of them: a channel has its own pairs, a queue those with
-exchanges. So pairs go when that end goes.
+A pair belongs to one of its ends and is deleted with it: a channel has its pairs with exchanges and queues, a queue
+those with exchanges.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 from broker.entities.statistics.counters import ChannelCounters, QueueCounters
 
 Pairs = dict[str, ChannelCounters]
-"""Counters by the name of the other end."""
+"""Counters by the name of the other end of the pair."""
 
 
 class RoutedQueue(Protocol):
@@ -23,7 +23,7 @@ class RoutedQueue(Protocol):
 
 
 class ChannelPairs:
-    """What one channel has published to exchanges, and was given of queues. Confirms are not told apart."""
+    """A channel's counters by exchange (publishes) and by queue (deliveries). Confirms are not counted by exchange."""
 
     __slots__ = ("deliveries", "publishes")
 
@@ -32,7 +32,7 @@ class ChannelPairs:
         self.deliveries: Pairs = {}
 
     def published(self, exchange: str, queues: Iterable[RoutedQueue], messages: int, *, mandatory: bool) -> None:
-        """Messages were published to an exchange, and reached these queues."""
+        """Count messages published to an exchange, and routed to these queues."""
         own, reached = of(self.publishes, exchange), 0
         own.publish += messages
         for reached, queue in enumerate(queues, 1):  # noqa: B007
@@ -45,7 +45,7 @@ class ChannelPairs:
             own.drop_unroutable += messages
 
     def delivered(self, queue: str, messages: int, redelivered: int, *, no_ack: bool) -> None:
-        """A consumer was given messages of a queue."""
+        """Count messages of a queue delivered to a consumer."""
         own = of(self.deliveries, queue)
         if no_ack:
             own.deliver_no_ack += messages
@@ -54,7 +54,7 @@ class ChannelPairs:
         own.redeliver += redelivered
 
     def got(self, queue: str, *, no_ack: bool, redelivered: bool) -> None:
-        """basic.get has found a message in a queue."""
+        """Count a basic.get that returned a message of a queue."""
         own = of(self.deliveries, queue)
         if no_ack:
             own.get_no_ack += 1
@@ -63,17 +63,17 @@ class ChannelPairs:
         own.redeliver += redelivered
 
     def got_nothing(self, queue: str) -> None:
-        """basic.get has found none."""
+        """Count a basic.get that found a queue empty."""
         of(self.deliveries, queue).get_empty += 1
 
     def acknowledged(self, queues: Iterable[str]) -> None:
-        """Messages of these queues were acknowledged, a name for each."""
+        """Count acknowledged messages, given by the queue's name of each."""
         for queue, messages in Counter(queues).items():
             of(self.deliveries, queue).ack += messages
 
 
 def of(pairs: Pairs, name: str) -> ChannelCounters:
-    """The counters with another end, which begin when they are asked for."""
+    """Return the counters for another end, new ones if there are none."""
     counters = pairs.get(name)
     if counters is None:
         counters = pairs[name] = ChannelCounters()

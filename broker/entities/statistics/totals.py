@@ -1,7 +1,7 @@
-"""Sums that outlast what they are sums of: of a virtual host's channels and connections, and of the whole broker.
+"""Totals of virtual hosts and of the whole broker, which include channels, connections and queues that have ended.
 
-What belongs to a sum joins it with counters of its own, and leaves them behind when it ends: no step of a message
-bumps more for it. So a sum is exact when it is asked for, costs nothing before, and never falls.
+A channel or connection joins a sum with its own counters, which are added to the sum when it ends. So handling a
+message raises no further counter, and a total is computed only when it is read. Totals never fall.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from broker.entities.statistics.measurements import Measurements
 
 QUEUE_TYPES = ("classic", "quorum", "stream")
 AMQP, HTTP = PROTOCOLS = ("amqp091", "http")
-"""What logins come by."""
+"""The protocols by which logins are counted."""
 
 
 class TrafficValues(NamedTuple):
-    """What has come from a client, and gone to it, at one moment; bytes as on the wire, with TLS sealed ones."""
+    """Values of one connection's traffic counters. Bytes are as on the wire: with TLS, encrypted."""
 
     recv_oct: int = 0
     """Bytes received."""
     recv_cnt: int = 0
-    """How many reads from the socket they came in."""
+    """Reads from the socket."""
     send_oct: int = 0
     """Bytes sent."""
     send_cnt: int = 0
-    """How many writes to the socket took them."""
+    """Writes to the socket."""
 
 
 _traffic_values = attrgetter(*TrafficValues._fields)
 
 
 class Traffic:
-    """The bytes of one connection: see `TrafficValues`."""
+    """The traffic counters of one connection: see `TrafficValues`."""
 
     __slots__ = (*TrafficValues._fields, "history")
 
@@ -46,12 +46,12 @@ class Traffic:
         self.history = None
 
     def values(self) -> TrafficValues:
-        """What they are now."""
+        """Return the present values."""
         return TrafficValues(*_traffic_values(self))
 
 
 class Counters(Protocol):
-    """Whatever counts, and says how much as a tuple of numbers."""
+    """A group of counters that can be read as a tuple."""
 
     def values(self) -> tuple[int, ...]: ...
 
@@ -60,7 +60,7 @@ C = TypeVar("C", bound=Counters)
 
 
 class Sum(Generic[C]):
-    """The sum of counters that come and go. `make` makes new ones of their kind."""
+    """The sum of counters that join and leave. `make` returns new counters of their kind."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._late = make()
@@ -71,28 +71,28 @@ class Sum(Generic[C]):
         return len(self._live) - 1
 
     def join(self, counters: C) -> None:
-        """Something begins to count."""
+        """Add counters to the sum."""
         self._live[counters] = None
 
     def leave(self, counters: C) -> C:
-        """It has ended. Whatever is still counted for it goes to the counters that are returned."""
+        """Add the final values of counters to the sum; return the counters to use for anything counted later."""
         if counters in self._live and counters is not self._late:
             del self._live[counters]
             self._ended = added((self._ended, counters.values()))
         return self._late
 
     def total(self) -> tuple[int, ...]:
-        """What all have counted so far, the ended ones included."""
+        """Return the sum, counters that have left included."""
         return added((self._ended, *(counters.values() for counters in self._live)))
 
 
 def added(values: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """The sums of what stands in the same place."""
+    """Return the sums by position in the tuples."""
     return tuple(map(sum, zip(*values, strict=True)))
 
 
 class VHostStatistics:
-    """What has been done in one virtual host. Channels and connections join when they open."""
+    """The totals of one virtual host. Channels and connections join when they open."""
 
     __slots__ = ("channel_sum", "history", "traffic_sum")
 
@@ -105,28 +105,28 @@ class VHostStatistics:
 
     @property
     def in_use(self) -> bool:
-        """There are channels or connections that count."""
+        """There are open channels or connections."""
         return len(self.channel_sum) > 0 or len(self.traffic_sum) > 0
 
     def channels(self) -> ChannelValues:
-        """What its channels have done, those that have ended included."""
+        """Return the sum of its channels' counters, closed channels included."""
         return ChannelValues(*self.channel_sum.total())
 
     def traffic(self) -> TrafficValues:
-        """The bytes of its connections, those that have ended included, each with its handshake."""
+        """Return the sum of its connections' traffic with handshakes, closed connections included."""
         return TrafficValues(*self.traffic_sum.total())
 
 
 class ChurnValues(NamedTuple):
-    """How much has come and gone."""
+    """Values of the churn counters."""
 
     connection_created: int = 0
-    """Connections that were opened: through the handshake, and let into a virtual host."""
+    """Connections that completed the handshake, including connection.open."""
     connection_closed: int = 0
     channel_created: int = 0
     channel_closed: int = 0
     queue_declared: int = 0
-    """Declarations, whether they made a queue, found it, or found another than was declared. Passive ones are none."""
+    """Declarations, whether they created a queue, found it or were refused; passive ones are not counted."""
     queue_created: int = 0
     queue_deleted: int = 0
 
@@ -135,7 +135,7 @@ _churn_values = attrgetter(*ChurnValues._fields)
 
 
 class Churn:
-    """What has come and gone since the start: see `ChurnValues`."""
+    """The churn counters since the start: see `ChurnValues`."""
 
     __slots__ = ChurnValues._fields
 
@@ -145,12 +145,12 @@ class Churn:
         self.queue_declared = self.queue_created = self.queue_deleted = 0
 
     def values(self) -> ChurnValues:
-        """What they are now."""
+        """Return the present values."""
         return ChurnValues(*_churn_values(self))
 
 
 class Logins:
-    """Attempts to log in by one protocol."""
+    """Login attempts by one protocol."""
 
     __slots__ = ("failed", "succeeded")
 
@@ -158,21 +158,21 @@ class Logins:
         self.succeeded = self.failed = 0
 
     def count(self, *, succeeded: bool) -> None:
-        """One more attempt."""
+        """Count an attempt."""
         if succeeded:
             self.succeeded += 1
         else:
             self.failed += 1
 
     def reset(self) -> None:
-        """Begin anew, because an operator wants it."""
+        """Set both to 0 on an operator's request."""
         self.succeeded = self.failed = 0
 
 
 class BrokerStatistics:
-    """What has been done since the start, in virtual hosts that are gone, too: it never falls.
+    """The totals of the broker since the start, including deleted virtual hosts.
 
-    `queues` are totals by type of queue, `logins` by protocol: those of `QUEUE_TYPES` and `PROTOCOLS`.
+    `queues`: totals by queue type (`QUEUE_TYPES`); `logins`: by protocol (`PROTOCOLS`).
     """
 
     def __init__(self) -> None:
@@ -186,13 +186,13 @@ class BrokerStatistics:
         self._ended_traffic: tuple[int, ...] = TrafficValues()
 
     def new_vhost(self) -> VHostStatistics:
-        """The statistics of a new virtual host."""
+        """Return the statistics of a new virtual host."""
         statistics = VHostStatistics()
         self._vhosts[statistics] = None
         return statistics
 
     def vhost_ended(self, statistics: VHostStatistics) -> None:
-        """A virtual host is removed. Those removed before it are forgotten, if their last channels have ended."""
+        """Note a removed virtual host. Of those removed before, the ones without open channels are added up."""
         for ended in [removed for removed in self._removed if not removed.in_use]:
             self._removed.remove(ended)
             del self._vhosts[ended]
@@ -201,15 +201,15 @@ class BrokerStatistics:
         self._removed.append(statistics)
 
     def channels(self) -> ChannelValues:
-        """What all channels have done."""
+        """Return the sum of all channels' counters."""
         return ChannelValues(*added((self._ended_channels, *(vhost.channels() for vhost in self._vhosts))))
 
     def traffic(self) -> TrafficValues:
-        """The bytes of all connections."""
+        """Return the sum of all connections' traffic."""
         return TrafficValues(*added((self._ended_traffic, *(vhost.traffic() for vhost in self._vhosts))))
 
     def check(self) -> None:
-        """Raise AssertionError unless channels and queues have counted the same of what both of them count."""
+        """Raise AssertionError unless the totals of channels and of queues are equal where both count."""
         channels = self.channels()
         for name in ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack"):
             of_queues, of_channels = sum(map(attrgetter(name), self.queues.values())), getattr(channels, name)

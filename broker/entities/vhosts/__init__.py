@@ -1,1 +1,1 @@
-"""Virtual hosts: names, declarations, bindings, policies, users and their limits."""
+"""Virtual hosts: declarations, bindings, exclusive queues, dead-lettering, policies taking effect."""

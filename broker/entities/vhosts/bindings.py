@@ -1,6 +1,6 @@
-"""Bindings of a virtual host: made, removed, and gone with either end.
+"""Bindings of a virtual host: added, removed, and deleted with their source or destination.
 
-Between durable ends a binding is durable: on disk before it matches anything.
+A binding between durable entities is durable: on disk before it matches anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Bindings:
-    """Adds and removes the bindings of one virtual host. `delete` removes an auto-delete exchange for a user."""
+    """Adds and removes the bindings of one virtual host. `delete` deletes an auto-delete exchange for a user."""
 
     def __init__(
         self, vhost: str, context: VHostContext, routing: Routing, delete: Callable[[Exchange, str], object]
@@ -39,12 +39,12 @@ class Bindings:
         self._delete = delete
         self._inbound: dict[Destination, dict[Binding, None]] = {}
         self.alternates: set[str] = set()
-        """Names that some exchange has, or has had, for its alternate."""
+        """Names that are, or were, some exchange's alternate exchange."""
 
     def bind(self, binding: Binding, arguments: Table, by: str = INTERNAL) -> Future[None]:
-        """Add a binding for a user; one that is there already stays as it is.
+        """Add a binding for a user, unless it exists; settled once it is on disk and matches.
 
-        Raises ChannelException 406 when the exchange's type cannot make sense of it.
+        Raises ChannelException 406 if the exchange's type refuses it.
         """
         source = binding.source
         if binding in source.bindings:
@@ -62,7 +62,7 @@ class Bindings:
         return self._definitions.bound(self._vhost, binding).chain(add)
 
     def unbind(self, binding: Binding, by: str = INTERNAL) -> Future[None]:
-        """Remove a binding for a user, if it is there. An auto-delete exchange goes with its last one."""
+        """Remove a binding for a user, if it exists. An auto-delete exchange is deleted with its last binding."""
         if binding not in binding.source.bindings:
             return Future.resolved(None)
         self._remove(binding, by)
@@ -71,7 +71,7 @@ class Bindings:
         return Future.resolved(None)
 
     def leading_to(self, destination: Destination) -> list[Binding]:
-        """The bindings of a queue, or those that an exchange is the destination of."""
+        """Return the bindings with this destination."""
         return list(self._inbound.get(destination, ()))
 
     def _make(self, binding: Binding, arguments: Table, by: str) -> None:
@@ -80,7 +80,7 @@ class Bindings:
             self._event_exchange.binding_created(self._vhost, binding, by)
 
     def add(self, binding: Binding, arguments: Table) -> None:
-        """Have a binding match from now on, in memory."""
+        """Add a binding in memory, where it matches from now on."""
         binding.source.bind(binding, arguments)
         self._inbound.setdefault(binding.destination, {})[binding] = None
         self._record(BIND, binding)
@@ -89,17 +89,17 @@ class Bindings:
             self._hand_over(list(binding.source.router.history), binding.destination)
 
     def remove_inbound(self, entity: Destination, by: str = INTERNAL) -> None:
-        """An exchange or queue is going: nothing leads there any more."""
+        """Remove all bindings to an exchange or queue that is being deleted."""
         for binding in list(self._inbound.get(entity, ())):
             self._remove(binding, by)
 
     def remove_outbound(self, exchange: Exchange, by: str) -> None:
-        """An exchange is going: it leads nowhere any more."""
+        """Remove all bindings from an exchange that is being deleted."""
         for binding in list(exchange.bindings):
             self._unbind(binding, by)
 
     def changed(self, exchange: Exchange) -> None:
-        """Routes that were remembered for an exchange, and for those that lead to it, no longer hold."""
+        """Invalidate cached routes of an exchange, and of the exchanges that are bound to it."""
         if exchange in self._inbound or exchange.name in self.alternates:
             self.changed_everywhere()
         exchange.version += 1
@@ -107,13 +107,13 @@ class Bindings:
             self._invariants.touch_all((exchange, self))
 
     def alternate_changed(self, exchange: Exchange) -> None:
-        """An exchange has another alternate exchange, or none any more."""
+        """Invalidate cached routes: an exchange's alternate exchange has changed."""
         if exchange.alternate is not None:
             self.alternates.add(exchange.alternate)
         self.changed(exchange)
 
     def changed_everywhere(self) -> None:
-        """No remembered route holds any more. However many exchanges there are, it is one step."""
+        """Invalidate all cached routes, in constant time."""
         self._cache_epoch.advance()
 
     def _remove(self, binding: Binding, by: str) -> None:
@@ -134,12 +134,12 @@ class Bindings:
             self._event_exchange.binding_deleted(self._vhost, binding, by)
 
     def end(self) -> None:
-        """The virtual host is gone, and nothing is bound in it any more."""
+        """Record that the virtual host is deleted with all its bindings."""
         if self._recorder is not None:
             self._recorder.add(UNBIND, 1, name_bytes(self._vhost), b"", b"", 0, b"", "")
 
     def _record(self, kind: int, binding: Binding) -> None:
-        """For the event log."""
+        """Record a change of a binding in the event log."""
         if self._recorder is None:
             return
         source, destination = binding.source, binding.destination
@@ -148,7 +148,7 @@ class Bindings:
         self._recorder.add(kind, 1, *names, to_exchange, name_bytes(binding.key), source.type)
 
     def check(self) -> None:
-        """Raise AssertionError unless what leads to each entity begins at an exchange that knows of it."""
+        """Raise AssertionError unless each binding is known by its source and under its destination."""
         for destination, inbound in self._inbound.items():
             assert inbound, f"'{destination.name}' is bound by nothing"
             for binding in inbound:
@@ -156,9 +156,10 @@ class Bindings:
                 assert binding in binding.source.bindings, f"'{binding.source.name}' does not know its binding"
 
     def _hand_over(self, history: Sequence[Message], destination: Destination) -> None:
-        """Earlier messages for a new binding: to a queue in their order, through an exchange the latest first.
+        """Publish an x-recent-history exchange's messages to a new binding: oldest first to a queue, latest first to
+        an exchange.
 
-        The latter is RabbitMQ's order. There, however, one that reaches no queue ends the connection.
+        The latter is RabbitMQ's order. There, however, a message that reaches no queue closes the connection.
         """
         if isinstance(destination, Queue):
             for message in history:

@@ -1,4 +1,4 @@
-"""Where dead letters go: through the dead-letter exchange of the queue in which their messages died."""
+"""Dead-lettering: dead letters published to the dead-letter exchange of the queue in which their messages died."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 COPY_HEADER_BYTES = 64
-"""To write so much of a dead letter's header, with all deaths that it tells of, takes about as long as a copy."""
+"""Writing this many bytes of a dead letter's header, with its x-death entries, takes about as long as one copy."""
 
 
 class DeadLettering:
@@ -34,39 +34,37 @@ class DeadLettering:
         self._now = now
 
     def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[DeadLetterGroup]:
-        """What is to be published for the first of some messages that died in a queue, for a reason.
-
-        That is for so many of them as one step may copy, for one at least.
-        """
+        """Return the dead letters for the first of `messages`: as many as one step may copy, at least one."""
         exchange = self._exchange(queue)
         if exchange is None:
             return [DeadLetterGroup(messages, ())]
-        written, room, left = list[DeadLetterGroup](), STEP_COPIES, deque(death_header.alike(messages))
-        while left and room > 0:
+        written, copies_left, left = list[DeadLetterGroup](), STEP_COPIES, deque(death_header.alike(messages))
+        while left and copies_left > 0:
             alike = left.popleft()
             dead_letter = self._write(queue, alike[0], reason, exchange)
             copies = [dead_letter.of(alike[0])]
             routes = self._routing.route(exchange, dead_letter.keys, dead_letter.headers, copies[0])
             targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
-            if routes.lasting:
-                copies += [dead_letter.of(message) for message in alike[1 : room // max(1, len(targets))]]
-            if len(copies) < len(alike):  # each may go elsewhere, or there is no room for more of them
+            if routes.lasting:  # the key alone decides the route, so alike messages share it
+                copies += [dead_letter.of(message) for message in alike[1 : copies_left // max(1, len(targets))]]
+            if len(copies) < len(alike):  # the others are routed one by one, or are too many for this step
                 left.appendleft(alike[len(copies) :])
             written.append(DeadLetterGroup(copies, targets))
-            room -= len(copies) * max(1, len(targets)) + _worth(copies[0])
+            copies_left -= len(copies) * max(1, len(targets)) + _header_cost(copies[0])
         return written
 
     def publish(self, written: Iterable[DeadLetterGroup]) -> None:
         """Publish dead letters."""
         self._turn.dead_letter_depth += 1
         try:
-            for letters in written:
-                self._post(letters)
+            for group in written:
+                self._publish(group)
         finally:
             self._turn.dead_letter_depth -= 1
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
-        """Publish the dead letter of one. False, and nothing published, unless it has targets and all take it."""
+        """Publish the dead letter of a message; False, with nothing published, unless there are targets and all
+        accept."""
         exchange = self._exchange(queue)
         if exchange is None:
             return False
@@ -77,7 +75,7 @@ class DeadLettering:
         if not targets or any(target.limits.refuses(copy) for target in targets):
             return False
         self._routing.share_body(copy, targets)
-        self._turn.dead_letter_copies += len(targets) + _worth(copy)
+        self._turn.dead_letter_copies += len(targets) + _header_cost(copy)
         for target in targets:
             target.publish(copy)
         return True
@@ -85,7 +83,7 @@ class DeadLettering:
     def _exchange(self, queue: Queue) -> Exchange | None:
         key = queue.arguments.dead_letter_routing_key
         if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
-            return None  # nothing can be published with it
+            return None  # too long for a routing key, so nothing can be published with it
         name = queue.arguments.dead_letter_exchange
         return None if name is None else self._routing.exchanges.get(name)
 
@@ -93,9 +91,9 @@ class DeadLettering:
         now, key = self._now(), queue.arguments.dead_letter_routing_key
         return death_header.write(message, queue.name, reason, now, exchange.name, key, last_deaths=self._last_deaths)
 
-    def _post(self, letters: DeadLetterGroup) -> None:
-        copies, targets = letters
-        self._turn.dead_letter_copies += len(copies) * len(targets) + _worth(copies[0])
+    def _publish(self, group: DeadLetterGroup) -> None:
+        copies, targets = group
+        self._turn.dead_letter_copies += len(copies) * len(targets) + _header_cost(copies[0])
         for copy in copies:
             self._routing.share_body(copy, targets)
         for target in targets:
@@ -106,9 +104,9 @@ class DeadLettering:
                 hand_over(copy, target)
 
 
-def _worth(letter: Message) -> int:
-    """How many copies take as long as it takes to write the header of a letter, if that is long."""
-    size = len(letter.header)
+def _header_cost(dead_letter: Message) -> int:
+    """Return the time to write a dead letter's header, in copies; 0 for a short one."""
+    size = len(dead_letter.header)
     return size // COPY_HEADER_BYTES if size > death_header.REMEMBERED_BYTES_MAX else 0
 
 

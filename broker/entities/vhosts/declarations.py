@@ -1,7 +1,7 @@
-"""Names that are being made: one creation and one comparison, however many declare at once.
+"""Concurrent declarations of one name: one creates the entity, the others are compared with it.
 
-A durable entity cannot be seen before it is on disk. Another declaration of its name waits for that, and is then
-compared with what has been made - or makes it, if that has failed.
+A durable entity is not visible before it is on disk. Another declaration of its name waits for that, and is then
+compared with the entity, or creates it if the first declaration failed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ E = TypeVar("E")
 
 
 class Plan(NamedTuple, Generic[E]):
-    """How an entity is declared: made, or compared with the one that is there, and written if it is durable."""
+    """A declaration: how to make the entity, compare it with an existing one, and write it if it is durable."""
 
     make: Callable[[], E]
     compare: Callable[[E], None]
-    """Raises ChannelException when the entity is not what is being declared."""
+    """Raises ChannelException if the existing entity differs from the declaration."""
     write: Callable[[E], Future[None]]
     durable: bool
     by: str
@@ -27,7 +27,7 @@ class Plan(NamedTuple, Generic[E]):
 
 
 class Creations(Generic[E]):
-    """The names of one kind in one virtual host. `appear` is called with each entity that a user has made."""
+    """Creates the exchanges, or the queues, of one virtual host. `appear` is called with each new entity and user."""
 
     def __init__(self, existing: Mapping[str, E], appear: Callable[[E, str], None]) -> None:
         self._existing = existing
@@ -35,7 +35,7 @@ class Creations(Generic[E]):
         self._underway: dict[str, Future[E]] = {}
 
     def declare(self, name: str, plan: Plan[E]) -> Future[E]:
-        """Find or make the entity. Raises what `plan.compare` raises."""
+        """Return a future for the existing or new entity. Raises what `plan.compare` raises."""
         if name in self._existing:
             plan.compare(self._existing[name])
             return Future.resolved(self._existing[name])
@@ -53,14 +53,14 @@ class Creations(Generic[E]):
         return settled.chain(lambda _: self.declare(name, plan))
 
     def _write(self, name: str, entity: E, plan: Plan[E]) -> Future[E]:
-        writing = plan.write(entity)  # should it raise, nothing has begun
+        writing = plan.write(entity)  # if this raises, the name is not taken
         created = self._underway[name] = Future()
 
         def written(outcome: Future[None]) -> None:
             del self._underway[name]
             try:
                 outcome.result()
-            except Exception as error:  # raised for all that declared it
+            except Exception as error:  # passed on to every declaration of the name
                 created.fail(error)
             else:
                 self._appear(entity, plan.by)

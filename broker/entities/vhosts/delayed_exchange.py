@@ -1,4 +1,4 @@
-"""Exchanges of type x-delayed-message: where their messages wait, and the publish when their time has come."""
+"""Exchanges of type x-delayed-message: their delay queues, and the publish of messages that are due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.batch import LaneState
 
 
 class DelayedExchanges:
-    """Gives those exchanges of a virtual host that delay messages the place for them."""
+    """Gives the x-delayed-message exchanges of a virtual host their delay queues."""
 
     def __init__(self, context: VHostContext, queue_context: QueueContext, routing: Routing) -> None:
         self._context = context
@@ -26,7 +26,7 @@ class DelayedExchanges:
         self._routing = routing
 
     def attach(self, exchange: Exchange) -> Exchange:
-        """Give an exchange, if it delays messages, a new place for them."""
+        """Give a new exchange of that type an empty delay queue; return the exchange."""
         if exchange.type == DELAYED_TYPE:
             durable, context = exchange.durable, self._context
             queue_id = context.definitions.new_queue_id() if durable else next(context.transient_ids)
@@ -34,7 +34,7 @@ class DelayedExchanges:
         return exchange
 
     def restore(self, exchange: Exchange, queue_id: int, state: LaneState) -> Exchange:
-        """Give it the place that it had before this start, with what is there."""
+        """Give an exchange of that type its stored delay queue at a start; return the exchange."""
         if exchange.type == DELAYED_TYPE:
             exchange.delays = self._queue(exchange, queue_id, state)
             exchange.delays.restore()
@@ -48,7 +48,7 @@ class DelayedExchanges:
         return DelayQueue(spec, roles, self._queue_context, context.batches, release)
 
     def _release(self, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
-        """Publish a message whose time has come, by the bindings there are now, to queues it has not reached yet."""
+        """Publish a due message by the present bindings, to queues that it has not reached yet."""
         message, keys, headers = released(kept)
         queues = self._routing.route(exchange, keys, headers, message).queues
         if len(queues) > 1:

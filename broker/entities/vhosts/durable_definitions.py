@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 class DurableDefinitions(Protocol):
-    """Keeps durable entities. Changes reach the disk in the order they are made here.
+    """Stores durable entities. Changes reach the disk in the order of the calls.
 
-    Each method answers with a future that settles once the change is on disk, or fails when it cannot be written.
-    A deletion that failed is written nevertheless, before any later change, as soon as the disk takes it: in memory
-    it has taken effect. `gone` is called when it is on disk at last.
+    Each method returns a future that is settled once the change is on disk, or fails if it cannot be written. A failed
+    deletion has taken effect in memory, so it is written again before any later change, once the disk takes it. `gone`
+    is called when it is on disk.
     """
 
     def new_queue_id(self) -> int:
-        """A number no durable queue has had, and no exchange for its delayed messages."""
+        """Return an id that no durable queue or delay queue has ever had."""
 
     def exchange_declared(self, vhost: str, exchange: Exchange) -> Future[None]: ...
 
     def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Future[None]:
-        """With it go its bindings; what the message store holds of delayed messages is remembered for removal."""
+        """Delete an exchange and its bindings, and leave a tombstone for its delayed messages."""
 
     def queue_declared(self, vhost: str, queue: Queue) -> Future[None]: ...
 
     def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Future[None]:
-        """With it go its bindings; what the message store holds of it is remembered for removal."""
+        """Delete a queue and its bindings, and leave a tombstone for its messages."""
 
     def bound(self, vhost: str, binding: Binding) -> Future[None]: ...
 

@@ -1,4 +1,4 @@
-"""A second declaration of a name has to say what the first said, or it is refused with RabbitMQ's words."""
+"""Equivalence of declarations: a second declaration that differs is refused with RabbitMQ's 406."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def assert_exchange_equivalent(
     exchange: Exchange, vhost: str, type_: str, flags: dict[str, bool], arguments: Table
 ) -> None:
-    """Type, flags and alternate exchange count; other arguments do not. Raises ChannelException 406."""
+    """Compare type, flags and alternate exchange, but no other arguments. Raises ChannelException 406."""
     entity = f"exchange '{exchange.name}' in vhost '{vhost}'"
     if exchange.type != type_:
         raise _differs("type", entity, printed(Atom(type_)), printed(Atom(exchange.type)))
@@ -32,7 +32,7 @@ def assert_exchange_equivalent(
 
 
 def assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec) -> None:
-    """Durability, auto-delete and the arguments a queue knows count. Raises ChannelException 406."""
+    """Compare durable, auto-delete and the arguments that the queue's type knows. Raises ChannelException 406."""
     entity = f"queue '{queue.name}' in vhost '{vhost}'"
     for name in ("durable", "auto_delete"):
         current, received = getattr(queue.spec, name), getattr(spec, name)

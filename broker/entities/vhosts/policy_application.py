@@ -1,8 +1,8 @@
-"""Policies taking effect: on entities as they appear, and on those that are there when a policy changes.
+"""Application of policies to new entities, and to existing ones when a policy changes.
 
-Nothing is asked of policies when messages come and go. What holds for a queue or an exchange is worked out when
-its policies change, and put where the declaration's arguments were. Of many entities a portion is done in each turn;
-others have their turns in between, and one has its old policies or all of its new ones.
+Publishing and delivering look up no policy: the arguments in force are computed when an entity's policies change, and
+stored in place of the declared ones. With many entities one portion is done per turn, with others' turns in between;
+each entity has either its old policies or all of its new ones.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _Changes = dict[tuple[bool, str], Policy | None]
-"""Policies that have changed, operator policies or not, by name; None is one that is gone."""
+"""Changed policies by (is an operator policy, name); None for a removed one."""
 
 
 class PolicyApplication:
-    """Applies the policies of one virtual host to its entities. `expire` ends a queue unused for its `expires`."""
+    """Applies the policies of one virtual host to its entities. `expire` deletes a queue unused for its `expires`."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class PolicyApplication:
         self._expire = expire
         self.policies = Policies(vhost)
         self._waiting: _Changes = {}
-        """Policies that have changed since the walk over the entities began that is under way."""
+        """Policies that have changed since the present walk over the entities began."""
         self._walk: Future[None] = Future.resolved(None)
         self._next_walk: Future[None] | None = None
 
     def put(self, policy: Policy, *, operator: bool) -> Future[None]:
-        """Have a policy hold from now on, in the place of the one of its name; settled once it does everywhere."""
+        """Set a policy, replacing the one of its name; settled once it is applied to all entities."""
         self.policies.kind(operator=operator).put(policy)
         return self._changed(policy.name, policy, operator=operator)
 
     def remove(self, name: str, *, operator: bool) -> Future[None]:
-        """Have a policy hold no longer, settled once it does so nowhere; one that is not there is no error."""
+        """Remove a policy; settled once it is applied nowhere. No error if there is no such policy."""
         if self.policies.kind(operator=operator).remove(name) is None:
             return Future.resolved(None)
         return self._changed(name, None, operator=operator)
@@ -65,13 +65,13 @@ class PolicyApplication:
         _apply_to_exchange(exchange, self.policies.match(EXCHANGE, exchange.name))
 
     def queue_appears(self, queue: Queue) -> None:
-        """Apply policies to a queue that was declared or recovered. Its messages wait for `Limits.resume`."""
+        """Apply policies to a queue that was declared or recovered. `QueueLimits.resume` applies limits to messages."""
         _apply_to_queue(queue, self.policies.match(queue.type.name, queue.name))
         self._start_expiry(queue)
 
     def _changed(self, name: str, policy: Policy | None, *, operator: bool) -> Future[None]:
-        """Match again what a policy has applied to, and what it applies to now. Changes that come while this is being
-        done wait for its end, and are then done together."""
+        """Match the entities that a policy applied to, or applies to now. Changes during a walk are done in the
+        next."""
         self._waiting[operator, name] = policy
         if self._walk.done:
             return self._begin_walk()
@@ -85,7 +85,7 @@ class PolicyApplication:
         return self._walk
 
     def _match_all(self, changes: _Changes) -> Iterator[int | None]:
-        """An entity with each step. Those that are gone by then are left alone; new ones are matched as they appear."""
+        """Match one entity per step. Deleted ones are skipped; new ones are matched when they appear."""
         exchanges, queues = self._routing.exchanges, self._routing.queues
         for exchange in list(exchanges.values()):
             concerned = exchanges.get(exchange.name) is exchange and self._concerns(changes, exchange, EXCHANGE)
@@ -99,7 +99,7 @@ class PolicyApplication:
             yield None if concerned else MESSAGE_BYTES
 
     def _concerns(self, changes: _Changes, entity: Queue | Exchange, kind: str) -> bool:
-        """Whether one of the policies has been in force for an entity, or could be."""
+        """Return whether one of the changed policies was in force for an entity, or could be."""
         in_force = (entity.policies.policy, entity.policies.operator)
         for (operator, name), policy in changes.items():
             current = in_force[operator]
@@ -116,8 +116,8 @@ class PolicyApplication:
             self._bindings.alternate_changed(exchange)
 
     def _match_queue(self, queue: Queue) -> None:
-        """As RabbitMQ does: the time of expiry begins anew, and oldest messages go if that was or is what becomes of
-        too many."""
+        """Apply changed policies to a queue. As in RabbitMQ, this restarts `expires`, and with overflow drop-head,
+        before or after the change, drops the oldest messages beyond the limit."""
         in_force = self.policies.match(queue.type.name, queue.name)
         if in_force == queue.policies:
             return

@@ -1,4 +1,4 @@
-"""Queues that end when they have been unused for a while: `x-expires`, or a policy's `expires`."""
+"""Queue expiry: queues deleted after being unused for `x-expires`, or for a policy's `expires`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def begin(queue: Queue, timers: Timers, now: Callable[[], int], end: Callable[[Queue], object]) -> None:
-    """Call `end` once the queue has been out of use for as long as its arguments say, counted from now.
+    """Call `end` once the queue has been unused for its `expires`, counted from now.
 
-    When its arguments are others, by a change of policies, this time is over; begin the next one then.
+    A policy change that replaces the queue's arguments stops this; call `begin` again then.
     """
     expires = queue.arguments.expires
     if expires is not None:
@@ -26,7 +26,7 @@ def begin(queue: Queue, timers: Timers, now: Callable[[], int], end: Callable[[Q
 def _check(
     queue: Queue, arguments: QueueArguments, timers: Timers, now: Callable[[], int], end: Callable[[Queue], object]
 ) -> None:
-    """End a queue that has not been used, or look again; not a closure, which would hold the queue and itself."""
+    """Expire an unused queue, or check again later. Not a closure: that would be a reference cycle with the queue."""
     if queue.deleted or queue.arguments is not arguments or arguments.expires is None:
         return
     if len(queue.consumers):

@@ -1,8 +1,8 @@
-"""A virtual host: names of exchanges and queues, and what declaring, binding and deleting them means.
+"""A virtual host: exchanges and queues by name; declaring, restoring and deleting them.
 
-A durable entity is on disk before it can be seen: `declare_...` and `bind` answer with a future, and a
-second declaration of a name that is being created waits for the first and is compared with it. Deleting
-takes effect at once in memory; the client is answered when the disk has followed.
+A durable entity is on disk before it is visible: declarations return a future, and a second declaration of a name
+that is being created waits for the first and is compared with it. A deletion takes effect in memory at once; its future
+is settled when it is on disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from broker.wire.field_tables import Fields, Table
 from storage.batch import TRANSIENT_QUEUE, LaneState
 
 RESTORE_SPREAD_MILLISECONDS = 2000
-"""Over what time after a start the heads of queues are looked at."""
+"""Time after a start over which queues read their heads from disk to expire messages."""
 
 TRACE_EXCHANGE = "amq.rabbitmq.trace"
 
@@ -52,7 +52,7 @@ DEFAULT_EXCHANGES = {
 
 
 class VHostDescription(NamedTuple):
-    """What an operator has said of a virtual host. `default_queue_type` is empty where none was chosen."""
+    """An operator's description of a virtual host. `default_queue_type` is empty if none is set."""
 
     description: str = ""
     tags: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class VHostDescription(NamedTuple):
 
 
 class VHost:
-    """One namespace of exchanges and queues, apart from all others."""
+    """A namespace of exchanges and queues."""
 
     def __init__(self, name: str, context: VHostContext) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class VHost:
         self.queues = self.routing.queues
         self.deleted = False
         self.traced = False
-        """The firehose is on: everything published or delivered here goes to exchange amq.rabbitmq.trace, too."""
+        """The firehose is on: each publish and delivery is also published to exchange amq.rabbitmq.trace."""
         self.context = context
         self.statistics = context.statistics.new_vhost()
         self._churn = context.statistics.churn
@@ -105,16 +105,16 @@ class VHost:
     # Finding
 
     def exchange(self, name: str) -> Exchange:
-        """The exchange of this name. Raises ChannelException 404."""
+        """Return the exchange of this name. Raises ChannelException 404."""
         exchange = self.exchanges.get(name)
         if exchange is None:
             raise ChannelException(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{self.name}'")
         return exchange
 
     def queue(self, name: str, owner: object) -> Queue:
-        """The queue of this name, for use by connection `owner`.
+        """Return the queue of this name for connection `owner`.
 
-        Raises ChannelException 404, or 405 when it is exclusive to another connection.
+        Raises ChannelException 404, or 405 if the queue is exclusive to another connection.
         """
         queue = self.queues.get(name)
         if queue is None:
@@ -135,10 +135,10 @@ class VHost:
         arguments: Table,
         by: str = INTERNAL,
     ) -> Future[Exchange]:
-        """Create an exchange for a user, or find that it is there as described.
+        """Create an exchange for user `by`, or compare the declaration with the existing one.
 
-        Raises ChannelException 406 when it is there with another description, or its type refuses the arguments,
-        and ConnectionException where RabbitMQ ends the connection for them.
+        Raises ChannelException 406 if the existing exchange differs, or its type refuses the arguments;
+        ConnectionException for arguments at which RabbitMQ closes the connection.
         """
         flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
         make = partial(
@@ -160,9 +160,10 @@ class VHost:
         return self._new_exchanges.declare(name, plan)
 
     def declare_queue(self, spec: QueueSpec, owner: object | None, by: str = INTERNAL) -> Future[Queue]:
-        """Create a queue for a user, or find that it is there as described. `owner`: a connection it is exclusive to.
+        """Create a queue for user `by`, or compare the declaration with the existing one.
 
-        Raises ChannelException 405 or 406 when it is there with another owner or another description.
+        `owner`: the connection that it is exclusive to, or None. Raises ChannelException 405 if the existing queue has
+        another owner, 406 if it differs.
         """
         plan = Plan(
             make=partial(self._make_queue, spec, owner),
@@ -175,12 +176,12 @@ class VHost:
         return self._new_queues.declare(spec.name, plan)
 
     def restore_queue(self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState]) -> Queue:
-        """Bring a durable queue back as the stores describe it."""
+        """Restore a durable queue from the stores at a start."""
         queue = self._new_queue(spec, queue_id, states, None)
         queue.restore()
         self._queue_appears(queue)
-        # Messages may have expired meanwhile. Without a time to live of the queue's own that is a look at the head
-        # on disk: not all queues at once.
+        # Messages may have expired meanwhile. Unless the queue itself has a time to live, finding out reads the head
+        # from disk, which not all queues may do at once.
         urgent = queue.arguments.message_ttl is not None or queue.limits.over()
         spread = 0 if urgent else RESTORE_SPREAD_MILLISECONDS
         context = self.context
@@ -198,7 +199,7 @@ class VHost:
         queue_id: int = 0,
         states: Mapping[int, LaneState] = MappingProxyType({}),
     ) -> Exchange:
-        """Bring a durable exchange back as the stores describe it; `queue_id` is where it keeps delayed messages."""
+        """Restore a durable exchange from the stores at a start; `queue_id`: its delay queue's, 0 for none."""
         exchange = self._new_exchange(
             name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
         )
@@ -256,7 +257,7 @@ class VHost:
     # Deleting
 
     def delete_exchange(self, exchange: Exchange, by: str = INTERNAL) -> Future[None]:
-        """Remove an exchange for a user, with its bindings, in both directions, and the messages that it delays."""
+        """Delete an exchange for a user, with the bindings from it and to it and its delayed messages."""
         del self.exchanges[exchange.name]
         if self.context.event_exchange is not None:
             self.context.event_exchange.exchange_deleted(self.name, exchange.name, by)
@@ -272,9 +273,9 @@ class VHost:
         return Future.resolved(None)
 
     def delete_queue(self, queue: Queue, by: str = INTERNAL) -> Future[int]:
-        """Remove a queue for a user, with its bindings and messages; answers with the number of ready messages.
+        """Delete a queue for a user, with its bindings and messages; return a future for the number of ready messages.
 
-        None of a virtual host that ends: it does so itself.
+        Does nothing once the virtual host is deleted: `end` deletes its queues.
         """
         if self.deleted:
             return Future.resolved(0)
@@ -298,7 +299,7 @@ class VHost:
         return deleted.chain(lambda _: Future.resolved(messages))
 
     def end(self, by: str = INTERNAL) -> Iterator[None]:
-        """Nothing is found here any more, and all of it goes, a queue with each step; its definitions are gone."""
+        """Delete the virtual host's contents, one queue per step; its definitions are deleted already."""
         self.deleted = True
         events, exchanges = self.context.event_exchange, list(self.exchanges)
         delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
@@ -323,7 +324,7 @@ class VHost:
                 yield
 
     def release(self, owner: object) -> Iterator[None]:
-        """A connection is gone: so are the queues exclusive to it, one with each step."""
+        """Delete the exclusive queues of a connection that has ended, one per step."""
         for queue in self._exclusive_queues.take(owner):
             if not queue.deleted:
                 self.delete_queue(queue)
@@ -332,7 +333,7 @@ class VHost:
     # Publishing
 
     def route(self, exchange: Exchange, keys: Iterable[str], headers: Fields, message: Message | None = None) -> Routes:
-        """The queues a message reaches from an exchange, or would reach if it is none yet."""
+        """Return the queues that a message reaches from an exchange; see `Routing.route`."""
         return self.routing.route(exchange, keys, headers, message)
 
     def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
@@ -341,5 +342,5 @@ class VHost:
 
 
 def new_transient_ids() -> count[int]:
-    """Numbers for queues that end with the process."""
+    """Return an iterator of ids for queues that do not survive the process."""
     return count(TRANSIENT_QUEUE)

@@ -1,4 +1,4 @@
-"""What the virtual hosts of a broker share."""
+"""The collaborators that all virtual hosts of a broker share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from storage.batch import LaneState
 
 
 class VHostContext(NamedTuple):
-    """What every virtual host of a broker shares. `now` and `soon` are those of its clock: see `Clock`."""
+    """The collaborators of a virtual host. `now` and `soon` are the clock's: see `Clock`."""
 
     turn: Turn
     timers: Timers
@@ -43,18 +43,18 @@ class VHostContext(NamedTuple):
     queues_by_id: dict[int, Queue]
     chance: Random
     cache_epoch: CacheEpoch
-    """Of what is remembered of permissions and routes."""
+    """Invalidates cached permissions and routes."""
     recorder: Recorder | None
-    """Where events are recorded, what gathers them."""
+    """Records events for the event log; None if it is off."""
     invariants: Invariants | None
-    """Where invariants are checked, what was changed in this turn."""
+    """Checks structures changed in this turn; None unless invariants are checked."""
     background_work: BackgroundWork
     statistics: BrokerStatistics
     event_exchange: EventExchange | None
-    """Where events are published, what publishes them."""
+    """Publishes events to amq.rabbitmq.event; None if that is off."""
     personality: Personality
 
     def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
-        """The place of a queue in the message store, with counters that begin now."""
+        """Return the place of a queue in the message store, with new counters."""
         counters = QueueCounters(self.statistics.queues[queue_type.name])
         return StorePlace(self.batches, self.messages, queue_id, counters, states)

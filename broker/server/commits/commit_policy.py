@@ -1,4 +1,4 @@
-"""Who writes a batch of messages, and when: every number of it, and every decision.
+"""The policy of commits: all decisions about who writes a batch of messages and when, and all their numbers.
 
 | question | answer | asked by |
 |---|---|---|
@@ -47,7 +47,7 @@ HANGS_SECONDS = 0.1
 """LMDB takes some 5 ms to catch up. While it takes longer than this, all batches are the thread's."""
 
 BATCH_BYTES_MAX = 1 << 20
-"""A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
+"""A larger batch goes to LMDB at once: beside writing its bytes, the second flush costs little."""
 STAYING_BYTES_MAX = 2 << 20
 """With more unsettled data in the journal LMDB catches up. Confirms wait meanwhile, so more would only make that
 longer. Messages that are settled soon may fill the whole journal, and never go to LMDB."""

@@ -1,1 +1,1 @@
-"""HTTP: the server, access, and what is served."""
+"""HTTP: server, connections, ASGI, and the applications that are served."""

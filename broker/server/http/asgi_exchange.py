@@ -1,6 +1,6 @@
 """One request and its answer, between h11 and an ASGI application.
 
-What a client has sent is never logged: h11's complaints quote it, and there may be a password in it.
+A request is never logged, nor h11's errors, which quote it: there may be a password in it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 BODY_STEP_BYTES = 1 << 20
-"""For each such part of a body a client has the time that a request may take."""
+"""Part of a body for which a client has `request_timeout_seconds`."""
 PIECE_BYTES = 256 * 1024
-"""For each such piece of an answer a client has the time that sending may take."""
+"""Piece of an answer for which a client has `send_timeout_seconds`."""
 UNREAD_BYTES_MAX = 64 * 1024
-"""A body that nothing has read is read up to this size, so that the connection can go on after the answer; and so much
-is kept of requests that come before the answer."""
+"""Largest unread body that is read after the answer, so that the connection can be used again; and largest size of
+further requests that are kept until the answer is sent."""
 
 
 def stamp() -> list[tuple[bytes, bytes]]:
-    """The headers of every answer: when it was given, and by what."""
+    """Return the headers of every answer: date and server."""
     return [(b"date", formatdate(usegmt=True).encode()), (b"server", b"Leveret")]
 
 
@@ -40,14 +40,14 @@ class Wire(Protocol):
     """The connection that carries an exchange."""
 
     async def receive(self) -> bytes:
-        """What the client sends next; empty at its end."""
+        """Return the next bytes from the client; empty at the end of the stream."""
 
     async def send_all(self, data: bytes) -> None:
-        """Send bytes. Raises trio.TooSlowError when the client does not take them."""
+        """Send bytes. Raises trio.TooSlowError if the client does not accept them in time."""
 
 
 class HttpExchange:
-    """A request whose head has come, and what the application answers. `status` is 0 until it has answered."""
+    """One request, whose head was received, and its answer. `status` is 0 until the application has answered."""
 
     def __init__(
         self, http: h11.Connection, head: h11.Request, wire: Wire, client: RequestClient, settings: HttpSettings
@@ -65,14 +65,14 @@ class HttpExchange:
 
     @property
     def ended(self) -> bool:
-        """The answer is sent to its end."""
+        """True if the answer is sent whole."""
         return self._http.our_state in (h11.DONE, h11.MUST_CLOSE)
 
     def scope(self, *, secured: bool) -> Message:
-        """The request as ASGI describes it (specification 2.4: a client that goes is an OSError of `send`).
+        """Return the request's ASGI scope (specification 2.4: `send` raises OSError if the client has gone).
 
-        `path` is as it came, percent-encoded: a name in it may have a slash. Raises ValueError for a target that is
-        no path.
+        `path` is percent-encoded as received, because a name in it may contain a slash. Raises ValueError for a
+        malformed target.
         """
         path, _, query = _origin_form(self._head.target.decode("ascii")).partition("?")
         return {
@@ -94,9 +94,9 @@ class HttpExchange:
     # The request's body
 
     async def receive(self) -> Message:
-        """The next part of the body; behind its end, that the client has gone, when it has.
+        """Return the next part of the body; after its end, wait for the client to disconnect.
 
-        A client that takes too long for its body has disconnected.
+        A client that takes too long for its body counts as disconnected.
         """
         if self._whole:
             return await self._end_of_client()
@@ -112,12 +112,12 @@ class HttpExchange:
         return {"type": "http.disconnect"}
 
     async def _end_of_client(self) -> Message:
-        """Wait for the end of the connection. What the client sends of further requests is kept for their turn."""
+        """Wait for the end of the connection. Further requests that arrive meanwhile are kept."""
         with suppress(trio.BrokenResourceError):
             while data := await self._wire.receive():
                 self._http.receive_data(data)
                 if len(self._http.trailing_data[0]) > UNREAD_BYTES_MAX:
-                    await trio.sleep_forever()  # its end lies behind more than is kept
+                    await trio.sleep_forever()  # the end is behind more than we keep: the answer's end cancels this
         self._http.receive_data(b"")
         return {"type": "http.disconnect"}
 
@@ -137,7 +137,7 @@ class HttpExchange:
         return event
 
     async def _read_rest(self) -> None:
-        """Read a short body that the application did not read: else the client might wait for its next answer."""
+        """Read a short body that the application did not read: the client may send it before it reads the answer."""
         while not self._whole and self._body_bytes <= UNREAD_BYTES_MAX:
             if self._http.they_are_waiting_for_100_continue or (await self.receive())["type"] == "http.disconnect":
                 return
@@ -145,7 +145,7 @@ class HttpExchange:
     # The answer
 
     async def send(self, message: Message) -> None:
-        """Send the next part of the answer. A body that is given to HEAD is not sent."""
+        """Send the next part of the answer; the body of an answer to HEAD is not sent."""
         if message["type"] == "http.response.start":
             self._start = message
             return
@@ -172,7 +172,7 @@ class HttpExchange:
 
 
 def _origin_form(target: str) -> str:
-    """The target from its path on: a proxy may send a whole URL (RFC 9112, 3.2.2). Raises ValueError for others."""
+    """Return path and query of a target, which may be a URL (RFC 9112, 3.2.2). Raises ValueError for other forms."""
     if target.lower().startswith(("http://", "https://")):
         host, slash, rest = target.partition("://")[2].partition("/")
         if not host or ("[" in host and "]" not in host):

@@ -1,6 +1,6 @@
-"""One HTTP connection: h11 knows the protocol, trio the waiting; here is the time that each step may take.
+"""One HTTP connection: h11 parses, trio waits, and this module limits the time of each step.
 
-What a client has sent is never logged: h11's complaints quote it, and there may be a password in it.
+A request is never logged, nor h11's errors, which quote it: there may be a password in it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = logging.getLogger("leveret.http")
 
 HEAD_BYTES = 8 * 1024
 BODY_BYTES = 64 * 1024
-"""How much is read at a time. Of a head no more: 8 KiB with 2,000 headers take h11 3.5 ms."""
+"""Bytes read at a time. 8 KiB of a head, with 2,000 headers, take h11 3.5 ms."""
 SENT_AT_ONCE = 32 * 1024
 STALLED_SECONDS = 2.0
-"""A client that has not taken SENT_AT_ONCE for so long takes no answer: its connection may be closed to make room."""
+"""A client that has not accepted SENT_AT_ONCE in this time does not read: its connection may be closed for another."""
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 16 << 20
-"""How long, and for how much, a client is listened to that has been answered and is to go: if the socket were closed on
-what it still sends, it might not get the answer."""
+"""Limits of the input that is discarded after the last answer: closing a socket with unread input would reset it, and
+the client could lose the answer."""
 
 REFUSALS = {
     400: ("bad_request", "the request is malformed"),
@@ -47,8 +47,8 @@ REFUSALS = {
 class HttpConnection:
     """One client's connection, one request after the other.
 
-    `admitted`: valid credentials came with its last request. `since`: when it last began to wait; without credentials,
-    when it was accepted.
+    `admitted`: its last request had valid credentials. `since`: time at which it last became idle; without
+    credentials, at which it was accepted.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class HttpConnection:
 
     @property
     def busy(self) -> bool:
-        """It answers a user with valid credentials, who takes the answer."""
+        """True if it is answering a request with valid credentials, and the client reads the answer."""
         return self._answering and trio.current_time() - self._sending_since < STALLED_SECONDS
 
     def drop(self) -> None:
-        """Close the connection as it is."""
+        """Close the connection at once."""
         self._life.cancel()
 
     async def serve(self) -> None:
-        """Serve the client until either side has had enough."""
+        """Serve requests until the connection has ended."""
         try:
             with self._life:
                 if await self._shake_hands():
@@ -113,7 +113,7 @@ class HttpConnection:
     # Requests
 
     async def _serve_request(self) -> bool:
-        """Have the next request answered; False when there is to be no further one."""
+        """Answer the next request. False if no further one can follow."""
         try:
             head = await self._next_request()
         except h11.RemoteProtocolError as error:
@@ -121,7 +121,7 @@ class HttpConnection:
         if head is None:
             return False
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
-            return await self._refuse(400)  # a proxy may have seen another end of it (RFC 9112, 6.1)
+            return await self._refuse(400)  # a proxy may have seen its end elsewhere: request smuggling (RFC 9112, 6.1)
         if not head.http_version.startswith(b"1."):
             return await self._refuse(505)
         self.admitted = False
@@ -155,7 +155,7 @@ class HttpConnection:
         return True
 
     async def _next_request(self) -> h11.Request | None:
-        """The head of the next request; None when there is none, or not in time."""
+        """Return the head of the next request; None if none comes in time, or the client has gone."""
         self._method = ""
         idle = not self._fresh and not self._http.trailing_data[0]
         settings = self._settings
@@ -180,14 +180,14 @@ class HttpConnection:
         return event
 
     async def _refuse(self, status: int) -> bool:
-        """Answer what is no request. False: behind it no next request can be found."""
+        """Answer a malformed request. Return False: the start of a next one cannot be found."""
         self._warn("closing HTTP connection %s: %d %s", status, _reason(status))
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             await self._answer_briefly(status if status in REFUSALS else 400)
         return False
 
     async def _answer_briefly(self, status: int) -> None:
-        """Say what is wrong, in the form of RabbitMQ's management plugin."""
+        """Send an error in the form of RabbitMQ's management plugin."""
         error, reason = REFUSALS[status]
         body = msgspec.json.encode({"error": error, "reason": reason})
         length = str(len(body)).encode()
@@ -201,11 +201,11 @@ class HttpConnection:
     # Bytes
 
     async def receive(self) -> bytes:
-        """What the client sends next of a body; empty at its end."""
+        """Return the next bytes of a body; empty at the end of the stream."""
         return bytes(await self._stream.receive_some(BODY_BYTES))
 
     async def send_all(self, data: bytes) -> None:
-        """Send a piece of an answer. Raises trio.TooSlowError when the client does not take it in time."""
+        """Send a piece of an answer. Raises trio.TooSlowError if the client does not accept it in time."""
         with trio.fail_after(self._settings.send_timeout_seconds):
             for start in range(0, len(data), SENT_AT_ONCE):
                 self._sending_since = trio.current_time()
@@ -213,7 +213,7 @@ class HttpConnection:
             self._sending_since = math.inf
 
     async def _part(self) -> None:
-        """Say that nothing more comes, and listen to the rest."""
+        """Send the end of the stream, and discard input for a while, so that the client gets the last answer."""
         with trio.move_on_after(LINGER_SECONDS):
             if isinstance(self._stream, trio.abc.HalfCloseableStream):
                 await self._stream.send_eof()
@@ -225,7 +225,7 @@ class HttpConnection:
 
 def _reason(status: int) -> str:
     return {
-        400: "a request that is none",
-        408: "a request that does not come to its end",
-        431: "a request that is too large",
-    }.get(status, "a request that is not understood")
+        400: "malformed request",
+        408: "incomplete request",
+        431: "request too large",
+    }.get(status, "unsupported request")

@@ -1,15 +1,14 @@
-"""HTTP clients, and how many there may be.
+"""HTTP connections, and limits of their number.
 
-A connection is a task. It is busy while it answers a user with valid credentials who takes the answer; else it waits:
-for a request, because an answer is held back, or until a client takes one. Their number is limited: at the limit some
-of the waiting connections are closed, and new ones are accepted as soon as there is room. Those without credentials are
-closed first, from the addresses that have most of them, the oldest first. One address has no more than a part of the
-connections: at its limit its own waiting ones are closed, and new ones where none waits. So a client that says nothing,
-sends a byte at a time or reads nothing keeps no other out for long, and an answer that is being taken is never cut off.
-Every other step has a time limit.
+A connection is a task. It is *busy* while it answers a request with valid credentials and the client reads the answer;
+otherwise it is *idle*: it waits for a request, for the delay of a refusal, or for the client to read. At the limit of
+connections some idle ones are closed: first those without credentials, from the addresses with most of them, oldest
+first. One address may have a part of the connections: at its limit its own idle ones are closed, and new ones are
+refused if none is idle. So a client that sends nothing, sends a byte at a time or reads nothing keeps nobody out for
+long, and an answer that is being read is never cut off. Every other step has a time limit.
 
-The work of answers is shared out by address, a part of an answer at a time, and no part is begun before the client has
-taken the last one.
+The work on answers is shared by address, one part of an answer at a time, and no part is begun before the client has
+read the last one.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from broker.session.peer import Peer
 
 log = logging.getLogger("leveret.http")
 
-ROOM_PART = 0.75
-"""To how many of the connections that there may be those are reduced that wait."""
+KEPT_PART = 0.75
+"""At the limit idle connections are closed until this part of `connections_max` is left."""
 
 
 ADDRESS_PART = 0.75
-"""How many of the connections that there may be one address may have."""
+"""Part of `connections_max` that one address may have."""
 WORKED_ON, WORKED_ON_OF_ADDRESS = 4, 1
-"""How many answers are worked on at a time, and of one address: a list or a scrape is up to seconds of work. Whoever
-else asks has his turn after one part of each."""
+"""Answers worked on at a time, in all and for one address: a list or a scrape may be seconds of work. Other requests
+get their turn after one part of each."""
 
 
 class WebServer:
-    """Connections by HTTP, and how many there may be."""
+    """The HTTP connections of one application, within their limits."""
 
     def __init__(self, settings: HttpSettings, application: Application, nursery: trio.Nursery) -> None:
         self._settings = settings
@@ -56,7 +55,7 @@ class WebServer:
         self._of_address = Counter[str]()
 
     def listen(self, listener: socket.socket, security: Security | None) -> None:
-        """Take clients in on a socket, until it is closed."""
+        """Accept clients on a socket until it is closed."""
         accept = partial(self._accept, security)
         self._nursery.start_soon(accept_forever, listener, accept, self._has_capacity)
 
@@ -65,18 +64,18 @@ class WebServer:
         if len(self.connections) < most:
             return True
         waiting = _dispensable_first(each for each in self.connections if not each.busy)
-        for each in waiting[: len(self.connections) - int(most * ROOM_PART)]:
+        for each in waiting[: len(self.connections) - int(most * KEPT_PART)]:
             log.warning("closing HTTP connection %s: connection limit reached, and it is idle", each.peer)
             each.drop()
         return False
 
-    def _room_at(self, peer: Peer) -> bool:
-        """The client's address may have another connection; at its limit its own waiting ones are closed for it."""
+    def _address_has_capacity(self, peer: Peer) -> bool:
+        """Return whether the client's address may have one more connection; at its limit its idle ones are closed."""
         most = max(1, int(self._settings.connections_max * ADDRESS_PART))
         if self._of_address[peer.host] < most:
             return True
         own = _dispensable_first(each for each in self.connections if each.peer.host == peer.host and not each.busy)
-        dropped = own[: max(1, most - int(most * ROOM_PART))]
+        dropped = own[: max(1, most - int(most * KEPT_PART))]
         for each in dropped:
             log.warning("closing HTTP connection %s: its address has %d connections, and it is idle", each.peer, most)
             each.drop()
@@ -85,7 +84,7 @@ class WebServer:
         return bool(dropped)
 
     def _accept(self, security: Security | None, sock: socket.socket, peer: Peer) -> None:
-        if not self._room_at(peer):
+        if not self._address_has_capacity(peer):
             sock.close()
             return
         stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
@@ -110,7 +109,8 @@ class WebServer:
 
 
 def _dispensable_first(waiting: Iterable[HttpConnection]) -> list[HttpConnection]:
-    """The order in which they are closed: first without credentials, of those first with many from one address."""
+    """Sort idle connections by the order in which they are closed: those without credentials first, of these the ones
+    from addresses with most of them, oldest first."""
     seen: Counter[str] = Counter()
     rank: dict[HttpConnection, int] = {}
     for each in sorted(waiting, key=attrgetter("since"), reverse=True):

@@ -1,4 +1,4 @@
-"""What is served by HTTP: the management API with the web page, and metrics, each on addresses of its own."""
+"""The HTTP applications: the management API with the web page, and metrics, each on addresses of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METRICS = "broker.management.prometheus.registries"
 
 
 class HttpServices:
-    """The applications, each with its server; both have the limits of section `[http]`."""
+    """The applications, each with its server; the limits of section `[http]` hold for each."""
 
     def __init__(
         self, config: Config, registry: Registry, administration: Administration, nursery: trio.Nursery
@@ -58,7 +58,7 @@ class HttpServices:
         await self._application(scope, receive, send)
 
     async def _answer_scrape(self, scope: Message, receive: Receive, send: Send) -> None:
-        """What metrics need is loaded with the first scrape: a broker that nothing scrapes saves 2 MiB."""
+        """Answer a scrape. Modules of metrics are loaded with the first one: a broker without scrapes saves 2 MiB."""
         self._look_around()
         if self._metrics is None:
             await trio.to_thread.run_sync(import_module, METRICS)
@@ -71,7 +71,7 @@ class HttpServices:
 
 
 def management_settings(config: Config) -> ApiSettings:
-    """The part of the configuration that the API sees."""
+    """Return the settings that the API needs."""
     management = config.management
     return ApiSettings(
         node=config.identity.shown_node_name,

@@ -1,4 +1,4 @@
-"""One task for the heartbeats of all connections."""
+"""Heartbeats of all connections, in one task."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TICK_SECONDS = 0.5
 class Hearer(Protocol):
     """The broker's end of a connection.
 
-    `last_received` is when something came last, in seconds, `lay_unread` how many bytes waited to be read at the last
-    look, 0 where some have been read since.
+    `last_received`: time of the last input, in seconds. `lay_unread`: bytes in the socket at the last look, 0 if some
+    were read since.
     """
 
     last_received: float
@@ -31,10 +31,11 @@ class Hearer(Protocol):
 
 
 def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: Callable[[], int]) -> bool:
-    """Nothing has come for two intervals, which is RabbitMQ's rule.
+    """Return whether nothing has come from a client for two intervals, RabbitMQ's rule.
 
-    The last `late` seconds, in which no socket was read, do not count, and bytes that lie `unread` are a sign of life:
-    `last_received` moves on for both. A client that does not read is not read from: it has to send more than lay there.
+    The last `late` seconds, in which no socket was read, do not count, and `unread` bytes in the socket are a sign of
+    life: `last_received` is moved for both. The socket of a client that does not read its output is not read, so there
+    the unread bytes have to become more.
     """
     hearer.last_received += late
     if now - hearer.last_received > 2 * interval:
@@ -45,11 +46,10 @@ def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: 
 
 
 async def beat_forever(transports: Collection[Transport], engine: Engine) -> None:
-    """Look at the connections for which something may be due, twice a second: fine enough for the shortest heartbeat
-    there is, 1 s.
+    """Send heartbeats and close silent connections, twice a second, which suffices for the shortest heartbeat, 1 s.
 
-    A process that was stopped, frozen or busy for longer has read no socket meanwhile: no client was silent then.
-    Nor was one while the broker's clock stood still.
+    Time in which the process was stopped or busy does not count as silence, because no socket was read; nor does time
+    in which a test has stopped the broker's clock.
     """
     before = trio.current_time()
     while True:

@@ -1,4 +1,4 @@
-"""Sockets that clients connect to."""
+"""Listening sockets, and accepting connections on them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ log = logging.getLogger("leveret.listeners")
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 RETRY_SECONDS = 0.1
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 8}
-"""TCP keepalive: after a minute of silence a probe every 15 seconds; after eight without an answer the peer is gone."""
+"""TCP keepalive: after a minute of silence a probe every 15 seconds; after eight unanswered ones the peer is gone."""
 
 
 UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
 class ListenError(OSError):
-    """An address cannot be listened on; the message says which, why and what to do."""
+    """An address cannot be listened on; the message names it, the reason and the remedy."""
 
 
 def bind(
@@ -51,17 +51,17 @@ def _bind(address: Address, backlog: int, setting: str) -> socket.socket:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.create_server(target[:2], family=family, backlog=backlog)
-    except (OSError, UnicodeError) as error:  # UnicodeError: a name that cannot be one of a host
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
         raise ListenError(f"cannot listen on {where}: {_reason(error)} ({setting})") from error
     listener.setblocking(False)
     return listener
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    """Why an address cannot be listened on, and what to do."""
+    """Return the reason for which an address cannot be listened on, and the remedy."""
     if isinstance(error, UnicodeError | socket.gaierror):
         why = "not a host's name" if isinstance(error, UnicodeError) else error.strerror
-        return f"{why}: expected an address of this machine, or a name that leads to one"
+        return f"{why}: expected an address of this machine, or a name that resolves to one"
     if error.errno == errno.EADDRINUSE:
         return "another program listens there: stop it, or choose another port"
     if error.errno == errno.EACCES:
@@ -77,8 +77,8 @@ async def accept_forever(
     accept: Callable[[socket.socket, Peer], None],
     has_capacity: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Take connections in until the listener is closed. Without `has_capacity` or a free descriptor new clients
-    wait."""
+    """Accept connections until the listener is closed. While `has_capacity` is False, or no descriptor is free, new
+    clients wait in the backlog."""
     while listener.fileno() >= 0:
         try:
             await trio.lowlevel.wait_readable(listener)
@@ -101,13 +101,13 @@ async def accept_forever(
             _keep_alive(sock)
             peer = _peer(address, sock.getsockname())
         except OSError:
-            sock.close()  # gone before it was here
+            sock.close()  # the client has gone already
             continue
         accept(sock, peer)
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Switch TCP keepalive on: for a client without heartbeats nothing else notices that it is gone."""
+    """Switch TCP keepalive on: without heartbeats nothing else detects that a client is gone."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE.items():
         if hasattr(socket, option):

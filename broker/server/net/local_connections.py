@@ -1,6 +1,6 @@
-"""Connections within the broker: a socket pair, one end served as any client's, but that it has logged in already.
+"""Connections within the broker: socket pairs of which one end is served like a client's that has logged in.
 
-So all that holds for clients holds for them too: turns, gates, alarms, limits of what waits.
+So turns, gates, alarms and limits apply to them as to all clients.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from broker.wire.field_tables import Table, from_python
 
 if TYPE_CHECKING:
     from broker.client.link import Entered
-    from broker.client.uris import Endpoint
+    from broker.client.uris import AmqpEndpoint
     from broker.entities.node.broker import Broker
     from broker.server.net.transport import Transport
     from broker.session.registry import Registry
 
 TRUSTED = "none"
-"""What RabbitMQ shows as the user of a direct connection without one."""
+"""The user that RabbitMQ shows for a direct connection without one."""
 
 _numbers = count(1)
 
 
 class Host(Protocol):
-    """What serves clients: the host."""
+    """The server as local connections see it."""
 
     broker: Broker
     registry: Registry
 
     def transport(self, sock: socket.socket, peer: Peer) -> Transport:
-        """What brings bytes between a socket without TLS and a connection."""
+        """Return a transport for a socket without TLS."""
 
     def serve_transport(self, transport: Transport) -> None:
         """Serve a client until it has gone."""
 
 
-def open_pair(host: Host, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
-    """A connection to a virtual host, as its user or, where the URI has none, as one that may do anything.
+def open_pair(host: Host, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
+    """Return a connection to a virtual host, as the URI's user or, if it has none, one that may do anything.
 
     Raises ClientError.
     """
@@ -61,7 +61,7 @@ def open_pair(host: Host, endpoint: Endpoint, properties: Mapping[str, object]) 
 
 
 def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, properties: Table) -> None:
-    """Serve a socket that does not block as a connection that is open: its first byte is that of a frame."""
+    """Serve a non-blocking socket as an open connection: it begins with a frame, not with the protocol header."""
     transport = host.transport(sock, Peer("", next(_numbers), "", 0, loopback=True))
     connection = transport.connection
     connection.user = TRUSTED if user is None else user
@@ -74,8 +74,8 @@ def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, propert
     host.serve_transport(transport)
 
 
-def _refusal(host: Host, endpoint: Endpoint) -> str:
-    """Why a connection is not made; empty where it is."""
+def _refusal(host: Host, endpoint: AmqpEndpoint) -> str:
+    """Return the reason for which a connection is refused; empty if it is not."""
     if endpoint.vhost not in host.broker.vhosts:
         return f"there is no virtual host '{endpoint.vhost}'"
     if endpoint.user is None:

@@ -1,4 +1,4 @@
-"""What of a server is chosen at its start: what serves clients, or, where tests give orders, what obeys them."""
+"""Parts of a server that `[testing]` replaces by ones that inject faults (`broker/testing/faults/faulty_parts.py`)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from broker.session.peer import Peer
 
 
 def take_in(sock: socket.socket, peer: Peer) -> socket.socket | None:
-    """The socket that a client is served by; None where it is sent away."""
+    """Return the socket by which a client is served; None if the connection is refused."""
     return sock
 
 
 class ReplaceableParts(NamedTuple):
-    """Each with what it is unless another is chosen."""
+    """The parts, by default those of a server without `[testing]`."""
 
     transport: Callable[[float], TransportSettings] = TransportSettings
-    """Made for a time in seconds that a handshake may take."""
+    """Called with the time limit of a handshake, in seconds."""
     take_in: Callable[[socket.socket, Peer], socket.socket | None] = take_in
     new_confirms: NewConfirms = new_confirms
     writer: NewWriter = CommitThread

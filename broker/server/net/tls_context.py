@@ -1,4 +1,4 @@
-"""Certificates: what TLS is spoken with, and how it is changed while the broker runs."""
+"""Certificates and settings of TLS, and reloading them while the broker runs."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _KEY = "PRIVATE KEY-----"
 
 
 class Security:
-    """What TLS connections are made with. `context` is for the next one: connections keep what they began with.
+    """The certificates of TLS connections. `context` is for new ones; open connections keep theirs.
 
-    `handshake_step` is held for a step of a handshake: one handshake step in each turn of the event loop.
+    `handshake_step` is a lock for one step of a handshake, so that each turn of the event loop has one at most.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
-        """Raises ConfigError, which names the setting, the file and what was expected."""
+        """Read the files. Raises ConfigError, which names the setting, the file and what was expected."""
         self._settings = settings
         self.context = load(settings)
         self.certificate = _own_certificate(settings)
-        """What clients are shown, DER."""
+        """The broker's own certificate, DER."""
         self.handshake_step = trio.Lock()
 
     @property
     def asks(self) -> bool:
-        """Clients are asked for certificates."""
+        """True if clients are asked for certificates."""
         return self._settings.verify == "peer"
 
     def reload(self) -> bool:
-        """Read the files again, for connections from now on; with one of them wrong nothing changes."""
+        """Read the files again, for new connections. If one is invalid nothing changes, and this returns False."""
         try:
             self.context = load(self._settings)
             self.certificate = _own_certificate(self._settings)
@@ -55,7 +55,7 @@ class Security:
 
 
 def load(settings: TlsSettings) -> ssl.SSLContext:
-    """Read the files that the settings name. Raises ConfigError; what is only suspicious is logged."""
+    """Read the files that the settings name. Raises ConfigError; unsafe but usable ones are logged."""
     certificate = _text("tls.certificate_file", settings.certificate_file, _CERTIFICATE, "a certificate in PEM")
     _text("tls.key_file", settings.key_file, _KEY, "a private key in PEM")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -71,7 +71,7 @@ def load(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _own_certificate(settings: TlsSettings) -> bytes:
-    """The first certificate of the file, which is the broker's own, in DER; empty for what is not base64."""
+    """Return the first certificate of the file, the broker's own, in DER; empty if it is not base64."""
     text = _text("tls.certificate_file", settings.certificate_file, _CERTIFICATE, "a certificate in PEM")
     try:
         return _first_certificate(text)
@@ -86,9 +86,7 @@ def _first_certificate(text: str) -> bytes:
 
 def _text(key: str, file: str, mark: str, expected: str) -> str:
     if not file:
-        raise ConfigError(
-            f"{key}: expected the file of {expected}, because an address of TLS is listened on; got nothing"
-        )
+        raise ConfigError(f"{key}: expected the file of {expected}, because there are listeners with TLS; got nothing")
     try:
         text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -114,9 +112,9 @@ def _use_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
             expected = f"the key of the first certificate in {settings.certificate_file}, this is another one's"
             raise ConfigError(f"{key}: {file}: expected {expected}") from None
         if asked:
-            which = "the key is encrypted, and the password is not its" if password else "the key is encrypted"
+            which = "the key is encrypted, and the password is wrong" if password else "the key is encrypted"
             raise ConfigError(
-                f"{key}: {file}: {which}; expected the right one in tls.key_password_file, "
+                f"{key}: {file}: {which}; expected its password in tls.key_password_file, "
                 "tls.key_password or LEVERET_TLS_KEY_PASSWORD"
             ) from None
         raise ConfigError(
@@ -156,7 +154,7 @@ def _use_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _look_at(certificate: str, settings: TlsSettings) -> None:
-    """Warn of what is unsafe, though it works."""
+    """Warn of a key that others may read, and of a certificate that has expired or soon will."""
     mode = Path(settings.key_file).stat().st_mode
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         log.warning("tls.key_file: %s may be read by others (mode %04o): chmod 600", settings.key_file, mode & 0o7777)
@@ -164,7 +162,7 @@ def _look_at(certificate: str, settings: TlsSettings) -> None:
         found = _first_certificate(certificate)
         name, until = certificate_names.subject(found), certificate_names.valid_until(found)
     except (DecodeError, ValueError):
-        return  # a form that OpenSSL knows and we do not
+        return  # OpenSSL reads some forms of certificates that we do not
     left = until - datetime.now(UTC)
     if left < timedelta(0):
         log.warning("the certificate %s has expired on %s: clients will refuse it", name, until.date())

@@ -1,9 +1,8 @@
-"""A client's socket with TLS on it.
+"""A client's socket with TLS.
 
-What lies between the socket and the connection is OpenSSL with two buffers in memory: received bytes go into one
-and come out as plain text, what the connection has to say goes in and comes out sealed. So nothing waits in OpenSSL,
-and all there is of sending in pieces, of slow readers and of lost clients is what a plain Transport does. Pieces are
-small because OpenSSL's buffers keep the size that they once had to have.
+Between the socket and the connection are OpenSSL and its two buffers in memory: received bytes are decrypted through
+one, output is encrypted (*sealed*) through the other. So nothing waits in OpenSSL, and partial writes, slow readers and
+lost clients are handled as by a plain Transport. Pieces are small because OpenSSL's buffers never shrink.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ log = logging.getLogger("leveret.connection")
 
 PIECE_BYTES = 16 * 1024
 RECORD_BYTES = 17 * 1024
-"""A record's rest may be with OpenSSL from the time before; it is not longer than this."""
+"""Largest part of a record that OpenSSL may have from an earlier read."""
 HANDSHAKE_BYTES = 16 * 1024
 
 _sealed = memoryview(bytearray(RECEIVE_BYTES))
@@ -37,7 +36,7 @@ _opened = memoryview(bytearray(RECEIVE_BYTES + RECORD_BYTES))
 
 
 class SecureTransport(Transport):
-    """Sealed bytes between a socket and a connection."""
+    """Moves encrypted bytes between a socket and a connection."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class SecureTransport(Transport):
     # The handshake
 
     async def _shake_hands(self) -> bool:
-        """Agree with the client on how to go on; False when that cannot be. The time limit is the reader's."""
+        """Do the TLS handshake, within the reader's time limit. False if it failed."""
         first = b""
         while True:
             size = await self._fill(HANDSHAKE_BYTES)
@@ -83,7 +82,7 @@ class SecureTransport(Transport):
                     return not self.connection.ended
 
     def _step(self, first: bytes) -> bool:
-        """Do what the bytes so far allow; True when the handshake is over, for better or for worse."""
+        """Do one step of the handshake with the bytes received so far. True when it has ended, or failed."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -118,7 +117,7 @@ class SecureTransport(Transport):
         return data
 
     async def _fill(self, size: int) -> int:
-        """Receive sealed bytes, at most so many; 0 when no more will come."""
+        """Receive at most `size` encrypted bytes and return their number; 0 at the end of the stream."""
         while True:
             await self._settings.readable(self._socket)
             try:
@@ -131,7 +130,7 @@ class SecureTransport(Transport):
             return received
 
     def _open(self, size: int) -> bytes:
-        """What so many received bytes say, with those that were there before."""
+        """Decrypt `size` received bytes, with an earlier part of their first record."""
         end = 0
         try:
             for start in range(0, size or 1, PIECE_BYTES):
@@ -152,12 +151,13 @@ class SecureTransport(Transport):
                 read = 0
             self._over = not read
             end += read
+        assert end <= len(_opened), f"{end} bytes were decrypted into a buffer of {len(_opened)}"
         return end
 
     # Writing
 
     def _seal(self) -> list[Piece]:
-        """Everything there is to send, sealed; what OpenSSL has to say itself comes with it."""
+        """Return all output encrypted, with the TLS messages that OpenSSL has to send itself."""
         data = memoryview(self.connection.output.take())
         parts = []
         try:
@@ -175,13 +175,13 @@ class SecureTransport(Transport):
         self._engine.end_turn()
 
     def _part(self) -> None:
-        """Send TLS's close_notify: the client then knows that the end of the stream is the broker's."""
+        """Send TLS's close_notify, by which the client knows that the stream was not cut off."""
         if self._unsent is not None:
             return
         try:
             self._tls.unwrap()
         except ssl.SSLError:
-            pass  # the client has sent no close_notify yet; it is not waited for
+            pass  # the client has not sent its close_notify, for which we do not wait
         except ValueError:
             pass  # the handshake has not begun
         try:
@@ -190,7 +190,7 @@ class SecureTransport(Transport):
             pass
 
     def _fail(self) -> None:
-        """End the connection, with OpenSSL's reason for the client."""
+        """End the connection; OpenSSL's alert is sent to the client with the output."""
         self._over = True
         self.connection.end()
 
@@ -200,7 +200,7 @@ class SecureTransport(Transport):
 
 
 def _complaint(error: ssl.SSLError, first: bytes) -> str:
-    """Why a handshake has failed, in words that name the cause and the setting."""
+    """Return a text for a failed handshake that names the cause and the setting."""
     if first.startswith(b"AMQP"):
         return "a client without TLS on a TLS port; amqp clients use a port of server.listen"
     if first.startswith(HTTP_VERBS):
@@ -221,7 +221,7 @@ _MEANINGS = {
 
 
 def words(error: ssl.SSLError) -> str:
-    """OpenSSL's reason for an error, in words that name the cause."""
+    """Return a text for an error of OpenSSL that names the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     reason = error.reason or "UNEXPECTED_EOF"

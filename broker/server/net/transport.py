@@ -1,8 +1,8 @@
 """One client's socket.
 
-Reading is a task of its own, one `recv` a turn. Writing needs none while the client keeps up: at the end of
-a turn the output goes straight to the socket. What the socket does not take is sent by a task that lives until
-it is gone; meanwhile the connection counts as slow and its consumers are given nothing.
+One task reads, one `recv` per turn. Writing needs no task while the client keeps up: at the end of
+a turn the output goes straight to the socket. The rest that the socket does not accept is sent by a task of its own;
+until that has ended the connection counts as slow, and its consumers get no deliveries.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ log = logging.getLogger("leveret.connection")
 
 RECEIVE_BYTES = 256 * 1024
 BUSY_BYTES = 64 * 1024
-"""What a client sends after so much at once is read into new memory: no copy, but an allocation of RECEIVE_BYTES."""
+"""After a read of this size or more the next one goes into new memory: no copy, but an allocation of RECEIVE_BYTES."""
 LARGE_RECEIVE_BYTES = 1024 * 1024
-"""The same with what a large body lacks, at most: that costs few turns and few copies. What is behind the body is not
-read sooner for it: a client that has to wait would hold more in memory."""
+"""Largest such read, RECEIVE_BYTES and the missing rest of a large body: fewer turns and copies. Input behind the body
+is not read for it, because it would stay in memory while the client has to wait."""
 CLOSE_SECONDS = 10.0
-"""How long a client may take to answer connection.close."""
+"""Time for a client to answer connection.close."""
 
 _buffer = bytearray(RECEIVE_BYTES)
 _view = memoryview(_buffer)
 
 
 def incoming_frames(connection: Connection, sock: socket.socket) -> IncomingFrames:
-    """What handles the bytes of a client."""
+    """Return the part that handles a client's bytes."""
     return IncomingFrames(connection)
 
 
 class TransportSettings(NamedTuple):
-    """What sockets take from the configuration, and how they are waited for. Times are seconds."""
+    """The settings of sockets, and the functions that wait for them. Times are seconds."""
 
     handshake_timeout: float
     readable: Callable[[socket.socket], Awaitable[None]] = trio.lowlevel.wait_readable
@@ -61,7 +61,7 @@ class TransportSettings(NamedTuple):
 
 
 class Transport:
-    """Bytes between a socket and a connection."""
+    """Moves bytes between a socket and a connection."""
 
     def __init__(
         self,
@@ -86,12 +86,13 @@ class Transport:
         self._paused = False
         self._busy = False
         self._round_robin = False
+        """It was busy with the last input: the next is handled in turn with other busy connections."""
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
         self.lay_unread = 0
         self.beat_at = 0.0
-        """Before this time `beat` would do nothing."""
+        """`beat` has nothing to do before this time."""
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
         self.frames = settings.incoming(self.connection, sock)
@@ -99,7 +100,7 @@ class Transport:
         registry.handshaking[self.connection] = self.abort
 
     async def serve(self) -> None:
-        """Serve the client until either side has had enough."""
+        """Serve the client until the connection has ended."""
         connection = self.connection
         try:
             self._reading.deadline = trio.current_time() + self._settings.handshake_timeout
@@ -107,10 +108,10 @@ class Transport:
                 await self._read()
             if self._reading.cancelled_caught and not connection.parting:
                 log.warning("closing connection %s: no answer in time", connection.peer, extra=connection.log_fields())
-            await trio.lowlevel.checkpoint()  # what was read last may have taken a turn already
+            await trio.lowlevel.checkpoint()  # release is a turn of its own: the last input was one, perhaps a long one
             released = connection.release()
             self._engine.end_turn()
-            await settled(released)  # connections that leave much behind end no faster than it is released
+            await settled(released)  # a client that connects again and again cannot outrun the release
             self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
             with self._ending:
                 if connection.discards:
@@ -130,9 +131,9 @@ class Transport:
             self._socket.close()
 
     def beat(self, now: float, late: float) -> None:
-        """Send a heartbeat when nothing else was sent for half the interval; give up on a silent client.
+        """Send a heartbeat if nothing else was sent for half the interval; close the socket of a silent client.
 
-        RabbitMQ says nothing then. The last `late` seconds, in which no socket was read, do not count.
+        As in RabbitMQ it gets no connection.close. The last `late` seconds, in which no socket was read, do not count.
         """
         if self.connection.phase is not Phase.OPEN:
             return
@@ -150,11 +151,11 @@ class Transport:
 
     @property
     def sending(self) -> bool:
-        """The socket has not taken everything yet."""
+        """True if the socket has not accepted all output."""
         return self._unsent is not None
 
     def unread(self) -> int:
-        """How many bytes that the client has sent wait to be read."""
+        """Return the bytes in the socket's receive buffer."""
         count = array("i", [0])
         try:
             fcntl.ioctl(self._socket, termios.FIONREAD, count)
@@ -163,7 +164,7 @@ class Transport:
         return count[0]
 
     def abort(self) -> None:
-        """Close the socket without a word."""
+        """Close the socket without connection.close."""
         self._lost = True
         self.connection.ended = True
         self._reading.cancel()
@@ -189,7 +190,7 @@ class Transport:
                 await self._handle_round_robin(data)
             else:
                 await self._handle(data)
-            data = b""  # what is not handled is with the frames: a client that waits takes no memory for it twice
+            data = b""  # unhandled bytes are kept by `frames`: do not keep them a second time while this waits
             while self.frames.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._handle_round_robin(b"")
@@ -199,7 +200,7 @@ class Transport:
             await self._hold_back()
 
     async def _handle_round_robin(self, data: bytes) -> None:
-        """Further turns, in line with other connections, until everything of one read from the socket is handled."""
+        """Handle input in a turn of its own, one busy connection after the other, and not while LMDB catches up."""
         async with self._committer.round_robin:
             await self._committer.lmdb_at_rest()
             await self._handle(data)
@@ -210,7 +211,7 @@ class Transport:
         self._engine.end_turn()
         seconds = self._engine.turn_clock() - began
         turns = self._engine.turn_seconds
-        turns.counts[bisect_left(turns.bounds, seconds)] += 1  # as `observe`, which here would be a call for each turn
+        turns.counts[bisect_left(turns.bounds, seconds)] += 1  # `observe` written out, to save a call for each turn
         turns.total += seconds
         self._round_robin = self.frames.unfinished
         if seconds > LONG_TURN_SECONDS:
@@ -238,18 +239,18 @@ class Transport:
     def _count_received(self, size: int) -> None:
         traffic = self.connection.traffic
         traffic.recv_oct += size
-        traffic.recv_cnt += size > 0  # the client's end is no bytes
+        traffic.recv_cnt += size > 0  # 0 is the end of the stream
 
     async def _discard(self, seconds: float) -> None:
-        """Throw away what a client that is going has still to say, until it has gone or so much time has passed."""
+        """Discard the input of a client after close-ok, until it closes its socket or `seconds` have passed."""
         with trio.move_on_after(seconds):
             while await self._receive():
                 pass
 
     async def _hold_back(self) -> None:
-        """Keep a client waiting that publishes faster than the disk takes it, or while memory or disk are short.
+        """Wait until the client may be read: flow control of slow readers, alarms, and publishers ahead of the disk.
 
-        A client that has only acknowledged since goes on, however far behind the disk is: that makes room.
+        A client that has only acknowledged since does not wait for the disk: acknowledgements free memory and space.
         """
         connection = self.connection
         self._paused = True
@@ -263,7 +264,7 @@ class Transport:
     # Writing
 
     def flush(self) -> None:
-        """Send the connection's output, as far as the socket takes it."""
+        """Send the connection's output, as far as the socket accepts it."""
         self._resume()
         if self._lost:
             self.connection.output.take_pieces()
@@ -297,6 +298,7 @@ class Transport:
             return
         self._count_sent(size)
         left = sum(map(len, pieces)) - size
+        assert left >= 0, f"the socket accepted {-left} bytes more than it was given"
         self.connection.output.unsent(left)
         if left:
             self._unsent = _last_bytes(pieces, left)
@@ -333,7 +335,7 @@ class Transport:
         self._resume()
 
     def _part(self) -> None:
-        """The last word before the socket is closed; a plain connection has none."""
+        """Send the end of the stream before the socket is closed, which only TLS has."""
 
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:
@@ -341,7 +343,7 @@ class Transport:
 
 
 def _last_bytes(pieces: list[Piece], size: int) -> memoryview:
-    """So many bytes from the end of some pieces."""
+    """Return the last `size` bytes of the pieces, which are used up."""
     last: list[Piece] = []
     while size > 0:
         piece = pieces.pop()

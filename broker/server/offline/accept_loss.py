@@ -1,4 +1,4 @@
-"""`leveret recover`: what is missing in a stopped broker's data directory, and going on without it."""
+"""`leveret recover`: lists damaged and missing data of a stopped broker, and accepts the loss."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from storage.events.event_log_recovery import highest_boot
 
 
 def missing(config: Config) -> list[str]:
-    """Return sentences about what a start finds damaged or missing. Changes nothing. Raises as `check` does."""
+    """Return sentences about damaged and missing data. Changes nothing. Raises as `check` does."""
     with directory_lock.for_command(config.server.directory):
         restored_files.finish(config.server.directory, recovery.REPLACED)
         return problems_of(config.server.directory)
 
 
 def accept_loss(config: Config) -> str:
-    """Open the stores without what is missing; the batches that are lost, as a sentence, empty where none are.
+    """Open the stores without the missing data; return a sentence about the lost batches, empty if none are.
 
     Raises StoreLocked and StoreError.
     """

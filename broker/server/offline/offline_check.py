@@ -1,4 +1,4 @@
-"""`leveret check`: is everything in a stopped broker's two stores sound, and do they belong together?"""
+"""`leveret check`: checks both stores of a stopped broker, and that they belong together."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from storage.offline.verify_messages import verify
 
 
 def check(directory: Path) -> dict[str, Any]:
-    """What the stores hold, and `problems`: sentences for an operator. Changes nothing.
+    """Return the contents of the stores in numbers, and `problems`, sentences for an operator. Changes nothing.
 
-    Raises StoreLocked while a broker runs, and StoreError when a store cannot be read at all.
+    Raises StoreLocked while a broker runs, and StoreError if a store cannot be read at all.
     """
     with directory_lock.for_command(directory):
         restored_files.finish(directory, REPLACED)
@@ -24,7 +24,7 @@ def check(directory: Path) -> dict[str, Any]:
 
 
 def problems_of(directory: Path) -> list[str]:
-    """Return sentences about what is wrong with stores that the caller has locked. Raises StoreError."""
+    """Return sentences about problems of stores that the caller has locked. Raises StoreError."""
     problems: list[str] = _checked(directory)["problems"]
     return problems
 

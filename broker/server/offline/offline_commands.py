@@ -1,7 +1,7 @@
 """Commands on the data directory of a stopped broker.
 
-The stores are opened and recovered as for a start, by the same code; only no port is opened. While a broker
-runs they are locked, and this refuses.
+The stores are opened and recovered as for a start, by the same code, but no port is opened. While a broker
+runs they are locked, and the command is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def _carry_out(config: Config, stores: Stores, command: str, arguments: Ma
         try:
             answer = await carry_out(server.administration, command, arguments)
         except AdministrationError as error:
-            failure = error  # raised outside of the nursery, which would wrap it
+            failure = error  # raised outside the nursery, which would wrap it in an ExceptionGroup
         with trio.move_on_after(config.shutdown.timeout_seconds) as limit:
             await server.definition_log.flush()
             await server.committer.finish()
@@ -81,7 +81,7 @@ async def _carry_out(config: Config, stores: Stores, command: str, arguments: Ma
 
 
 def _give_up() -> NoReturn:
-    """End the process: a thread waits for room on the disk, and stores are not closed under it."""
+    """End the process: the commit thread waits for disk space, and the stores must not be closed while it runs."""
     sys.stderr.write("leveret: error: the disk is full, or does not answer: free some space, then repeat it\n")
     sys.stderr.flush()
     os._exit(1)

@@ -1,7 +1,7 @@
-"""`leveret restore`: have a data directory hold what a backup holds, as a new timeline.
+"""`leveret restore`: replaces the contents of a data directory by those of a backup, as a new timeline.
 
-Everything is made in a subdirectory, checked and opened there, and only then exchanged for what was there before, which
-is kept in another subdirectory (`storage/restored_files.py`).
+The backup is copied into a subdirectory, checked and opened there, and only then exchanged for the old files, which
+are kept in another subdirectory (`storage/restored_files.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.storage_errors import StoreError, StoreLocked
 
 
 class Restored(NamedTuple):
-    """The outcome: what the directory holds now, the boot it begins with, and where the old files are, if any."""
+    """The outcome: contents of the directory, the boot it begins with, and the directory of the old files, if any."""
 
     queues: int
     messages: int
@@ -40,7 +40,7 @@ def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
     """Restore a backup into the data directory of the settings.
 
     Raises AdministrationError `not_found` and `already_exists`, StoreLocked while a broker or a command uses either
-    directory, StoreError for a backup that is damaged, and OSError; then what was there is as it was.
+    directory, StoreError for a damaged backup, and OSError; the data directory is then unchanged.
     """
     directory = config.server.directory
     _refuse_no_backup(backup)
@@ -74,7 +74,7 @@ def _refuse_no_backup(backup: Path) -> None:
 
 
 def _prepare(backup: Path, fresh: Path, known: int) -> Restored:
-    """Copy, check and open a backup in a directory of its own: from then on it is a timeline of its own."""
+    """Copy, check and open a backup in a directory of its own. Opening begins a new timeline."""
     fresh.mkdir(mode=0o700)
     for name in STORE_FILES:
         source = backup / name
@@ -90,6 +90,7 @@ def _prepare(backup: Path, fresh: Path, known: int) -> Restored:
         raise StoreError(f"{backup} is damaged: {problems[0]}{more}")
     boot = lmdb_environment.check_identity(fresh / MESSAGES_DIRECTORY, None).boot
     stores = open_stores(fresh, known_boot=max(known, boot + 1))
+    assert stores.messages.boot > known, f"boot {stores.messages.boot} begins behind boot {known}"
     try:
         queues, lanes = len(stores.definitions.load().queues), stores.messages.lanes()
         messages = sum(state.messages for states in lanes.values() for state in states.values())
@@ -101,7 +102,7 @@ def _prepare(backup: Path, fresh: Path, known: int) -> Restored:
 
 
 def _store_parts(messages: Path) -> Iterator[Path]:
-    """The files of a message store but the ballast, which the start makes, and LMDB's table of readers."""
+    """Return the files of a message store without the ballast, which a start writes, and LMDB's table of readers."""
     return (part for part in sorted(messages.iterdir()) if part.is_file() and part.name not in ("ballast", "lock.mdb"))
 
 
@@ -112,7 +113,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _known_boot(directory: Path) -> int:
-    """The highest boot that what is there now tells of, as far as it can be read."""
+    """Return the highest boot that the files in a data directory tell of, as far as they can be read."""
     messages, boot = directory / MESSAGES_DIRECTORY, known_boot(directory / MESSAGES_DIRECTORY)
     with suppress(StoreError, OSError):
         boot = max(boot, lmdb_environment.check_identity(messages, None).boot)

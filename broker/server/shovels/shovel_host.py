@@ -1,4 +1,4 @@
-"""Where shovels live: nothing of them is loaded before there is one."""
+"""The shovels of a running broker. The package `broker.shovel` is not loaded before there is one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from broker.server.net import local_connections
 if TYPE_CHECKING:
     from broker.server.server import Server
     from broker.shovel.definition import ShovelName
-    from broker.shovel.shovels import Shovels, State
+    from broker.shovel.shovels import RunningShovels, ShovelState
 
 log = logging.getLogger("leveret.shovel")
 
 ACTING = "rmq-shovel"
-"""Who removes the parameter of a shovel that has done its work, in RabbitMQ's words."""
+"""The user, as in RabbitMQ, who removes the parameter of a shovel that has finished."""
 
 
 def check(static: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises ConfigError for what is wrong with the shovels of the settings."""
+    """Check the shovels of the settings. Raises ConfigError."""
     if static:
         from broker.admin.kinds import shovel_check
 
@@ -35,14 +35,14 @@ def check(static: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 class ShovelHost:
-    """The shovels of a broker: those of its settings, and those that are parameters of virtual hosts."""
+    """The shovels of a broker: static ones of its settings, and dynamic ones, parameters of virtual hosts."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._shovels: Shovels | None = None
+        self._shovels: RunningShovels | None = None
 
     def begin(self, static: Mapping[str, Mapping[str, Any]]) -> None:
-        """Begin all that there are, and from now on those that come."""
+        """Start all shovels, and from now on those that are added."""
         from_parameters = self._server.broker.parameters
         for name, value in static.items():
             self._put(None, name, value)
@@ -52,7 +52,7 @@ class ShovelHost:
         from_parameters.on_shovel = self._changed
 
     def rows(self) -> list[dict[str, Any]]:
-        """How each does."""
+        """Return the status of each shovel."""
         if self._shovels is None:
             return []
         from broker.shovel.shovels import row
@@ -61,7 +61,7 @@ class ShovelHost:
         return [{"node": node, **row(name, state)} for name, state in self._shovels.states()]
 
     def restart(self, vhost: str, name: str) -> bool:
-        """End a dynamic shovel and begin it anew; False where there is none."""
+        """Restart a dynamic shovel; False if there is none of this name."""
         if self._shovels is None:
             return False
         from broker.shovel.definition import ShovelName
@@ -69,7 +69,7 @@ class ShovelHost:
         return self._shovels.restart(ShovelName(vhost, name))
 
     async def stop(self) -> None:
-        """End all, and return when their connections are closed."""
+        """Stop all shovels, and return when their connections are closed."""
         self._server.broker.parameters.on_shovel = None
         if self._shovels is not None:
             await self._shovels.stop()
@@ -88,21 +88,21 @@ class ShovelHost:
         from broker.shovel.definition import ShovelName, read
 
         problems = shovel_check.problems(name, value, lambda vhost: "")
-        if problems:  # it came with definitions that an earlier version took in unseen
-            log.error("shovel '%s' is not begun: %s", name, "; ".join(problems))
+        if problems:  # it was imported by an earlier version, which did not check it
+            log.error("shovel '%s' is not started: %s", name, "; ".join(problems))
             return
         if self._shovels is None:
             self._shovels = self._made()
         self._shovels.put(ShovelName(vhost, name), read(value))
 
-    def _made(self) -> Shovels:
+    def _made(self) -> RunningShovels:
         from broker.shovel.shovel_worker import Surroundings
-        from broker.shovel.shovels import Shovels
+        from broker.shovel.shovels import RunningShovels
 
         server = self._server
         enter = partial(local_connections.open_pair, server)
         surroundings = Surroundings(enter, lambda: server.registry.cluster_name)
-        return Shovels(server.nursery, surroundings, self._forget, self._publish)
+        return RunningShovels(server.nursery, surroundings, self._forget, self._publish)
 
     async def _forget(self, name: ShovelName) -> None:
         administration = self._server.administration.acting_for(ACTING)
@@ -110,10 +110,10 @@ class ShovelHost:
         try:
             await carry_out(administration, "clear_parameter", arguments)
         except AdministrationError as error:
-            log.warning("shovel %s has moved everything, and its parameter stays: %s", name, error)
+            log.warning("shovel %s has finished, but its parameter cannot be removed: %s", name, error)
 
-    def _publish(self, name: ShovelName, state: State | None) -> None:
-        """Tell the event exchange, where there is one."""
+    def _publish(self, name: ShovelName, state: ShovelState | None) -> None:
+        """Publish a shovel's state to the event exchange, if there is one."""
         exchange = self._server.broker.event_exchange
         if exchange is None:
             return

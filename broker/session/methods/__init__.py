@@ -1,1 +1,1 @@
-"""What each AMQP method does, one file per class."""
+"""Handlers of AMQP methods, one file per class."""

@@ -152,8 +152,8 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     queue = channel.vhost.queue(name, channel.connection)
     if queue.arguments.single_active_consumer and queue.type is QUORUM:
         raise _not_to_be_got_from(queue, channel.vhost.name)
-    queue.deliver_now()
-    if (busy := queue.busy()) is not None:
+    queue.deliver_now()  # consumers that wait come first
+    if (busy := queue.busy()) is not None:  # requeued messages come first, and expired ones go, over several turns
         channel.when(busy, lambda _: get(channel, method))
         return
     entry = queue.get(channel, no_ack=method.no_ack)
@@ -170,7 +170,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     if channel.vhost.traced:
         firehose.delivered(channel.origin, (entry,))
     ledger, recorder, sent = channel.deliveries, channel.recorder, entry
-    if recorder is not None:
+    if recorder is not None:  # before the ledger gives the tag, which is the next one
         recorder.delivered(queue, "", ledger.last + 1, (entry,), no_ack=method.no_ack)
         (sent,) = recorder.as_sent((entry,))
     message = sent.message

@@ -1,1 +1,1 @@
-"""Faults that a test orders: a table of them, the orders, and what obeys them where the server would do right."""
+"""Faults that tests request: the table of them, those requested, and the parts of a server that inject them."""

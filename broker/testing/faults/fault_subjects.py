@@ -1,4 +1,4 @@
-"""What a fault might happen to, by the names that orders choose it by."""
+"""The subjects of faults: connections, channels and deliveries, with the values that scopes match."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from broker.admin.json_tables import plain
 from broker.session.connection import Connection
-from broker.testing.faults.fault_orders import Subject
+from broker.testing.faults.requested_faults import Subject
 
 if TYPE_CHECKING:
     from broker.session.channel.channel import Channel
 
 
 def of_connection(connection: Connection) -> Subject:
-    """A connection, by its addresses or by the name that its client has given it."""
+    """Return a connection as a subject, by its addresses and by the name that its client has given it."""
     given = plain(connection.client_properties).get("connection_name", "")
     return {
         "connection": (str(connection.peer), str(given)),
@@ -24,13 +24,13 @@ def of_connection(connection: Connection) -> Subject:
 
 
 def of_channel(channel: Channel) -> Subject:
-    """A channel of a connection, by its number and by what it consumes."""
+    """Return a channel as a subject, by its number, and by its consumers and their queues."""
     assert isinstance(channel.connection, Connection)
     return {**of_connection(channel.connection), "channel": channel.number, **_of_consumers(channel)}
 
 
 def of_delivery(channel: Channel, tag: int, *, multiple: bool) -> Subject:
-    """The delivery that an acknowledgement names, or the oldest of several."""
+    """Return the delivery that an acknowledgement names, or the oldest of several, as a subject."""
     deliveries = channel.deliveries
     entry = next((entry for _, entry in deliveries.items()), None) if multiple else deliveries.get(tag)
     if entry is None:

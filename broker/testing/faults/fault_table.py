@@ -1,4 +1,4 @@
-"""Every fault that a test can order: what it does, to what, and with which parameters.
+"""The table of faults that a test can request: effect, subject, scope and parameters.
 
 docs/testing-with-leveret.md has the same table.
 """
@@ -26,8 +26,8 @@ ONCE = 1
 UNTIL_LIFTED = None
 
 
-class Parameter(NamedTuple):
-    """A number up to `highest` (perhaps of `codes`), one of `choices`, or any text. `default` None: it is needed."""
+class FaultParameter(NamedTuple):
+    """A number up to `highest` (one of `codes`, if given), one of `choices`, or any text. `default` None: required."""
 
     meaning: str
     default: float | str | None
@@ -37,17 +37,17 @@ class Parameter(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is done, at what, for what of it that may be told, and how often unless an order says otherwise."""
+    """A fault: its effect, its subjects, the scopes that choose among them, and its default number of times."""
 
     does: str
     to: str
     scope: tuple[str, ...]
     times: int | None
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, FaultParameter] = {}
 
 
 HOUR = 3_600_000.0
-ON = Parameter(
+ON = FaultParameter(
     "`now`, or a method such as `basic.publish`: when the client sends it next, in place of it",
     NOW,
     choices=(NOW, *METHODS),
@@ -63,14 +63,14 @@ FAULTS = {
         PUBLISHES,
         PUBLISH,
         ONCE,
-        {"milliseconds": Parameter("how much later", None, HOUR * 24)},
+        {"milliseconds": FaultParameter("how much later", None, HOUR * 24)},
     ),
     "coalesce-confirms": Fault(
         "publishes of a channel are answered together, once `count` of them wait",
         PUBLISHES,
         PUBLISH,
         UNTIL_LIFTED,
-        {"count": Parameter("how many", None, 1_000_000)},
+        {"count": FaultParameter("how many", None, 1_000_000)},
     ),
     "lose-connection-before-ack": Fault("the socket is closed, the ack is not read", ACKS, DELIVERY, ONCE),
     "lose-connection-after-ack": Fault("the ack is read, then the socket is closed", ACKS, DELIVERY, ONCE),
@@ -84,8 +84,8 @@ FAULTS = {
         DELIVERY,
         ONCE,
         {
-            "code": Parameter("reply code", 320, 999, codes=CONNECTION_CODES),
-            "text": Parameter("behind the code's name", "by order of a test"),
+            "code": FaultParameter("reply code", 320, 999, codes=CONNECTION_CODES),
+            "text": FaultParameter("behind the code's name", "by order of a test"),
             "on": ON,
         },
     ),
@@ -95,8 +95,8 @@ FAULTS = {
         DELIVERY,
         ONCE,
         {
-            "code": Parameter("reply code", 406, 999, codes=CHANNEL_CODES),
-            "text": Parameter("behind the code's name", "by order of a test"),
+            "code": FaultParameter("reply code", 406, 999, codes=CHANNEL_CODES),
+            "text": FaultParameter("behind the code's name", "by order of a test"),
             "on": ON,
         },
     ),
@@ -114,8 +114,8 @@ FAULTS = {
         CLIENT,
         UNTIL_LIFTED,
         {
-            "after": Parameter("how many bytes still pass", 0, 1e15),
-            "direction": Parameter("`out`: to the client; `in`: from it", "out", choices=("out", "in")),
+            "after": FaultParameter("how many bytes still pass", 0, 1e15),
+            "direction": FaultParameter("`out`: to the client; `in`: from it", "out", choices=("out", "in")),
         },
     ),
     "stall": Fault("nothing is read and nothing is sent", "the sockets of connections", CLIENT, UNTIL_LIFTED),
@@ -125,8 +125,8 @@ FAULTS = {
         CLIENT,
         UNTIL_LIFTED,
         {
-            "bytes": Parameter("how many at a time", 1, 1_000_000),
-            "milliseconds": Parameter("between each two times", 10, HOUR),
+            "bytes": FaultParameter("how many at a time", 1, 1_000_000),
+            "milliseconds": FaultParameter("between each two times", 10, HOUR),
         },
     ),
     "memory-alarm": Fault("publishers are blocked: low on memory", "the broker", (), UNTIL_LIFTED),
@@ -136,7 +136,7 @@ FAULTS = {
         COMMITS,
         (),
         UNTIL_LIFTED,
-        {"milliseconds": Parameter("how much longer", None, HOUR)},
+        {"milliseconds": FaultParameter("how much longer", None, HOUR)},
     ),
     "full-disk": Fault("there is no room, which is tried again each second", COMMITS, (), UNTIL_LIFTED),
     "fail-sync": Fault("the sync fails, and the process ends without another confirm", COMMITS, (), ONCE),
@@ -151,12 +151,12 @@ OF_SOCKETS_ACCEPTED = frozenset({"refuse-connections"})
 OF_LOGINS = frozenset({"refuse-logins"})
 OF_SOCKETS = frozenset({"drop-bytes", "stall", "trickle"})
 STANDING = OF_SOCKETS | {"memory-alarm", "disk-alarm", "block-connections"}
-"""These hold until they are lifted, and are not counted."""
+"""Faults that hold until they are lifted, and are not counted."""
 OF_COMMITS = frozenset({"slow-disk", "full-disk", "fail-sync", "die-before-commit", "die-after-commit"})
 
 
 def table_shown() -> list[dict[str, Any]]:
-    """The faults, for those who order them."""
+    """Return the table for users."""
     return [
         {
             "fault": name,
@@ -170,5 +170,5 @@ def table_shown() -> list[dict[str, Any]]:
     ]
 
 
-def _shown(parameter: Parameter) -> dict[str, Any]:
+def _shown(parameter: FaultParameter) -> dict[str, Any]:
     return {"meaning": parameter.meaning, "default": parameter.default}

@@ -1,4 +1,4 @@
-"""Confirms that are refused, late, together or never, where a test has ordered it."""
+"""Confirms that are nacked, delayed, coalesced or withheld at the request of a test."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from broker.session.channel.channel_recording import ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
-from broker.testing.faults.fault_orders import FaultOrder, Faults, Subject
 from broker.testing.faults.fault_table import OF_CONFIRMS
+from broker.testing.faults.requested_faults import Faults, RequestedFault, Subject
 
 if TYPE_CHECKING:
     from broker.entities.statistics.counters import ChannelCounters
 
 
 class FaultyConfirms(ConfirmLedger):
-    """Looks at each publish of a channel whether a fault is due; its number is then answered as the fault says.
+    """Checks for each publish of a channel whether a fault is due, and answers it accordingly.
 
-    `subject` says what the publish is that comes `index` places behind the last one. `later` calls back after so many
-    milliseconds of the broker's clock.
+    `subject` returns the publish that is `index` places behind the last one. `later` calls back after some milliseconds
+    of the broker's clock.
     """
 
-    __slots__ = ("_faults", "_held", "_later", "_ordered", "_subject", "_together")
+    __slots__ = ("_faults", "_held", "_later", "_planned", "_subject", "_together")
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class FaultyConfirms(ConfirmLedger):
         self._faults = faults
         self._subject = subject
         self._later = later
-        self._ordered: dict[int, FaultOrder] = {}
+        self._planned: dict[int, RequestedFault] = {}
         self._held: dict[int, bool] = {}
-        """Numbers that can be answered and are not, ascending for each fault, and whether they were refused."""
-        self._together: dict[FaultOrder, list[int]] = {}
+        """Answerable numbers that a fault holds back, ascending for each fault; True: refused."""
+        self._together: dict[RequestedFault, list[int]] = {}
 
     def wait_for(self, batch: int, count: int = 1) -> bool:
         self._look(count)
@@ -54,35 +54,35 @@ class FaultyConfirms(ConfirmLedger):
         if OF_CONFIRMS.isdisjoint(self._faults.names):
             return
         for index in range(count):
-            order = self._faults.fire(OF_CONFIRMS, self._subject(index))
-            if order is not None:
-                self._ordered[self.last + 1 + index] = order
+            fault = self._faults.fire(OF_CONFIRMS, self._subject(index))
+            if fault is not None:
+                self._planned[self.last + 1 + index] = fault
 
     def answer_range(self, first: int, last: int, *, refused: bool) -> None:
-        if not self._ordered:
+        if not self._planned:
             super().answer_range(first, last, refused=refused)
             return
         start = first
-        for number in [number for number in range(first, last + 1) if number in self._ordered]:
+        for number in [number for number in range(first, last + 1) if number in self._planned]:
             if start < number:
                 super().answer_range(start, number - 1, refused=refused)
-            self._obey(self._ordered.pop(number), number, refused=refused)
+            self._obey(self._planned.pop(number), number, refused=refused)
             start = number + 1
         if start <= last:
             super().answer_range(start, last, refused=refused)
 
-    def _obey(self, order: FaultOrder, number: int, *, refused: bool) -> None:
-        if order.name == "nack-confirms":
+    def _obey(self, fault: RequestedFault, number: int, *, refused: bool) -> None:
+        if fault.name == "nack-confirms":
             super().answer_range(number, number, refused=True)
             return
         self._held[number] = refused
-        if order.name == "delay-confirms":
-            self._later(float(order.parameters["milliseconds"]), lambda: self._let_go([number]))
-        elif order.name == "coalesce-confirms":
-            together = self._together.setdefault(order, [])
+        if fault.name == "delay-confirms":
+            self._later(float(fault.parameters["milliseconds"]), lambda: self._let_go([number]))
+        elif fault.name == "coalesce-confirms":
+            together = self._together.setdefault(fault, [])
             together.append(number)
-            if len(together) >= order.parameters["count"]:
-                self._let_go(self._together.pop(order))
+            if len(together) >= fault.parameters["count"]:
+                self._let_go(self._together.pop(fault))
 
     def _let_go(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -90,9 +90,9 @@ class FaultyConfirms(ConfirmLedger):
             if refused is not None:
                 super().answer_range(number, number, refused=refused)
 
-    def let_go(self, order: FaultOrder) -> None:
-        """A fault is lifted: what it still gathers is answered."""
-        self._let_go(self._together.pop(order, []))
+    def let_go(self, fault: RequestedFault) -> None:
+        """Answer the publishes that a lifted fault still holds together."""
+        self._let_go(self._together.pop(fault, []))
 
     def open_from(self) -> int:
         return min([super().open_from(), *self._held])
@@ -102,5 +102,5 @@ class FaultyConfirms(ConfirmLedger):
 
     def end(self) -> None:
         super().end()
-        for kept in (self._ordered, self._held, self._together):
+        for kept in (self._planned, self._held, self._together):
             kept.clear()

@@ -1,4 +1,4 @@
-"""The parts of a server that obey orders about faults, put together."""
+"""The parts of a server that inject faults (`broker/server/net/replaceable_parts.py`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.peer import Peer
 from broker.testing.controlled_clock import ControlledClock
-from broker.testing.event_history import History
-from broker.testing.faults.fault_orders import Faults, Subject
+from broker.testing.event_history import MessageHistory
 from broker.testing.faults.fault_subjects import of_channel
 from broker.testing.faults.fault_table import OF_SOCKETS_ACCEPTED
 from broker.testing.faults.faulty_confirms import FaultyConfirms
 from broker.testing.faults.faulty_frames import FaultyFrames
 from broker.testing.faults.faulty_sockets import FaultySocket, writable
 from broker.testing.faults.faulty_store import FaultyStore
+from broker.testing.faults.requested_faults import Faults, Subject
 from broker.testing.gate import Gate
 from storage.messages.message_store import MessageStore
 
@@ -32,22 +32,20 @@ if TYPE_CHECKING:
 
 
 class FaultyParts:
-    """Makes what serves clients; `history` knows what a publish was, `clock` when something is to happen later, and
-    through `gate` comes what they send.
-    """
+    """Makes the parts. `history` has the publish of a confirm, `clock` times delays, and `gate` lets input through."""
 
     _transports: Iterable[Transport]
     _timers: Timers
 
-    def __init__(self, faults: Faults, history: History, clock: ControlledClock, gate: Gate) -> None:
+    def __init__(self, faults: Faults, history: MessageHistory, clock: ControlledClock, gate: Gate) -> None:
         self._faults = faults
         self._history = history
         self._clock = clock
         self._gate = gate
-        self.chosen = ReplaceableParts(self._transport, self._take_in, self._new_confirms, self._writer)
+        self.parts = ReplaceableParts(self._transport, self._take_in, self._new_confirms, self._writer)
 
     def attach(self, transports: Iterable[Transport], timers: Timers) -> None:
-        """There is a server, with these connections, and a broker with these timers."""
+        """Work on the connections of a server, and by the timers of its broker, from now on."""
         self._transports = transports
         self._timers = timers
 
@@ -62,7 +60,7 @@ class FaultyParts:
 
     def _incoming(self, connection: Connection, sock: socket.socket) -> IncomingFrames:
         if not isinstance(sock, FaultySocket):
-            return incoming_frames(connection, sock)  # a shovel's here, or a command's: faults happen to clients
+            return incoming_frames(connection, sock)  # of a shovel or a command, to which no faults happen
         sock.connection = connection
         return FaultyFrames(connection, self._faults, lambda: self._lose(connection))
 
@@ -73,7 +71,7 @@ class FaultyParts:
 
     def _new_confirms(self, channel: Channel, recorder: ConfirmRecorder | None) -> FaultyConfirms:
         def subject(index: int) -> Subject:
-            assert channel.recorder is not None, "where faults are, history is"
+            assert channel.recorder is not None, "a broker with faults records history"
             return {**of_channel(channel), **self._history.message(channel.recorder.latest + index)}
 
         answer = channel.connection.output.answer

@@ -1,4 +1,4 @@
-"""A disk that is slow, full or broken, and a process that dies at a commit, where a test has ordered it."""
+"""A slow, full or failing disk, and a process that dies at a commit, at the request of a test."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import time
 
 from broker.server.commits.commit_thread import CommitStore
-from broker.testing.faults.fault_orders import FaultOrder, Faults
 from broker.testing.faults.fault_table import OF_COMMITS
+from broker.testing.faults.requested_faults import Faults, RequestedFault
 from storage.batch import SealedBatch
 from storage.journal.journal import Journal
 from storage.space.store_space import StoreSpace
@@ -17,7 +17,7 @@ from storage.storage_errors import StoreFailed, StoreFull
 
 
 class FaultyStore:
-    """The message store as the committer's thread sees it."""
+    """The message store as the commit thread uses it, with faults of commits."""
 
     def __init__(self, store: CommitStore, faults: Faults) -> None:
         self._store = store
@@ -25,29 +25,29 @@ class FaultyStore:
 
     @property
     def space(self) -> StoreSpace:
-        """Its room on the disk."""
+        """Its disk space."""
         return self._store.space
 
     @property
     def journal(self) -> Journal:
-        """What is in front of LMDB."""
+        """The journal in front of LMDB."""
         return self._store.journal
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
-        """Leave each batch to `commit`, where faults are."""
+        """Return False: each batch goes through `commit`, where the faults are."""
         return False
 
     def catch_up(self) -> None:
-        """Have LMDB take over what the journal has: see `MessageStore`."""
+        """Write the batches of the journal to LMDB: see `MessageStore`."""
         self._store.catch_up()
 
     def take_away(self) -> None:
-        """Have LMDB take away what the journal says is gone: see `MessageStore`."""
+        """Write the removals of the journal to LMDB: see `MessageStore`."""
         self._store.take_away()
 
     def commit(self, batch: SealedBatch, *, to_journal: bool) -> bool:
-        """As `MessageStore.commit`, but for what is ordered."""
-        ordered = self._ordered()
+        """Commit a batch as `MessageStore.commit` does, with the faults that are due."""
+        ordered = self._planned()
         if "slow-disk" in ordered:
             time.sleep(ordered["slow-disk"].parameters["milliseconds"] / 1000)
         if "die-before-commit" in ordered:
@@ -61,16 +61,16 @@ class FaultyStore:
             _die()
         return journaled
 
-    def _ordered(self) -> dict[str, FaultOrder]:
+    def _planned(self) -> dict[str, RequestedFault]:
         fired = {name: self._faults.fire({name}, {}) for name in OF_COMMITS & self._faults.names}
-        return {name: order for name, order in fired.items() if order is not None}
+        return {name: fault for name, fault in fired.items() if fault is not None}
 
     def reclaim(self) -> bool:
-        """Clear away some of what is dead. True while more remains."""
+        """Delete some dead records. True while more remain."""
         return self._store.reclaim()
 
     def make_freed_pages_free(self) -> None:
-        """Write next to nothing: see `MessageStore`."""
+        """Commit a no-op: see `MessageStore`."""
         self._store.make_freed_pages_free()
 
 

@@ -1,1 +1,1 @@
-"""Power failures: a record of what a broker did to its disk, and the disks that a failure may leave."""
+"""Power failures: a record of a broker's disk operations, and the disk states that a failure may leave."""

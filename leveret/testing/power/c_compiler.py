@@ -1,4 +1,4 @@
-"""What compiles the C of tests and measurements: the system's compiler, or one that is packaged for Python."""
+"""The C compiler for tests and measurements: the system's, or one packaged for Python."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 
 OF_THE_SYSTEM = ("cc", "gcc", "clang")
 PACKAGED = "ziglang"
-"""`make` installs it where the system has none (the extra `compiler`)."""
+"""`make` installs it if the system has none (the extra `compiler`)."""
 
 
 def compiler() -> list[str]:
-    """The command that takes a C compiler's arguments; empty when there is none."""
+    """Return the command that takes a C compiler's arguments; empty if there is none."""
     for name in OF_THE_SYSTEM:
         found = shutil.which(name)
         if found:

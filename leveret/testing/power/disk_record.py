@@ -1,4 +1,4 @@
-"""A record of what a process did to its files, written by recorder.c."""
+"""A record of a process's file operations, written by recorder.c."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class Event:
 
 
 def recorded(directory: Path, log: Path, *, sockets: bool = False) -> dict[str, str]:
-    """What a process needs in its environment to be recorded, with what its `sockets` send and receive if asked for.
+    """Return the environment variables of a process to be recorded; with `sockets` also data sent and received.
 
-    Raises LeveretError where there is no C compiler.
+    Raises LeveretError if there is no C compiler.
     """
     where = {"RECORDER_DIRECTORY": str(directory.resolve()), "RECORDER_LOG": str(log)}
     return {"LD_PRELOAD": str(library(SOURCE)), **where, **({"RECORDER_SOCKETS": "1"} if sockets else {})}
 
 
 def read_events(log: Path) -> Iterator[Event]:
-    """Every event of a record, in order."""
+    """Yield the events of a record, in order."""
     data, at = log.read_bytes(), 0
     while at < len(data):
         size, kind, flags, handle, number = _HEAD.unpack_from(data, at)

@@ -1,4 +1,4 @@
-"""The disks that a power failure may leave behind.
+"""The disk states that a power failure may leave.
 
 The model is stricter than any one file system. What is certain: data written to a file before an fsync or fdatasync
 of it, or through an O_DSYNC descriptor; a directory's names after an fsync of the directory. Nothing else is: of the
@@ -22,19 +22,19 @@ from leveret.testing.power.disk_record import Event
 SECTOR = 512
 
 Write = tuple[int, bytes | None]
-"""An offset and the data written there; or a size, and None: the file was truncated or allocated up to it."""
+"""An offset and the data written there; or a size and None: the file was truncated or allocated to this size."""
 
 IGNORED = ("lock.mdb", "-shm")
-"""Files that are changed through mmap, which is not recorded. LMDB and SQLite make them anew at start."""
+"""Files that are changed through mmap, which is not recorded. LMDB and SQLite create them again at a start."""
 
 
 PAGE = 4096
 
 
 class Content:
-    """A file's bytes. What was never written is not kept: a store's ballast is megabytes of nothing.
+    """A file's bytes. Pages that were never written are not kept: a store's ballast is megabytes of zeros.
 
-    `digest` is equal for equal bytes. It is the sum of a digest of each page, so that a write costs only its pages.
+    `digest` is equal for equal bytes. It is the sum of the digests of pages, so that a write costs only its pages.
     """
 
     __slots__ = ("data", "digest", "size")
@@ -45,11 +45,11 @@ class Content:
         self.digest = digest
 
     def copy(self) -> Content:
-        """The same bytes, to be changed apart."""
+        """Return an independent copy."""
         return Content(bytearray(self.data), self.size, self.digest)
 
     def apply(self, write: Write) -> None:
-        """Do a write."""
+        """Apply a write."""
         at, written = write
         if written is None:
             self._cut(at)
@@ -70,7 +70,7 @@ class Content:
         self.size = at
 
     def _digest_of(self, start: int, end: int) -> int:
-        """The sum of the digests of the pages that bytes lie in; a page that is not there has none."""
+        """Return the sum of the digests of the pages of some bytes; a page that was never written counts 0."""
         digest = 0
         for at in range(start - start % PAGE, min(end, len(self.data)), PAGE):
             page = blake2b(self.data[at : at + PAGE], digest_size=8, salt=at.to_bytes(8, "little"))
@@ -79,7 +79,7 @@ class Content:
 
 
 class File:
-    """A file's content as far as it is certain, and the writes that are not."""
+    """A file's certain content, and its uncertain writes."""
 
     def __init__(self) -> None:
         self.certain = Content()
@@ -87,19 +87,19 @@ class File:
         self.size = 0
 
     def write(self, write: Write, *, certain: bool) -> None:
-        """Something is written; `certain` when it is synced at once."""
+        """Add a write; `certain` if it is synced at once."""
         at, written = write
         self.size = at if written is None else max(self.size, at + len(written))
         self.later.append((write, certain))
         self._settle()
 
     def end_write(self) -> None:
-        """The last write becomes certain, whatever becomes of those before it."""
+        """Make the last write certain, though those before it are not."""
         self.later[-1] = self.later[-1][0], True
         self._settle()
 
     def sync(self) -> None:
-        """All of it becomes certain."""
+        """Make all writes certain."""
         self.later = [(write, True) for write, _certain in self.later]
         self._settle()
 
@@ -114,11 +114,11 @@ class File:
 
     @property
     def uncertain(self) -> int:
-        """How many writes may be there or not."""
+        """Number of uncertain writes."""
         return sum(not certain for _write, certain in self.later)
 
     def after(self, choose: Callable[[Write], Iterable[Write]]) -> Content:
-        """The content after a crash. `choose` says what is left of each uncertain write."""
+        """Return the content after a crash. `choose` returns the parts that are left of an uncertain write."""
         content = self.certain.copy()
         for write, certain in self.later:
             for piece in (write,) if certain else choose(write):
@@ -131,16 +131,16 @@ Change = tuple[str, str, "File | Directory | None"]
 
 
 class Move(NamedTuple):
-    """A rename from one directory into another: the last so far of the changes of both."""
+    """A rename from one directory into another, when it is the last change of both so far."""
 
     source: Directory
     target: Directory
 
 
 class Directory:
-    """A directory's names as far as they are certain, and the changes that are not.
+    """A directory's certain names, and its uncertain changes.
 
-    `moves` are those of them that another directory has, too, with how many changes there are up to each.
+    `moves`: the changes that another directory shares, each with the number of changes up to it.
     """
 
     def __init__(self) -> None:
@@ -150,16 +150,16 @@ class Directory:
         self.moves: list[tuple[Move, int]] = []
 
     def change(self, change: Change) -> None:
-        """A name is made, removed or renamed."""
+        """Add a change: a name is created, removed or renamed."""
         self.later.append(change)
         rename(self.now, change)
 
     def sync(self) -> None:
-        """All changes become certain."""
+        """Make all changes certain."""
         self._settle(len(self.later))
 
     def move(self, name: str, target: Directory, new_name: str) -> None:
-        """What has a name is renamed into another directory."""
+        """Rename a file or directory into another directory."""
         move = Move(self, target)
         target.change(("link", new_name, self.now[name]))
         self.change(("unlink", name, None))
@@ -167,7 +167,7 @@ class Directory:
             directory.moves.append((move, len(directory.later)))
 
     def _settle(self, changes: int) -> None:
-        """The first so many of the later changes become certain, and so do moves among them elsewhere."""
+        """Make the first `changes` uncertain changes certain, and moves among them in the other directory as well."""
         for change in self.later[:changes]:
             rename(self.certain, change)
         del self.later[:changes]
@@ -180,7 +180,7 @@ class Directory:
                         directory._settle(at)
 
     def after(self, changes: int) -> dict[str, File | Directory]:
-        """The names after a crash that kept so many of the later changes."""
+        """Return the names after a crash that kept the first `changes` uncertain changes."""
         names = dict(self.certain)
         for change in self.later[:changes]:
             rename(names, change)
@@ -188,7 +188,7 @@ class Directory:
 
 
 def rename(names: dict[str, File | Directory], change: Change) -> None:
-    """Do a change of names."""
+    """Apply a change to names."""
     what, name, node = change
     if what == "link" and node is not None:
         names[name] = node
@@ -199,7 +199,7 @@ def rename(names: dict[str, File | Directory], change: Change) -> None:
 
 
 class Disk:
-    """Follows a record, and makes the disks that a crash at this point may leave."""
+    """Follows a record, and makes the disk states that a crash at this point may leave."""
 
     def __init__(self, root: Path) -> None:
         self._root_path = str(root.resolve())
@@ -209,7 +209,7 @@ class Disk:
 
     @classmethod
     def found(cls, root: Path) -> Disk:
-        """A disk on which all that is below a directory now is certain."""
+        """Return a disk with the present files below a directory, all certain."""
         disk = cls(root)
         _take_in(disk._root, root)
         return disk
@@ -217,14 +217,14 @@ class Disk:
     # Following the record
 
     def begin(self, event: Event) -> None:
-        """Take in the next event, a write that is synced at once, as far as it may have come before its end."""
+        """Apply the next event, a write that is synced at once, as one that has not ended: it is uncertain."""
         node = self._open[event.handle]
         if isinstance(node, File):
             node.write((event.number, event.payload), certain=False)
             self._begun = node
 
     def follow(self, event: Event) -> None:
-        """Take in the next event."""
+        """Apply the next event."""
         if self._begun is not None:
             self._begun.end_write()
             self._begun = None
@@ -289,7 +289,7 @@ class Disk:
     # Crashing
 
     def nodes(self) -> Iterator[File | Directory]:
-        """Every file and directory that has a name now or may have one again."""
+        """Yield every file and directory that has a name now, or may have one after a crash."""
         waiting: list[File | Directory] = [self._root]
         seen: set[int] = set()
         while waiting:
@@ -304,11 +304,11 @@ class Disk:
 
     @property
     def uncertain(self) -> int:
-        """How many writes and changes of names may be there or not."""
+        """Number of uncertain writes and changes of names."""
         return sum(node.uncertain if isinstance(node, File) else len(node.later) for node in self.nodes())
 
     def crash(self, chance: Chance) -> Remains:
-        """One of the disks that may be left."""
+        """Return one of the disk states that may be left."""
         remains: Remains = {}
         self._collect(self._root, "", chance, remains, {})
         return remains
@@ -316,7 +316,7 @@ class Disk:
     def _collect(
         self, directory: Directory, path: str, chance: Chance, remains: Remains, moved: dict[int, bool]
     ) -> None:
-        """Add what is left below a directory. `moved`: what other directories have had of moves, by identity."""
+        """Add the files left below a directory. `moved`: the moves that other directories have kept, by identity."""
         changes = chance.changes(len(directory.later))
         for move, at in directory.moves:
             if id(move) in moved:
@@ -348,11 +348,11 @@ def _take_in(directory: Directory, path: Path) -> None:
 
 
 Remains = dict[str, Content | None]
-"""What a crash leaves: relative paths, parents first, with their content; None for a directory."""
+"""The files after a crash: relative paths, parents first, with their content; None for a directory."""
 
 
 def fingerprint(remains: Remains) -> str:
-    """Equal for equal disks, in every process."""
+    """Return a digest that is equal for equal disk states, in every process."""
     parts = [
         f"{path}\0" if content is None else f"{path}\0{content.size}\0{content.digest}"
         for path, content in remains.items()
@@ -361,7 +361,7 @@ def fingerprint(remains: Remains) -> str:
 
 
 def write_out(remains: Remains, target: Path) -> None:
-    """Make a disk, below a directory of its own."""
+    """Write a disk state into a directory."""
     target.mkdir(exist_ok=True)
     for path, content in remains.items():
         if content is None:
@@ -373,7 +373,7 @@ def write_out(remains: Remains, target: Path) -> None:
 
 
 class Chance:
-    """What one crash leaves of what was uncertain."""
+    """Chooses which uncertain writes and changes one crash leaves."""
 
     KINDS = ("everything", "nothing", "first few", "some", "some, torn", "most", "most, torn")
 
@@ -388,13 +388,13 @@ class Chance:
         self._names_none = kind == "nothing"
 
     def changes(self, count: int) -> int:
-        """How many of a directory's changes are kept."""
+        """Return how many of a directory's changes are kept."""
         if self._names_all or self._names_none:
             return count if self._names_all else 0
         return self._choose.randrange(count + 1)
 
     def write(self, write: Write) -> Iterable[Write]:
-        """What is left of a write."""
+        """Return the parts that are left of a write."""
         if self._left <= 0 or self._choose.random() >= self._share:
             return ()
         self._left -= 1
@@ -402,7 +402,7 @@ class Chance:
         return self._tear(write) if self._choose.random() < (0.5 if last else self._torn) else (write,)
 
     def _tear(self, write: Write) -> Iterable[Write]:
-        """Whole sectors of a write: a prefix of them, or any."""
+        """Return whole sectors of a write: a prefix of them, or any."""
         at, data = write
         if data is None:
             return ()

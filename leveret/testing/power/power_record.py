@@ -1,4 +1,4 @@
-"""What a power failure would leave of a broker's data, at any moment of its lives."""
+"""The data that a power failure would leave of a broker, at any moment."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from leveret.testing.power.disk_states import Chance, Disk, write_out
 
 
 class PowerRecord:
-    """Follows what processes do to a directory. What is there when it is made counts as synced."""
+    """Follows the operations of processes in a directory. Files that exist at the beginning count as synced."""
 
     def __init__(self, directory: Path, log: Path) -> None:
-        """`log` is where the processes note what they write: as much as they do."""
+        """`log` is the file in which the processes record their writes, with all data."""
         self._directory = directory
         self._log = log
         self._disk = Disk.found(directory)
 
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to be recorded. Raises LeveretError where there is no C compiler."""
+        """Return the environment variables of a process to be recorded. Raises LeveretError without a C compiler."""
         return recorded(self._directory, self._log)
 
     def fail(self, seed: int | None) -> int:
-        """Leave in the directory what a power failure may leave; how many writes and changes of names were uncertain.
+        """Make the directory a state that a power failure may leave; return the number of uncertain writes and changes.
 
-        All that was not synced is gone; with a `seed` a part of it that the seed chooses, torn at any sector. The
-        processes have ended before.
+        All that was not synced is lost; with a `seed` a part that the seed chooses is kept, torn at any sector. To be
+        called after the processes have ended.
         """
         for event in read_events(self._log) if self._log.exists() else ():
             self._disk.follow(event)

@@ -1,4 +1,4 @@
-"""Libraries in C that stand between a process and the system (LD_PRELOAD), compiled when they are first wanted."""
+"""C libraries between a process and the system (LD_PRELOAD), compiled at their first use."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NO_COMPILER = "a power failure needs a C compiler, cc, gcc or clang: install one
 
 @cache
 def library(source: Path) -> Path:
-    """A library of one source, in a directory that is this process's own and goes with it.
+    """Compile a library from one source file, into a temporary directory of this process.
 
-    Raises LeveretError where there is no compiler, or when it fails.
+    Raises LeveretError if there is no compiler, or it fails.
     """
     command = compiler()
     if not command:

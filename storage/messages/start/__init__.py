@@ -1,1 +1,1 @@
-"""The start of a message store: the journal of the boot before is taken over, records are repaired, a boot begins."""
+"""The start of a message store: the last boot's journal is applied, records are repaired, a boot begins."""

@@ -1,4 +1,4 @@
-"""Taking over the journal of the boot before at a start: LMDB is given what it lacks, in one commit."""
+"""Replay of the journal at a start: the batches that LMDB lacks are applied to it in one commit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import struct
 import time
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,14 +32,14 @@ from storage.storage_errors import StoreCorrupt, StoreError, StoreIncomplete
 log = logging.getLogger("leveret.journal")
 
 _UNFIT = (struct.error, OverflowError, ValueError, TypeError, LookupError)
-"""Errors raised by applying a batch that no broker has written."""
+"""Errors of applying a batch that no broker has written."""
 
 
 class UnappliedBatches(NamedTuple):
-    """The batches of a journal that LMDB lacks, in order, and the mark that goes with them.
+    """The batches of a journal that LMDB lacks, in order, and the mark that LMDB gets with them.
 
-    `lost` says what cannot be read; then batches behind that are among the others. `ring_bytes`: how much of the file
-    may hold records, None where that is not known.
+    `lost` are batches that cannot be read; `batches` then has those before and behind them. `ring_bytes`: size of the
+    journal's ring, None if it is not known.
     """
 
     batches: list[SealedBatch]
@@ -48,7 +49,7 @@ class UnappliedBatches(NamedTuple):
 
     @property
     def writes(self) -> UnappliedWrites:
-        """All batches, as one."""
+        """All batches, merged."""
         writes = UnappliedWrites()
         for batch in self.batches:
             writes.add(batch)
@@ -56,7 +57,7 @@ class UnappliedBatches(NamedTuple):
 
 
 def unapplied_in_journal(directory: Path, environment: lmdb.Environment, identity: StoreIdentity) -> UnappliedBatches:
-    """Read what is to be given to LMDB, and write nothing. Raises StoreError."""
+    """Read the batches of the journal that LMDB lacks, and write nothing. Raises StoreError."""
     try:
         with environment.begin() as txn:
             record, applied, origin = txn.get(JOURNAL_MARK), txn.get(FIRST_FORMAT_APPLIED), read_origin(txn)
@@ -79,7 +80,7 @@ NOTHING_UNAPPLIED = UnappliedBatches([], NO_BATCH_YET, None, None)
 
 
 def known_boot(directory: Path) -> int:
-    """The highest boot that the files beside data.mdb name; 0 for none."""
+    """Highest boot that the files beside data.mdb name; 0 for none."""
     reached, head = read_high_water(directory / HIGH_WATER), read_head(directory)
     return max(0 if reached is None else reached.boot, 0 if head is None else head.number)
 
@@ -106,7 +107,7 @@ def _behind_mark(directory: Path, identity: StoreIdentity, mark: JournalMark) ->
 def _older_than(
     directory: Path, identity: StoreIdentity, mark: JournalMark, reached: HighWaterMark | None
 ) -> LostBatches | None:
-    """Batches that the high-water mark knows, and LMDB does not, although it says that it has everything."""
+    """Batches that the high-water mark counts and LMDB lacks, although its mark says that it has everything."""
     if reached is None or reached.boot != identity.boot:
         return None
     same = mark.state != CLOSED or reached.owner == mark.salt
@@ -127,7 +128,7 @@ def _decoded(contents: JournalContents, mark: JournalMark, ring_bytes: int | Non
 
 
 def _in_first_format(directory: Path, identity: StoreIdentity, applied: bytes | None) -> UnappliedBatches:
-    """Read the batches that a release before the chain has left, as that release would."""
+    """Read the batches in the first format of the journal, as the release that wrote them would."""
     after = _applied(applied, identity.boot)
     contents = read_first_format(directory, identity.uuid, identity.boot, after)
     last = contents.records[-1].number if contents.records else after or 0
@@ -136,14 +137,14 @@ def _in_first_format(directory: Path, identity: StoreIdentity, applied: bytes | 
         first = _first_missing((after or 0) + 1, contents.records)
         lost = LostBatches(first, first, f"{directory / NAME} is damaged")
     found = JournalContents(contents.records, JournalPosition(last, 0, 0), lost)
-    # From the commit on that takes this over nothing in this file counts.
+    # With the commit of these batches nothing in this file counts any more.
     return _decoded(found, NO_BATCH_YET._replace(state=CLOSED), contents.end or None)
 
 
 def _without_mark(directory: Path, identity: StoreIdentity, damage: str) -> UnappliedBatches:
-    """Read the last records of this boot's journal that follow each other, where LMDB's mark is damaged.
+    """Read the unbroken run of records that ends this boot's journal, because LMDB's mark is damaged.
 
-    To give LMDB again what it has changes nothing, where what came after it is given again as well.
+    Applying a batch again changes nothing as long as all later ones are applied again too.
     """
     head = read_head(directory)
     reason = f"{directory / 'data.mdb'}: {damage}"
@@ -163,7 +164,7 @@ def _first_missing(first: int, records: list[JournalRecord]) -> int:
 
 
 def _applied(record: bytes | None, boot: int) -> int | None:
-    """The number of the boot's last record that LMDB has, None where that cannot be read."""
+    """Number of the boot's last record that LMDB has applied; None if that cannot be read."""
     if record is None:
         return 0
     try:
@@ -189,6 +190,7 @@ def replay(
     """
     if not unapplied.batches:
         return unapplied.lost
+    assert all(low.number < high.number for low, high in pairwise(unapplied.batches)), "batches ascend in number"
     with closing(StoreSpace(directory, environment, Journal(None))) as space:
         with closing(LmdbWriter(environment, classifier, space, identity.boot, POSITION_END)) as writer:
             try:
@@ -203,7 +205,7 @@ def replay(
 
 
 def _apply_one_by_one(writer: LmdbWriter, unapplied: UnappliedBatches) -> LostBatches | None:
-    """Give LMDB each batch that it takes. Where one has failed as a part of all, none of them was applied."""
+    """Apply each batch that LMDB takes, on its own: applied together, one bad batch has failed all."""
     lost = unapplied.lost
     for batch in unapplied.batches:
         writes = UnappliedWrites()
@@ -217,7 +219,7 @@ def _apply_one_by_one(writer: LmdbWriter, unapplied: UnappliedBatches) -> LostBa
 
 
 def refusal(lost: LostBatches) -> str:
-    """The line of a start that does not go on."""
+    """Text of the error with which a start refuses a loss."""
     return (
         f"{lost.sentence}: bring the file back as the last broker left it, or do without what is lost by "
         "`leveret recover --accept-loss` or store.accept_loss = true, which set it aside"
@@ -225,7 +227,7 @@ def refusal(lost: LostBatches) -> str:
 
 
 def set_aside(directory: Path, kind: str) -> list[Path]:
-    """Rename the journal and its high-water mark, so that nobody takes them for this store's; where they are now."""
+    """Rename the journal and its high-water mark, so that they do not count as this store's. Returns the new paths."""
     moment, kept = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), []
     for name in (NAME, HIGH_WATER):
         path = directory / name
@@ -235,6 +237,6 @@ def set_aside(directory: Path, kind: str) -> list[Path]:
 
 
 def _free_name(path: Path) -> Path:
-    """The name, or one like it under which there is nothing."""
+    """Return the path, or the first of PATH-2, PATH-3, ... that is free."""
     candidates = (path.with_name(f"{path.name}-{number}") for number in range(2, 1 << 30))
     return path if not path.exists() else next(found for found in candidates if not found.exists())

@@ -1,8 +1,8 @@
-"""What a start repairs before the first read: records whose damage would make a count wrong.
+"""Repair at a start, before the first read: records whose damage would make a lane's counters wrong.
 
-A queue asks the store for as many messages as its lane's counters say. Damage to a bitmap or a sweep brings messages
-back that the counters do not know of; they would be given out in the place of others, which would be lost. So
-such a record goes, as if nothing had been settled or purged, and its lane is counted again.
+A queue reads as many messages as its lane's counters say. Damage to a bitmap or a sweep brings messages back that are
+not counted; they would be delivered in the place of others, which would be lost. So such a record is deleted, as if
+nothing had been settled or purged, and its lane is counted again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def repair(txn: lmdb.Transaction[memoryview], boot: int, *, recount: bool) -> No
 
 def _sound(record: memoryview) -> bool:
     try:
-        return bool(unframe(record, "a record"))  # nothing at all, and zeros for its checksum, is not what was written
+        return bool(unframe(record, "a record"))  # an empty payload with a checksum of 0 was never written
     except StoreCorrupt:
         return False
 

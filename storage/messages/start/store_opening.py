@@ -1,7 +1,7 @@
-"""The way from a directory to an open store: the journal of the boot before is taken over, and a boot begins.
+"""Opening a store: the last boot's journal is applied, and a boot begins.
 
-Nothing is written before everything was looked at, and nothing of the journal is cut, made anew or written over before
-LMDB has what it holds. So a start that is refused, or ends half-way, can be repeated.
+Nothing is written before everything was read, and the journal is not cut or overwritten before LMDB has its batches. So
+a start that is refused, or interrupted, can be repeated.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Opened(NamedTuple):
 
 
 def open_directory(directory: Path, opening: Opening) -> Opened:
-    """Open the store that a lock is held of. Raises as `MessageStore.open` does, and OSError and lmdb.Error."""
+    """Open a store whose lock is held. Raises as `MessageStore.open` does, and OSError and lmdb.Error."""
     if not lmdb_environment.exists(directory):
         if not opening.create:
             raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
@@ -107,7 +107,7 @@ def open_directory(directory: Path, opening: Opening) -> Opened:
 
 
 def _unapplied_of_last_boot(directory: Path, identity: StoreIdentity, *, accept_loss: bool) -> UnappliedBatches:
-    """Read the journal. Raises StoreIncomplete where something of it is lost, and that is not accepted."""
+    """Read the journal. Raises StoreIncomplete if batches are lost and `accept_loss` is off."""
     with lmdb_environment.open_environment(directory, readonly=True) as environment:
         unapplied = journal_replay.unapplied_in_journal(directory, environment, identity)
     if unapplied.lost is not None and not accept_loss:
@@ -116,7 +116,7 @@ def _unapplied_of_last_boot(directory: Path, identity: StoreIdentity, *, accept_
 
 
 def _with_room(directory: Path, ring_bytes: int | None, write: Callable[[], Result]) -> Result:
-    """Write, on a full disk with what reserve and ballast give: consumers can make room only in a running broker."""
+    """Call `write`; on a full disk again after freeing reserve and ballast: only a running broker can free more."""
     releases = [partial(ballast.release, directory)]
     if ring_bytes is not None:
         releases.insert(0, partial(release_reserve, directory, ring_bytes))
@@ -136,15 +136,16 @@ def _begin_boot(
     opening: Opening,
     lost: LostBatches | None,
 ) -> tuple[StoreIdentity, StoreOrigin]:
-    """Count the boot. From here on nothing in the journal is needed."""
+    """Count the boot in one commit. Behind it nothing in the journal is needed any more."""
     try:
         with environment.begin(write=True, buffers=True) as txn:
             begun, origin = _next_boot(directory, txn, identity, opening)
+            assert begun.boot > identity.boot, f"boot {begun.boot} does not come after boot {identity.boot}"
             txn.put(IDENTITY, begun.encode())
             txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
             txn.delete(FIRST_FORMAT_APPLIED)
             if not opening.recorded:
-                # With the record of an earlier boot it would look as if nothing had happened in this one.
+                # The record of an earlier boot would say that nothing happened in this one.
                 txn.delete(LAST_EVENT)
             if lost is not None:
                 loss = AcceptedLoss(lost.first, max(lost.last, lost.first), time.time_ns() // 1_000_000)
@@ -159,7 +160,7 @@ def _begin_boot(
 def _next_boot(
     directory: Path, txn: lmdb.Transaction[memoryview], identity: StoreIdentity, opening: Opening
 ) -> tuple[StoreIdentity, StoreOrigin]:
-    """The identity of the boot that begins, and the store's origin, which is put if it is another one."""
+    """Return the identity of the boot that begins, and the store's origin, which is stored if it changes."""
     origin = read_origin(txn)
     known = max(opening.known_boot, journal_replay.known_boot(directory))
     if known <= identity.boot and not origin.pending:
@@ -172,21 +173,21 @@ def _next_boot(
 
 
 def _set_aside(directory: Path, lost: LostBatches | None, *, is_new_timeline: bool) -> None:
-    """Keep a journal that is damaged or not this store's under another name, and name it in the log.
+    """Keep a journal that is damaged or not this store's under another name, and log that name.
 
-    Not before LMDB says that nothing of it is needed. If the process ends in between, it is not kept.
+    It is called once LMDB needs nothing of the journal. If the process ends before, the journal is not kept.
     """
     if lost is not None:
         log.error("%s; the loss is accepted", lost.sentence)
     if is_new_timeline:
-        log.warning("%s was restored, or is of an earlier moment: numbers go on above all known ones", directory)
+        log.warning("%s was restored, or is of an earlier moment: numbers continue above all known ones", directory)
     if lost is not None or is_new_timeline:
         for path in journal_replay.set_aside(directory, "set-aside" if lost is None else "damaged"):
-            log.warning("%s is kept to be looked at; delete it when it is not needed", path)
+            log.warning("%s is kept for inspection; delete it when it is not needed", path)
 
 
 def _accepted(environment: lmdb.Environment) -> dict[int, AcceptedLoss]:
-    """The batches whose loss was accepted, by the boot that began without them."""
+    """Read the accepted losses, by the boot that began without the batches."""
     found = {}
     with environment.begin(buffers=True) as txn:
         for key, value in records(txn, ACCEPTED_LOSS):
@@ -196,7 +197,7 @@ def _accepted(environment: lmdb.Environment) -> dict[int, AcceptedLoss]:
 
 
 def _highest_offset(txn: lmdb.Transaction[memoryview]) -> int:
-    """An offset that no stream has reached. Positions in other queues are above all offsets, or 0."""
+    """Return an offset that no stream has exceeded. Positions in other queues are above all offsets, or 0."""
     highest = 0
     for _key, value in records(txn, LANE):
         with suppress(StoreCorrupt):
@@ -206,7 +207,7 @@ def _highest_offset(txn: lmdb.Transaction[memoryview]) -> int:
 
 
 def highest_queue_id(txn: lmdb.Transaction[memoryview]) -> int:
-    """The highest id of a durable queue that has left anything; 0 for none."""
+    """Highest id of a durable queue with records; 0 for none."""
     return max(_highest_number(txn, kind) for kind in (LANE, SEGMENT, DELETION))
 
 

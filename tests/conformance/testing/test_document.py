@@ -15,18 +15,18 @@ import pytest
 
 from broker.management.routes.testing_routes import RESOURCES
 from broker.testing.event_history import WORDS
-from broker.testing.faults.fault_orders import Faults
 from broker.testing.faults.fault_table import FAULTS
-from broker.testing.orders import ORDERS
+from broker.testing.faults.requested_faults import Faults
+from broker.testing.testing_requests import REQUESTS
 from harness.project import ROOT
 from tests.conformance.testing.conftest import Orders
 
 PAGE = (ROOT / "docs" / "testing-with-leveret.md").read_text()
-REQUESTS = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("curl ")]
+EXAMPLES = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("curl ")]
 DEFAULT_METHOD = "GET"
 
 
-@pytest.mark.parametrize("words", REQUESTS, ids=" ".join)
+@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
 def test_a_request_is_one_that_is_understood(words: list[str]) -> None:
     """There is a route for its path and method, and its arguments are JSON with names that the order knows."""
     options = dict(pairwise(words))
@@ -36,9 +36,9 @@ def test_a_request_is_one_that_is_understood(words: list[str]) -> None:
     given = json.loads(options.get("-d", "{}")) | dict(parse_qsl(url.query))
     name = url.path.removeprefix("/api/testing/")
     if (name, options.get("-X")) == ("faults", "POST"):
-        Faults().order(given)
-    elif name in ORDERS:
-        assert given.keys() <= set(ORDERS[name].arguments or ())
+        Faults().request(given)
+    elif name in REQUESTS:
+        assert given.keys() <= set(REQUESTS[name].arguments or ())
 
 
 def test_each_fault_has_its_row() -> None:

@@ -124,7 +124,7 @@ def test_orders_are_for_administrators(order: Orders) -> None:
 def test_the_socket_takes_the_same_orders(order: Orders, process: BrokerProcess) -> None:
     stopped = process.tell("testing", order="clock/stop")
     assert stopped["stopped"]
-    with pytest.raises(AdministrationError, match="there is no order clock/turn; known: status, clock"):
+    with pytest.raises(AdministrationError, match="there is no request clock/turn; known: status, clock"):
         process.tell("testing", order="clock/turn")
 
 

@@ -50,7 +50,7 @@ def test_a_stopped_clock_stands_still_and_goes_on_from_there(order: Orders) -> N
 
 
 def test_the_clock_goes_back_only_while_it_is_stopped(order: Orders) -> None:
-    assert "set back while it is not stopped: stop it first" in order(
+    assert "a running clock cannot be set back: stop it first" in order(
         "clock/set", to="2001-01-01T00:00:00Z", status=400
     )
     order("clock/stop")

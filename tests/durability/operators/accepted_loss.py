@@ -1,12 +1,13 @@
 """The debt when an operator has accepted that batches are lost: everything but them.
 
-The last batches are gone, and messages are as they were at a moment since LMDB had all. Or some in the midst of the
-journal are gone, and what is whole behind them is there: then each message that nothing was said of since LMDB had all
-is as it was, and each other one as it was at some moment since.
+Without a journal the last batches are gone, and messages are as at one moment since LMDB had all. Of a damaged
+journal the whole records behind the damage are kept: then each message that nothing was said of since LMDB had all is
+as it was, and each other one as it was at some moment since.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tests.durability.ledgers.broker_ledger import BrokerLedger, Recovered
@@ -14,11 +15,20 @@ from tests.durability.ledgers.ledger_verdicts import problems, wrong_messages
 from tests.durability.ledgers.message_ledger import MessageLedger
 from tests.durability.ledgers.oracle import Kind
 
+
+class Loss(enum.Enum):
+    """Batches whose loss an operator was told of, and has accepted."""
+
+    NONE = "none"
+    LAST = "every batch of the journal"
+    DAMAGED = "batches of a damaged journal, with whole ones behind them"
+
+
 OF_A_HOLE = (Kind.LOST, Kind.NOT_OWED)
 """Problems that the loss of a batch may cause."""
 
 
-def problems_after_a_loss(moments: Iterable[BrokerLedger], found: Recovered) -> list[str]:
+def problems_after_a_loss(loss: Loss, moments: Iterable[BrokerLedger], found: Recovered) -> list[str]:
     """Return problems. `moments` is one ledger, which goes on from when LMDB had all, after each thing that was said.
 
     A message may be gone because its queue is: a deletion is in the definitions.
@@ -32,7 +42,10 @@ def problems_after_a_loss(moments: Iterable[BrokerLedger], found: Recovered) -> 
         last = problems(ledger.messages, found.held, found.log, found.counts, there=there)
         if not last:
             return []
-    if hole is None or not (of_hole := list(hole.problems(found, there))):
+    if hole is None:
+        return []
+    of_hole = list(hole.problems(found, there))
+    if loss is Loss.DAMAGED and not of_hole:
         return []
     return [f"it is as it was at no moment since LMDB had all: {problem}" for problem in (*of_hole, *last)]
 

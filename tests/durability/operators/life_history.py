@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 
 from tests.durability.ledgers.broker_ledger import BrokerLedger, Recovered
 from tests.durability.ledgers.conversation import Said
-from tests.durability.operators.accepted_loss import problems_after_a_loss
+from tests.durability.operators.accepted_loss import Loss, problems_after_a_loss
 
 
 class LifeHistory:
     """The conversation so far. `settled`: things said of which LMDB has all, so that they survive without the journal.
 
-    `cut_short`: an operator was told that batches are lost, and has accepted that.
+    `loss`: batches whose loss was accepted.
     """
 
     def __init__(self, said: Iterable[Said | None] = ()) -> None:
         self._said = list(said)
         self.settled = 0
-        self.cut_short = False
+        self.loss = Loss.NONE
 
     def begin_life(self) -> None:
         """All clients connect again."""
@@ -33,14 +33,14 @@ class LifeHistory:
 
     def settle(self, left: int = 0) -> None:
         """LMDB has all but what came with the last `left` things that were said; if it was not given up before."""
-        if self.cut_short:
+        if self.loss is not Loss.NONE:
             return
         self.settled = max(self.settled, len(self._said) - left)
 
     def copy(self) -> LifeHistory:
         """The same, to go on apart."""
         copied = LifeHistory(self._said)
-        copied.settled, copied.cut_short = self.settled, self.cut_short
+        copied.settled, copied.loss = self.settled, self.loss
         return copied
 
     def must_have(self, queue: str) -> bool:
@@ -66,7 +66,7 @@ class LifeHistory:
             (ledger,) = self.ledgers(len(self._said))
         except AssertionError as error:
             return [f"clients were told what cannot be: {error}"]
-        if not self.cut_short:
+        if self.loss is Loss.NONE:
             return ledger.problems(found)
         of_definitions = ledger.definitions.problems(found.facts)
-        return of_definitions or problems_after_a_loss(self.ledgers(self.settled), found)
+        return of_definitions or problems_after_a_loss(self.loss, self.ledgers(self.settled), found)

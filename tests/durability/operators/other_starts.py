@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from harness.project import ROOT
+from tests.durability.operators.accepted_loss import Loss
 from tests.durability.operators.broker_lives import (
     ACCEPTS,
     Live,
@@ -72,7 +73,7 @@ def accept_by_setting(scene: Scene) -> None:
     store.tell(f"a start with store.{ACCEPTS}")
     if any(harm.of_journal for harm in store.harms):
         for history in store.histories:
-            history.cut_short = True
+            history.loss = Loss.DAMAGED  # no line says which batches: it may be in their midst
         store.over = True
     how = Live(0, stops=chance(scene.dice, 0.5))
     store.expect_reason(live(store, None, {"store": {ACCEPTS: True}}, how))

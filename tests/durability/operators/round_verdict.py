@@ -11,10 +11,13 @@ import shutil
 
 from broker.cli.usage.verb_table import VERBS
 from tests.durability.crash.worker import Worker
+from tests.durability.operators.accepted_loss import Loss
 from tests.durability.operators.broker_lives import Live, live
 from tests.durability.operators.operated_store import OperatedStore, Refusal, chance, copy_directory
 
 USUAL = {"store": {"journal_bytes": 16 << 10}}
+DAMAGED = ("journal is damaged at", "journal is cut short at")
+"""Words of a refused start whose journal has whole records, before the damage or behind it."""
 SHOWN = 4
 """Problems named by a failure."""
 
@@ -30,7 +33,7 @@ def judge(store: OperatedStore, dice: random.Random) -> bool:
             raise store.broken(f"mended, and refused again: {refusal.line or refusal.output}")
         refused = True
         store.expect_reason(refusal)
-        _mend(store, accepts)
+        _mend(store, accepts, refusal)
     _expect_promised(store)
     return refused
 
@@ -39,7 +42,7 @@ def _start(store: OperatedStore, stops: bool) -> Refusal | None:
     return live(store, None, USUAL, Live(0, stops))
 
 
-def _mend(store: OperatedStore, accepts: bool) -> None:
+def _mend(store: OperatedStore, accepts: bool, refusal: Refusal) -> None:
     """Put back what was harmed, the last first; or give up what the journal had, where that is what is harmed.
 
     Copies that lie over a directory cannot be taken away again.
@@ -49,7 +52,7 @@ def _mend(store: OperatedStore, accepts: bool) -> None:
     if not files and not can_accept:
         raise store.broken("there is no way on")
     if can_accept and (accepts or not files):
-        _accept_loss(store)
+        _accept_loss(store, refusal)
         return
     store.tell("what was harmed is put back")
     for harm in reversed(files):
@@ -58,10 +61,11 @@ def _mend(store: OperatedStore, accepts: bool) -> None:
     store.harms[:] = [harm for harm in store.harms if harm.undo is None]
 
 
-def _accept_loss(store: OperatedStore) -> None:
+def _accept_loss(store: OperatedStore, refusal: Refusal) -> None:
     store.tell("leveret recover --accept-loss")
+    loss = Loss.DAMAGED if any(words in refusal.line for words in DAMAGED) else Loss.LAST
     for history in store.histories:
-        history.cut_short = any(harm.of_journal for harm in store.harms)
+        history.loss = loss if any(harm.of_journal for harm in store.harms) else Loss.NONE
     refusal = store.command(("recover", "--accept-loss"))
     if refusal is not None:
         raise store.broken(f"the loss is not accepted: {refusal.line or refusal.output}")

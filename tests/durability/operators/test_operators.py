@@ -14,6 +14,7 @@ from tests.durability.crash.exploring import needs_compiler
 from tests.durability.faults.full_disks import SmallDisk
 from tests.durability.ledgers.recovering import Recovered, recovered
 from tests.durability.operators.__main__ import run
+from tests.durability.operators.accepted_loss import Loss
 from tests.durability.operators.broker_lives import Clients, Live, live
 from tests.durability.operators.life_history import LifeHistory
 from tests.durability.operators.operated_store import OperatedStore
@@ -63,10 +64,10 @@ def test_a_loss_that_is_accepted_is_of_the_last_batches_alone(tmp_path: Path) ->
             break
     end = history.copy()
     assert history.problems(found)
-    history.cut_short = True
+    history.loss = Loss.LAST
     assert history.problems(found) == []
     end.settle()
-    end.cut_short = True
+    end.loss = Loss.LAST
     assert end.problems(found)
 
 

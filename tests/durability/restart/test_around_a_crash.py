@@ -125,7 +125,7 @@ def test_a_backup_that_is_copied_over_a_later_state(fresh_broker: BrokerProcess,
     publish(fresh_broker, b"a", b"b", b"c")
     fresh_broker.kill_and_restart()
     assert held(fresh_broker) == [b"in the backup", b"a", b"b", b"c"]
-    assert "numbers go on above all known ones" in fresh_broker.log()
+    assert "numbers continue above all known ones" in fresh_broker.log()
 
 
 def test_half_of_a_backup_is_refused(fresh_broker: BrokerProcess, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def high_water_mark_ahead(patch: Patch) -> None:
 @mistake("I1", Operators(314, ("a life", "messages/data.mdb older"), LOST))
 def older_messages_accepted(patch: Patch) -> None:
     """Open messages of an earlier moment: what is of a later boot is overlooked."""
-    patch(journal_replay, "_of_an_earlier_boot", lambda directory, identity: None)
+    patch(journal_replay, "_lost_to_earlier_boot", lambda directory, identity: None)
 
 
 @mistake("I5", Operators(162, ("definitions.sqlite-wal missing",), "is of an earlier moment"))
@@ -89,7 +89,7 @@ def older_definitions_accepted(patch: Patch) -> None:
 @mistake("I1", Operators(1, ("a life", "messages/data.mdb older"), "refused again"))
 def refused_start_that_sets_aside(patch: Patch) -> None:
     """Set the journal aside although the start is refused."""
-    look = store_opening._left_by_the_boot_before
+    look = store_opening._unapplied_of_last_boot
 
     def look_and_set_aside(directory: Path, *given: Any, **how: bool) -> Any:
         try:
@@ -98,7 +98,7 @@ def refused_start_that_sets_aside(patch: Patch) -> None:
             journal_replay.set_aside(directory, "damaged")
             raise
 
-    patch(store_opening, "_left_by_the_boot_before", look_and_set_aside)
+    patch(store_opening, "_unapplied_of_last_boot", look_and_set_aside)
 
 
 @mistake("I1", Operators(637, ("messages/journal missing",), LOST))

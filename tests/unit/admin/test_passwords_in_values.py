@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 from broker.admin.protocol import AdministrationError
-from broker.client.uris import Tls, parse
+from broker.client.uris import ClientTls, parse
 from broker.credentials import without_credentials
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address
@@ -332,4 +332,4 @@ def test_what_is_hidden_of_a_value(value: object, shown: object) -> None:
 
 
 def test_an_endpoint_does_not_print_its_password() -> None:
-    assert disguised(repr([*map(parse, URIS), Tls(key_password=SECRET)])) == []
+    assert disguised(repr([*map(parse, URIS), ClientTls(key_password=SECRET)])) == []

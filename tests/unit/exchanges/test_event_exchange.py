@@ -194,4 +194,4 @@ def test_events_wait_for_the_end_of_an_alarm_and_not_without_bound(
         core.advance(20)
         core.commit()
     assert queue.ready == WAITING_MAX + 2
-    assert caplog.messages == [f"5 events were not published: more than {WAITING_MAX} had to wait"]
+    assert caplog.messages == [f"dropped 5 events of amq.rabbitmq.event: more than {WAITING_MAX} were waiting"]

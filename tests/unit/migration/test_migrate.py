@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from broker.client.uris import parse
-from broker.migration.definitions_transfer import Left, bring
+from broker.migration.definitions_transfer import NotMigrated, import_definitions
 from broker.migration.migrating_brokers import Definitions, DefinitionsRejected, RemoteBroker
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicDeliver
@@ -309,9 +309,9 @@ def test_what_is_not_taken_keeps_nothing_else_back(refused: tuple[str, ...]) -> 
     definitions = {kind: [{"name": f"{kind[0]}{number}", "vhost": "v"} for number in range(8)] for kind in ("queues",)}
     definitions["exchanges"] = [{"name": f"x{number}", "vhost": "v"} for number in range(3)]
     target = Picky(*refused)
-    left = list(bring(definitions, target))
+    left = list(import_definitions(definitions, target))
     kinds = {"q": "queues", "x": "exchanges"}
-    assert left == [Left(kinds[name[0]], "v", name, f"not {name}") for name in refused]
+    assert left == [NotMigrated(kinds[name[0]], "v", name, f"not {name}") for name in refused]
     assert sorted(target.taken) == sorted({*(f"q{n}" for n in range(8)), "x0", "x1", "x2"} - {*refused})
 
 

@@ -218,7 +218,7 @@ def test_a_log_that_cannot_be_written_loses_events_and_says_so_once(
         log.append(part(7, 2))
         log.close()
     assert numbers(directory) == [(1, 7), (1, 8)]
-    assert caplog.text.count("events are being lost") == 1
+    assert caplog.text.count("events are lost") == 1
 
 
 def test_a_full_disk_costs_what_it_does_not_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -208,6 +208,42 @@ def test_data_of_an_earlier_moment_of_the_same_boot(path: Path, tmp_path: Path, 
     assert "lost" in refused(path)
 
 
+def test_a_batch_that_goes_to_lmdb_at_once_has_a_number_too(path: Path, tmp_path: Path) -> None:
+    """Without one, nothing would show that data.mdb lacks it: it is in no record of the journal."""
+    with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        writer = Writer(store)
+        for body in (b"1", b"2"):
+            writer.put(1, body)
+            writer.flush()
+        shutil.copyfile(path / "data.mdb", tmp_path / "data.mdb")
+        writer.put(1, b"3")
+        assert not store.commit(writer.seal(), to_journal=False)
+        assert store.journal.number == 3
+        writer.put(1, b"4")
+        writer.flush()
+        assert store.journal.number == 4, "and the next record has the next number"
+        store.catch_up()
+        writer.put(1, b"5")
+        assert not store.commit(writer.seal(), to_journal=False)
+    reached = read_high_water(path / HIGH_WATER)
+    assert reached is not None
+    assert reached.number == 5
+    assert found(path) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_data_of_before_a_batch_that_went_to_lmdb_at_once(path: Path, tmp_path: Path) -> None:
+    with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        writer = Writer(store)
+        for body in (b"1", b"2"):
+            writer.put(1, body)
+            writer.flush()
+        shutil.copyfile(path / "data.mdb", tmp_path / "data.mdb")
+        writer.put(1, b"3")
+        store.commit(writer.seal(), to_journal=False)
+    (tmp_path / "data.mdb").replace(path / "data.mdb")
+    assert "batch 3 at least is lost" in refused(path)
+
+
 @pytest.mark.parametrize("name", ["data.mdb", NAME, HIGH_WATER])
 def test_a_file_of_another_store(killed: Path, tmp_path: Path, name: str) -> None:
     other = tmp_path / "other"

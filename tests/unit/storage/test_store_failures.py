@@ -238,7 +238,7 @@ def test_verify_asks_no_counters_of_what_ends_with_the_process(path: Path) -> No
         (flip(REFERENCES, 10), "reference count fails its checksum"),
         (lambda txn: txn.delete(number_key(BODY, 9)), "not there"),
         (lambda txn: txn.put(number_key(REFERENCES, 9), encode_number(2)), "its count says 2"),
-        (lambda txn: txn.put(number_key(BODY, 8), frame(b"x")), "nothing refers to it"),
+        (lambda txn: txn.put(number_key(BODY, 8), frame(b"x")), "no message refers to it"),
         (lambda txn: txn.put(place_key(SETTLED, 5, 0, 1), b""), "without its segment"),
         (lambda txn: txn.put(b"?", b""), "does not know"),
         (lambda txn: txn.delete(bytes.fromhex("4c000000000000000100")), "no counters"),

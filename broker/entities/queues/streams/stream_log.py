@@ -1,8 +1,8 @@
-"""A stream's messages, by offset.
+"""The log of a stream: messages by offset.
 
-Everything is on disk; what was published last is in memory too, so that consumers that are up to date read no disk,
-however many they are. The others read a window at a time. Only what is synced can be read: an offset that a consumer
-has seen is never given to another message, whatever happens to the process.
+All messages are on disk; the latest ones are in memory too, so that consumers that are up to date do not read the disk,
+whatever their number. The others read one window at a time. Only synced messages can be read: an offset that a consumer
+has seen is never given to another message, even after a crash.
 
     first ............ tail_first ............ stored ............ next
     on disk only       on disk and in memory   in memory, on its way to disk
@@ -37,22 +37,22 @@ _OFFSET = struct.Struct(">q").pack
 
 
 class StreamMessage(NamedTuple):
-    """A message as consumers get it, with its offset among its headers; and what it can be found by."""
+    """A message as consumers get it, with its offset among its headers; its publish time and filter value."""
 
     offset: int
     time: int
-    """When it was published, in milliseconds since the epoch."""
+    """Time of the publish, in milliseconds since the epoch."""
     message: Message
     filter_value: bytes | None
 
 
 class StreamStore(QueueStore):
-    """A stream's share of the message store. Positions are offsets, times are those of the publish."""
+    """A stream's part of the message store. Positions are offsets, times are those of the publish."""
 
     __slots__ = ()
 
     def append(self, offset: int, message: Message, time: int) -> None:
-        """Have a message written with the open batch."""
+        """Put a message into the open batch."""
         state = self.state
         self._open().puts[offset] = (message, time)
         self._batches.current.bytes += len(message.body) + len(message.header) + RECORD_BYTES
@@ -61,12 +61,12 @@ class StreamStore(QueueStore):
         state.delivered_up_to = offset + 1
 
     def close(self, segment: StreamSegment) -> None:
-        """Remember where a segment ends."""
+        """Put a closed segment's end into the open batch."""
         self._open()
         self._batches.current.closed_segments.append(ClosedStreamSegment(self.queue_id, self.number, *segment))
 
     def drop_segments(self, dropped: list[StreamSegment]) -> None:
-        """StreamSegments at the front are gone."""
+        """Drop the oldest segments, with their messages."""
         state, floor = self.state, dropped[-1].end
         messages = sum(segment.end - segment.first for segment in dropped)
         self.lost(self.number, messages, sum(segment.bytes for segment in dropped))
@@ -75,22 +75,22 @@ class StreamStore(QueueStore):
         self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, ()))
 
     def between(self, first: int, end: int, window: MemoryWindow) -> list[StoredMessage]:
-        """Stored messages from `first` on and before `end`, as many as a window holds."""
+        """Return stored messages in [first, end), at most one window."""
         found = self._source.read(self.queue_id, self.number, first - 1, end, window.messages, window.bytes)
         self.counters.read(len(found))
         return found
 
     def find(self, time: int, first: int, end: int) -> int:
-        """The first offset from `first` on, and before `end`, of a message not older than a time; else `end`."""
+        """Return the first offset in [first, end) of a message not older than `time`; else `end`."""
         return self._source.streams.find(self.queue_id, self.number, time, first, end)
 
     def history(self) -> StreamHistory:
-        """What the store holds."""
+        """Return the closed segments and the last message in the store."""
         return self._source.streams.history(self.queue_id, self.number)
 
 
 class StreamLog:
-    """The messages of one stream. All of them stay to be read, again and by others: its ready messages."""
+    """The messages of one stream, in the role of its ready messages. Reading removes none of them."""
 
     def __init__(self, store: StreamStore, rules: StreamArguments, window: MemoryWindow) -> None:
         self._store = store
@@ -108,27 +108,27 @@ class StreamLog:
 
     @property
     def bytes(self) -> int:
-        """The bodies of all its messages."""
+        """Bytes of the bodies of all messages."""
         return self._store.state.bytes
 
     @property
     def in_memory(self) -> MemoryWindow:
-        """How many are in memory, and the bytes of their bodies."""
+        """Number of messages in memory, and bytes of their bodies."""
         return MemoryWindow(len(self._tail), self._tail_bytes)
 
     @property
     def head(self) -> None:
-        """No message is the first to go out: each consumer has a place of its own."""
+        """None: each consumer reads from a position of its own."""
 
     @property
     def first(self) -> int:
-        """The lowest offset that is kept."""
+        """The lowest offset of the stream."""
         return self.segments.first
 
     # In
 
     def append(self, message: Message, now: int) -> None:
-        """Give a message the next offset."""
+        """Append a message at the next offset."""
         segments = self.segments
         if segments.full:
             self._roll(now)
@@ -141,21 +141,21 @@ class StreamLog:
         self.keep_window()
 
     def keep_window(self) -> None:
-        """Let go of what is on disk and beyond the window."""
+        """Drop from memory messages that are on disk and beyond the window."""
         while self.tail_first < self.stored and self._beyond_window:
             self._shorten()
 
     @property
     def _beyond_window(self) -> bool:
-        """More is in memory than need be. What is on its way to disk stays: it is in memory for that anyway."""
+        """More messages are in memory than the window has. Those that are not on disk yet stay anyway."""
         return len(self._tail) > self._window.messages or self._tail_bytes > self._window.bytes
 
     def synced(self, up_to: int) -> None:
-        """Everything up to an offset is on disk."""
+        """Note that all messages up to an offset are on disk."""
         self.stored = up_to + 1
 
     def restore(self) -> None:
-        """Begin with what the store says is there; where the next offset is far above, with a gap before it."""
+        """Take up the messages on disk at a start; leave a gap if the stored next offset is far above the last one."""
         closed, last = self._store.history()
         state = self._store.state
         end, time = (0, 0) if last is None else (last[0] + 1, last[1])
@@ -171,7 +171,7 @@ class StreamLog:
         self.next = self.stored = self.tail_first = go_on_at
 
     def end(self) -> int:
-        """Let everything go from memory. RabbitMQ says of every stream that is deleted that it had no messages."""
+        """Drop everything from memory; return 0, as RabbitMQ reports for every deleted stream."""
         self._tail.clear()
         self._tail_bytes = 0
         self.tail_first = self.next
@@ -180,9 +180,9 @@ class StreamLog:
     # Out
 
     def read(self, start: int, window: MemoryWindow) -> tuple[list[StreamMessage], int]:
-        """Messages from an offset on, no more than a window, and the offset to go on from.
+        """Return messages from an offset on, at most one window, and the offset to go on from.
 
-        No message may mean that some were passed over: those that are gone, and those that cannot be read.
+        Dropped and unreadable messages are skipped, so an empty list does not mean the end of the stream.
         """
         start = max(start, self.first)
         if start >= self.tail_first:
@@ -193,7 +193,7 @@ class StreamLog:
         return stamped, stamped[-1].offset + 1 if stamped else max(start, end)
 
     def find(self, time: int) -> int:
-        """The offset of the first message not older than a time, or of the next one."""
+        """Return the offset of the first message not older than `time`, or the next offset."""
         first = self.first
         if first < self.stored:
             offset = self._store.find(time, first, self.stored)
@@ -215,7 +215,7 @@ class StreamLog:
         return found, start + len(found)
 
     def check(self) -> None:
-        """Raise AssertionError unless offsets follow each other, in memory as in segments, and are counted right."""
+        """Raise AssertionError unless offsets in memory and in segments are consecutive, and counted right."""
         self.segments.check()
         assert list(self._tail) == list(range(self.tail_first, self.next)), (
             f"offsets {self.tail_first} to {self.next} are in memory as {list(self._tail)}"
@@ -240,7 +240,7 @@ class StreamLog:
 
 
 class _Stamp:
-    """Puts the offset among a message's headers. Messages that follow each other mostly have the same header."""
+    """Adds the offset to a message's headers. Caches the last header, because consecutive ones are mostly equal."""
 
     def __init__(self) -> None:
         self._header = b""
@@ -248,7 +248,7 @@ class _Stamp:
         self._filter_value: bytes | None = None
 
     def stamped(self, offset: int, time: int, message: Message) -> StreamMessage:
-        """A message as consumers get it."""
+        """Return a message as consumers get it."""
         if message.header != self._header:
             self._take_apart(message.header)
         header = self._before + _OFFSET(offset) + self._after
@@ -257,7 +257,7 @@ class _Stamp:
         )
 
     def _take_apart(self, header: bytes) -> None:
-        """Find the bytes before and after those of the offset: they are what changes with it."""
+        """Encode the headers with two offsets, and find where they differ: those 8 bytes are the offset."""
         properties = decode_properties(header)
         headers = dict(properties.headers or {})
         given = headers.get(FILTER_HEADER)
@@ -275,7 +275,7 @@ class _Stamp:
 
 
 def kept(message: Message) -> Message:
-    """A message as a stream stores it: it lasts whatever its delivery mode says, and is never a dead letter."""
+    """Return a message as a stream stores it: persistent whatever its delivery mode, without BCC keys."""
     if message.flags == PERSISTENT:
         return message
     own = Message(message.route, message.header, message.body, PERSISTENT)

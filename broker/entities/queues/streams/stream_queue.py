@@ -1,8 +1,8 @@
-"""A stream: a log that consumers read, each from a position of its own. RabbitMQ's `x-queue-type: stream`.
+"""The stream queue type: a log that each consumer reads from a position of its own.
 
-Nothing is consumed away. An acknowledgement gives its consumer credit and means nothing else, so there is nothing to
-requeue, to reject or to purge; messages leave at the front, by the rules of `Segments`. To the session a stream is a
-queue; what is ready in it is its `StreamLog`.
+Delivery removes nothing. An acknowledgement only gives its consumer credit, so nothing can be requeued, rejected or
+purged; messages leave at the front, by the retention rules of `StreamSegments`. For the session a stream is a queue
+whose ready messages are its `StreamLog`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
 READ = MemoryWindow(256, RUN_BYTES)
-"""What one consumer is given at a time, and reads ahead at most."""
+"""Messages and bytes that one consumer is given at a time, which it may have read ahead."""
 
 DISK_READS = 8
-"""How many reads from disk one turn of a stream may take; consumers that are behind go on in the next turn."""
+"""Reads from disk in one turn of a stream; consumers that are behind go on in the next turn."""
 
 
 class ReadPosition:
-    """How far a consumer has come. `ahead` has been read and not delivered yet; `next` is where reading goes on."""
+    """A consumer's position. `ahead`: messages read and not delivered yet; `next`: the offset to read from next."""
 
     __slots__ = ("ahead", "filter", "next")
 
@@ -42,7 +42,7 @@ class ReadPosition:
         self.ahead: deque[StreamMessage] = deque()
 
     def take(self, log: StreamLog, limit: int) -> list[StreamMessage]:
-        """The next messages for the consumer. None may mean that it wanted none of those that were read."""
+        """Return the next messages for the consumer; none of those that were read may pass its filter."""
         if not self.ahead:
             found, self.next = log.read(self.next, READ)
             self.ahead.extend(found if self.filter is None else filter(self._wants, found))
@@ -53,22 +53,22 @@ class ReadPosition:
         return [ahead.popleft() for _ in range(limit)]
 
     def up_to_date(self, log: StreamLog) -> bool:
-        """There is nothing more on disk for it."""
+        """Return whether nothing more is on disk for the consumer."""
         return not self.ahead and self.next >= log.stored
 
     def behind(self, log: StreamLog) -> bool:
-        """What comes next has to be read from disk."""
+        """Return whether the next messages have to be read from disk."""
         return not self.ahead and self.next < min(log.tail_first, log.stored)
 
     def _wants(self, found: StreamMessage) -> bool:
-        assert self.filter is not None, "without a filter everything is wanted"
+        assert self.filter is not None, "only called with a filter"
         if found.filter_value is None:
             return self.filter.unfiltered
         return found.filter_value in self.filter.values
 
 
 class Readers(Consumers):
-    """The consumers of a stream. Those that are up to date leave the rotation until something new is on disk."""
+    """The consumers of a stream. Those that are up to date leave the rotation until new messages are on disk."""
 
     def __init__(self, log: StreamLog, now: Callable[[], int]) -> None:
         super().__init__(now, single_active=False)
@@ -77,35 +77,35 @@ class Readers(Consumers):
         self._resting: dict[Consumer, None] = {}
 
     def add(self, consumer: Consumer) -> None:
-        """Take in a consumer, at the position that it asked for."""
+        """Add a consumer at the position that its `x-stream-offset` names."""
         start = stream_arguments.start(consumer.arguments, "")
         self.positions[consumer] = ReadPosition(self._offset(start), stream_arguments.stream_filter(consumer.arguments))
         super().add(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Let one go, and its position with it."""
+        """Remove a consumer and its position."""
         super().remove(consumer)
         del self.positions[consumer]
 
     def enlist(self, consumer: Consumer) -> None:
-        """Put a consumer that may have credit into the rotation, where it does not rest any more."""
+        """Put a consumer that may have credit into the rotation; it does not rest any more."""
         super().enlist(consumer)
         if consumer.waiting:
             self._resting.pop(consumer, None)
 
     def rest(self, consumer: Consumer) -> None:
-        """It is up to date: out of the rotation."""
+        """Take a consumer that is up to date out of the rotation."""
         self._retire(consumer)
         self._resting[consumer] = None
 
     def wake(self) -> None:
-        """There is something new for those that were up to date."""
+        """Put the consumers that rest back into the rotation: new messages are on disk."""
         resting, self._resting = self._resting, {}
         for consumer in resting:
             self.enlist(consumer)
 
     def check(self) -> None:
-        """Raise AssertionError unless every reader has a position, and those that rest are out of the rotation."""
+        """Raise AssertionError unless every reader has a position, and resting ones are out of the rotation."""
         super().check()
         assert self.positions.keys() == self.members.keys(), "a reader has no position, or a position no reader"
         for consumer in self._resting:
@@ -125,23 +125,23 @@ class Readers(Consumers):
 
 
 class Retention(Unlimited):
-    """What limits of a queue are to a stream: it refuses nothing, and what goes goes by segments."""
+    """The limits of a stream: it refuses nothing, and drops whole segments."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def set(self, arguments: QueueArguments) -> None:
-        """Hold to what the declaration and the policies in force say from now on."""
+        """Apply the retention rules of the declaration and the policies in force from now on."""
         stream = self._stream
         stream.log.segments.keep(stream_arguments.parse(stream.spec.arguments, stream.policies.definition))
 
     def resume(self) -> None:
-        """After a start: consumers may be waiting."""
+        """Deliver to consumers after a start."""
         self._stream.touch()
 
 
 class Stream(Queue):
-    """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
+    """A queue of type stream. `where` names it in reply texts: queue and virtual host."""
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
@@ -151,24 +151,25 @@ class Stream(Queue):
 
     @property
     def messages(self) -> int:
-        """How many there are to read: what is out with consumers has not left."""
+        """Number of messages; delivered ones are included, because delivery removes nothing."""
         return self.ready
 
     def publish(self, message: Message) -> bool:
-        """Append a message. Confirms always wait for the disk: a stream keeps transient messages, too."""
+        """Append a message; always return True: a stream keeps transient messages too, and confirms wait for the
+        disk."""
         if self.events is not None:
             self.events.appended(message, self.log.next)
         self.log.append(kept(message), self._context.now())
         return True
 
     def stored(self, lane: int, up_to: int) -> None:
-        """What is on disk can be read."""
+        """Let consumers read up to an offset that is on disk."""
         self.log.synced(up_to)
         self._readers.wake()
         self.touch()
 
     def deliver(self) -> None:
-        """Give each consumer that has credit what comes next for it; what they all had the chance to take goes."""
+        """Deliver to each consumer with credit its next messages; then drop messages beyond the window from memory."""
         self._touched = False
         reads, consumers, log = DISK_READS, self._readers, self.log
         while reads and (next_served := consumers.next()) is not None:
@@ -187,19 +188,19 @@ class Stream(Queue):
     def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
         entries = [QueuedMessage(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
         consumer.give(entries)
-        for entry in entries:  # it never comes back, so its content is not needed again
+        for entry in entries:  # a stream's message is never requeued, so its content is not needed again
             entry.message = None
 
     def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
-        """Messages go out to a channel that has to acknowledge them."""
+        """Count messages as unacknowledged; `size`: bytes of their bodies."""
         self.out.add(len(entries), size)
 
     def restore(self) -> None:
-        """Start with what the store says is there."""
+        """Take up the messages that are on disk at a start."""
         self.store.restore()
         self.log.restore()
 
-    # What a stream does not do
+    # Not supported by streams
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
         """Refused: raises ConnectionException 540."""
@@ -210,7 +211,7 @@ class Stream(Queue):
         raise self._unsupported("queue.purge")
 
     def refuse_return(self) -> None:
-        """Nothing can be given back: raises ConnectionException 540."""
+        """Refused: raises ConnectionException 540."""
         raise self._unsupported("basic.nack and basic.reject")
 
     def _unsupported(self, method: str) -> ConnectionException:

@@ -1,8 +1,8 @@
-"""Which part of a stream is kept.
+"""Retention of streams: by size and by age, one whole segment at a time.
 
-A stream is cut into segments by size. When a segment is full and another message comes, it is closed, and then, as in
-RabbitMQ, the oldest segments go: those beyond the size that the stream may have, and those whose last message is too
-old. A segment goes as a whole, and the one that is being written never goes.
+A stream is cut into segments by size. A message beyond a full segment closes it, and then, as in RabbitMQ, the oldest
+segments are dropped: those beyond the stream's maximum size, and those whose last message is too old. The open segment
+is never dropped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from broker.entities.arguments.stream_arguments import StreamArguments
 from storage.batch import OFFSET_STRIDE
 
 MESSAGE_BYTES = 64
-"""What a message counts beside its body."""
+"""Size of a message beside its body, for retention."""
 
 
 class StreamSegment(NamedTuple):
-    """Offsets from `first` on and before `end`; the bytes of their bodies; when the last of them was published."""
+    """Offsets [first, end), bytes of their bodies, publish time of the last one in milliseconds."""
 
     first: int
     end: int
@@ -29,7 +29,7 @@ class StreamSegment(NamedTuple):
 
     @property
     def size(self) -> int:
-        """What it counts of what a stream may have."""
+        """Its size for retention, MESSAGE_BYTES for each message included."""
         return self.bytes + MESSAGE_BYTES * (self.end - self.first)
 
 
@@ -46,35 +46,35 @@ class StreamSegments:
         return len(self._closed) + 1
 
     def keep(self, rules: StreamArguments) -> None:
-        """Go by other rules from now on: what has to go by them goes when the next segment is closed."""
+        """Apply other rules, from the next time that a segment is closed."""
         self._rules = rules
 
     @property
     def first(self) -> int:
-        """The lowest offset that is kept."""
+        """The lowest offset of the stream."""
         return self._closed[0].first if self._closed else self._open.first
 
     @property
     def last(self) -> int:
-        """The offset of the last message; where there is none, the one before the next."""
+        """The offset of the last message; without one, the next offset minus 1."""
         is_empty = self._open.end == self._open.first
         return (self._closed[-1] if self._closed and is_empty else self._open).end - 1
 
     @property
     def last_time(self) -> int:
-        """When the last message was published."""
+        """Publish time of the last message, in milliseconds since the epoch."""
         return self._open.last_time
 
     @property
     def full(self) -> bool:
-        """The next message belongs to another segment."""
+        """The open segment is full: the next message starts another one."""
         return self._open.end > self._open.first and self._open.size >= self._rules.segment_bytes
 
     def restore(self, closed: Iterable[StreamSegment], stored: StreamSegment, messages: int) -> None:
-        """Begin with what is stored: so many messages between two offsets.
+        """Take up the closed segments at a start, and the offsets, bytes and number of messages of the whole stream.
 
-        A closed segment whose record is missing counts as a part of the next one. A gap as long as a restore of a
-        backup leaves is no part of any.
+        A closed segment whose record is missing becomes part of the next one. A gap of at least OFFSET_STRIDE offsets,
+        which restoring a backup leaves, belongs to no segment.
         """
         first, end = stored.first, stored.end
         for segment in closed:
@@ -88,25 +88,25 @@ class StreamSegments:
         self._open = StreamSegment(first, end, size_bytes, stored.last_time)
 
     def go_on_at(self, offset: int) -> StreamSegment | None:
-        """Leave out the offsets before this one; the segment that is closed by that, if it holds something."""
+        """Go on at a higher offset, with a gap before it; return the segment that this closes, None if it is empty."""
         closed = self.close() if self._open.end > self._open.first else None
         self._open = self._open._replace(first=offset, end=offset)
         return closed
 
     def add(self, size_bytes: int, time: int) -> None:
-        """A message comes to the segment that is being written."""
+        """Count a message in the open segment."""
         first, end, size, _ = self._open
         self._open = StreamSegment(first, end + 1, size + size_bytes, time)
 
     def close(self) -> StreamSegment:
-        """Begin another segment; the one that is closed by that."""
+        """Close the open segment, open the next one, and return the closed one."""
         closed = self._open
         self._close(closed)
         self._open = StreamSegment(closed.end, closed.end, 0, closed.last_time)
         return closed
 
     def drop(self, now: int) -> list[StreamSegment]:
-        """Let go of what need not be kept any longer."""
+        """Drop the oldest closed segments beyond the limits; return them."""
         dropped = []
         while self._closed and self._too_much(self._closed[0], now):
             segment = self._closed.popleft()
@@ -115,7 +115,7 @@ class StreamSegments:
         return dropped
 
     def check(self) -> None:
-        """Raise AssertionError unless each segment begins where the one before it ends, or far above."""
+        """Raise AssertionError unless each segment starts at the end of the one before, or OFFSET_STRIDE above."""
         segments = [*self._closed, self._open]
         gaps = [after.first - before.end for before, after in pairwise(segments)]
         assert all(gap == 0 or gap >= OFFSET_STRIDE for gap in gaps), f"segments: {segments}"

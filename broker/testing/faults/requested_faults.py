@@ -1,4 +1,4 @@
-"""The faults that are ordered: to what they apply, how often, and whether one is due now."""
+"""The faults that tests have requested: their scope, how often they happen, and whether one is due now."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 
 from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import invalid, not_found
-from broker.testing.faults.fault_table import FAULTS, NOW, STANDING, Parameter
+from broker.testing.faults.fault_table import FAULTS, NOW, STANDING, FaultParameter
 
 log = logging.getLogger("leveret.testing")
 
-ORDERS_MAX = 1000
+FAULTS_MAX = 1000
 COUNTING = ("times", "skip", "chance", "seed")
-"""What all but STANDING take: how often it happens, how many it passes over, how likely each is, chance's seed."""
+"""Arguments of all but STANDING faults: number of times, how many to skip first, probability of each, its seed."""
 TIMES_MAX = 1_000_000_000
 
 Subject = Mapping[str, str | int | tuple[str, ...] | None]
-"""What a fault might happen to, by the names of scopes; of several names each counts."""
+"""A thing that a fault may happen to: its values by scope; a tuple has several names, each of which may match."""
 
 
-class FaultOrder:
-    """A fault that a test has ordered. `left` is None until it is lifted, else how often it still happens."""
+class RequestedFault:
+    """A fault that a test has requested. `left`: how often it still happens; None: until it is lifted."""
 
     def __init__(
         self, number: int, name: str, parameters: dict[str, Any], scope: dict[str, str | int], counting: dict[str, Any]
@@ -42,13 +42,13 @@ class FaultOrder:
         self._random = Random(counting["seed"])
 
     def fits(self, subject: Subject) -> bool:
-        """It may happen to this."""
+        """Return whether the fault's scope matches a subject."""
         if self.parameters.get("on", NOW) != subject.get("method", NOW) and "on" in self.parameters:
             return False
         return all(_fits(wanted, subject.get(name)) for name, wanted in self.scope.items())
 
     def takes(self) -> bool:
-        """It is its turn to happen, once more."""
+        """Count an opportunity, and return whether the fault happens now."""
         if self.left == 0:
             return False
         if self.skip:
@@ -61,7 +61,7 @@ class FaultOrder:
         return True
 
     def shown(self) -> dict[str, Any]:
-        """The order, how often it has happened, and how often it still may."""
+        """Return the request, how often the fault has happened, and how often it still may."""
         asked = {**self.parameters, **self.scope}
         return {"id": self.number, "fault": self.name, **asked, "fired": self.fired, "left": self.left}
 
@@ -74,107 +74,107 @@ def _fits(wanted: str | int, found: str | int | tuple[str, ...] | None) -> bool:
 
 
 class Faults:
-    """All orders, from the first to come."""
+    """All requested faults, in the order of their requests."""
 
     def __init__(self) -> None:
-        self.orders: dict[int, FaultOrder] = {}
+        self.requested: dict[int, RequestedFault] = {}
         self.names: Set[str] = frozenset()
-        """The faults that are ordered: looked at before anything else."""
-        self._begin: Callable[[FaultOrder], None] = _nothing
-        self._end: Callable[[FaultOrder], None] = _nothing
+        """Names of the requested faults, for a quick check that there are none of a kind."""
+        self._begin: Callable[[RequestedFault], None] = _nothing
+        self._end: Callable[[RequestedFault], None] = _nothing
         self._numbers = count(1)
-        self._lock = Lock()  # the thread that commits asks, too
+        self._lock = Lock()  # the commit thread asks, too
 
-    def attach(self, begin: Callable[[FaultOrder], None], end: Callable[[FaultOrder], None]) -> None:
-        """There is a broker: `begin` is called with each order that is new, `end` with each that is lifted."""
+    def attach(self, begin: Callable[[RequestedFault], None], end: Callable[[RequestedFault], None]) -> None:
+        """Call `begin` with each new fault from now on, and `end` with each that is lifted."""
         self._begin, self._end = begin, end
 
-    def order(self, given: Mapping[str, object]) -> FaultOrder:
-        """Take an order. Raises AdministrationError `not_found` for an unknown fault, `invalid` for anything else."""
+    def request(self, given: Mapping[str, object]) -> RequestedFault:
+        """Request a fault. Raises AdministrationError `not_found` for an unknown one, `invalid` for wrong arguments."""
         arguments = Arguments(given)
         name = arguments.text("fault")
         if name not in FAULTS:
             raise not_found(f"there is no fault {name}; known: {', '.join(FAULTS)}")
-        if len(self.orders) >= ORDERS_MAX:
-            self.orders = {number: order for number, order in self.orders.items() if order.left != 0}
-        if len(self.orders) >= ORDERS_MAX:
-            raise invalid(f"{ORDERS_MAX} faults are ordered: lift some (DELETE /api/testing/faults)")
-        order = _read(next(self._numbers), name, arguments, given)
-        self._begin(order)
+        if len(self.requested) >= FAULTS_MAX:
+            self.requested = {number: fault for number, fault in self.requested.items() if fault.left != 0}
+        if len(self.requested) >= FAULTS_MAX:
+            raise invalid(f"{FAULTS_MAX} faults are requested already: lift some (DELETE /api/testing/faults)")
+        fault = _read(next(self._numbers), name, arguments, given)
+        self._begin(fault)
         with self._lock:
-            self.orders[order.number] = order
+            self.requested[fault.number] = fault
             self._names_changed()
-        return order
+        return fault
 
     def lift(self, number: int) -> None:
-        """Have a fault happen no more. Raises AdministrationError `not_found`."""
+        """Lift a fault. Raises AdministrationError `not_found`."""
         with self._lock:
-            order = self.orders.pop(number, None)
+            fault = self.requested.pop(number, None)
             self._names_changed()
-        if order is None:
+        if fault is None:
             raise not_found(f"there is no fault with the id {number}")
-        self._end(order)
+        self._end(fault)
 
     def lift_all(self) -> int:
-        """Have no fault happen any more; how many there were."""
-        numbers = list(self.orders)
+        """Lift all faults; return their number."""
+        numbers = list(self.requested)
         for number in numbers:
             self.lift(number)
         return len(numbers)
 
-    def fire(self, names: Set[str], subject: Subject) -> FaultOrder | None:
-        """The fault that has to happen to this now, one of `names`; it is counted and logged."""
+    def fire(self, names: Set[str], subject: Subject) -> RequestedFault | None:
+        """Return the fault, one of `names`, that happens to a subject now, counted and logged; None if none does."""
         with self._lock:
-            for order in self.orders.values():
-                if order.name in names and order.fits(subject) and order.takes():
-                    fired(order, subject)
-                    return order
+            for fault in self.requested.values():
+                if fault.name in names and fault.fits(subject) and fault.takes():
+                    fired(fault, subject)
+                    return fault
         return None
 
-    def standing(self, names: Set[str], subject: Subject) -> list[FaultOrder]:
-        """The faults that hold for this, of those that go on until they are lifted."""
+    def standing(self, names: Set[str], subject: Subject) -> list[RequestedFault]:
+        """Return the faults, of `names`, that hold for a subject until they are lifted."""
         with self._lock:
-            return [each for each in self.orders.values() if each.name in names and each.fits(subject)]
+            return [each for each in self.requested.values() if each.name in names and each.fits(subject)]
 
     def _names_changed(self) -> None:
-        self.names = frozenset(order.name for order in self.orders.values())
+        self.names = frozenset(fault.name for fault in self.requested.values())
 
 
-def fired(order: FaultOrder, subject: Subject) -> None:
-    """Say in the log that a fault happens, and that a test has ordered it."""
+def fired(fault: RequestedFault, subject: Subject) -> None:
+    """Log that a fault happens at the request of a test."""
     first = {name: value[0] if isinstance(value, tuple) else value for name, value in subject.items() if value}
     seen = ", ".join(f"{name} {value}" for name, value in first.items() if value)
-    log.warning("fault %s by order %d of a test: %s", order.name, order.number, seen or FAULTS[order.name].does)
+    log.warning("fault %s by order %d of a test: %s", fault.name, fault.number, seen or FAULTS[fault.name].does)
 
 
-def _nothing(order: FaultOrder) -> None:
-    """Before the broker is there, nothing can be ordered."""
+def _nothing(fault: RequestedFault) -> None:
+    """Do nothing: no fault can be requested before `attach`."""
 
 
-def _read(number: int, name: str, arguments: Arguments, given: Mapping[str, object]) -> FaultOrder:
-    fault = FAULTS[name]
-    known = (*fault.parameters, *fault.scope, *(() if name in STANDING else COUNTING))
+def _read(number: int, name: str, arguments: Arguments, given: Mapping[str, object]) -> RequestedFault:
+    kind = FAULTS[name]
+    known = (*kind.parameters, *kind.scope, *(() if name in STANDING else COUNTING))
     for argument in given:
         if argument != "fault" and argument not in known:
             raise invalid(f"fault {name} takes no argument {argument}; known: {', '.join(known)}")
-    parameters = {key: _parameter(key, parameter, arguments) for key, parameter in fault.parameters.items()}
-    scope = {key: _scope(key, arguments) for key in fault.scope if arguments.given(key)}
-    at_once = parameters.get("on") == NOW  # to all that it fits, unless the order says how many
-    times = int(arguments.number("times", TIMES_MAX)) if arguments.given("times") else None if at_once else fault.times
+    parameters = {key: _parameter(key, parameter, arguments) for key, parameter in kind.parameters.items()}
+    scope = {key: _scope(key, arguments) for key in kind.scope if arguments.given(key)}
+    at_once = parameters.get("on") == NOW  # happens to all that match, unless the request says how many
+    times = int(arguments.number("times", TIMES_MAX)) if arguments.given("times") else None if at_once else kind.times
     counting = {
         "times": times,
         "skip": int(arguments.number("skip", TIMES_MAX)) if arguments.given("skip") else 0,
         "chance": arguments.number("chance", 1) if arguments.given("chance") else 1.0,
         "seed": int(arguments.number("seed")) if arguments.given("seed") else number,
     }
-    return FaultOrder(number, name, parameters, scope, counting)
+    return RequestedFault(number, name, parameters, scope, counting)
 
 
 def _scope(name: str, arguments: Arguments) -> str | int:
     return int(arguments.number(name, 65_535)) if name == "channel" else arguments.text(name)
 
 
-def _parameter(name: str, parameter: Parameter, arguments: Arguments) -> float | str:
+def _parameter(name: str, parameter: FaultParameter, arguments: Arguments) -> float | str:
     if not arguments.given(name):
         if parameter.default is None:
             raise invalid(f"argument {name} is missing: {parameter.meaning}")

@@ -1,8 +1,7 @@
-"""Messages from a queue of one broker to another broker: in order, and settled at the source by what becomes of them.
+"""Moves messages from a queue to another broker, in order; a confirm of the destination acknowledges at the source.
 
-Deliveries are published as they come. The publish number of each leads back to its delivery tag, so that a confirm of
-the destination is an acknowledgement at the source; a `multiple` one stays one. Of a message nothing is kept: one that
-is not confirmed is still the source's, and comes again.
+Deliveries are published as they arrive. Only delivery tags are kept, by publish number, so a `multiple` confirm is one
+`multiple` acknowledgement. A message that was not confirmed is still the source's, and is delivered again.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from broker.wire.assembler import Command
 from broker.wire.method import Method
 
 Forward = Callable[[Command], tuple[bytes, bytes]]
-"""What a delivery is published with: the frame of basic.publish, and the payload of the header frame."""
+"""Returns the frame of basic.publish and the payload of the header frame for a delivery."""
 
 
 class AckMode(StrEnum):
-    """When a message counts as moved."""
+    """The moment at which a message counts as moved and is acknowledged at the source."""
 
     ON_CONFIRM = "on-confirm"
     ON_PUBLISH = "on-publish"
@@ -37,14 +36,14 @@ class SourceGone(ClientError):
 
 
 class NotArrived(ClientError):
-    """No queue has taken a message that was to be taken."""
+    """A message that must arrive was returned or nacked."""
 
 
 class Transfer:
-    """A consumer's deliveries, moved until `remaining` of them are settled.
+    """Moves a consumer's deliveries until `remaining` of them are settled.
 
-    The source's channel consumes, the destination's is in confirm mode where `mode` asks for it. `settled` is how many
-    have been moved so far. One that is refused goes back to its queue, or ends the transfer where all `must_arrive`.
+    The source's channel consumes already, the destination's is in confirm mode if `mode` needs it. `settled` is the
+    number moved so far. A nacked message is requeued, or ends the transfer with `must_arrive`.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Transfer:
         self.settled = 0
 
     async def run(self) -> None:
-        """Return when all that was to be moved is. Raises ClientError."""
+        """Return when all messages are moved. Raises ClientError."""
         work = (self._source.keep_alive, self._destination.keep_alive, self._publish_forever, self._settle_forever)
         async with trio.open_nursery() as nursery:
             for each in work:
@@ -82,11 +81,11 @@ class Transfer:
 
     @property
     def in_flight(self) -> int:
-        """How many messages are published and not settled."""
+        """Number of messages published and not settled."""
         return len(self._unsettled)
 
     def finish(self) -> None:
-        """End the transfer: there is nothing more to come."""
+        """End the transfer without an error."""
         self._done.set()
 
     def fail(self, error: ClientError) -> None:
@@ -140,7 +139,7 @@ class Transfer:
                 raise NotArrived(f"no queue takes the message: {method.reply_code} {method.reply_text}")
 
     def _settle(self, number: int, multiple: bool, settlement: Callable[[int, bool], Method]) -> None:
-        """Pass on what became of a publish, or of all up to it."""
+        """Settle the delivery of a publish, or of all publishes up to it, at the source."""
         numbers = [number] if number in self._unsettled else []
         if multiple:
             numbers = list(takewhile(lambda each: each <= number, self._unsettled))

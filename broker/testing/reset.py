@@ -1,4 +1,4 @@
-"""An empty broker for the next test, in the same process."""
+"""Reset of the broker to the state of a new data directory, in the same process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from broker.server.recovery import default_definitions
 from broker.session.connection import Connection
 from broker.session.login.phase import Phase
 from broker.testing.gate import Gate
-from broker.testing.settling import Settling
+from broker.testing.quiescence import Quiescence
 from storage.definitions.definition_rows import Change, GlobalParameterRow, UserRow, VhostRow, delete
 
 REASON = "a test has ordered that the broker be empty"
 
 
-class Emptying:
-    """Makes the broker what a new data directory makes it. `imported` is the definitions file of the settings.
+class BrokerReset:
+    """Resets the broker to the state of a new data directory. `imported` is the definitions file of the settings.
 
     `limit` sets the limits of memory and disk to those of the settings.
     """
@@ -32,7 +32,7 @@ class Emptying:
         self,
         administration: Administration,
         config: Config,
-        settling: Settling,
+        quiescence: Quiescence,
         gate: Gate,
         imported: DefinitionsFile | None,
         *,
@@ -41,25 +41,25 @@ class Emptying:
     ) -> None:
         self._administration = administration.acting_for(INTERNAL)
         self._config = config
-        self._settling = settling
+        self._quiescence = quiescence
         self._gate = gate
         self._imported = imported
         self._default_user = default_user
         self._limit = limit
 
     async def empty(self) -> None:
-        """Send all clients away, and delete everything. Definitions are deleted on disk when this returns.
+        """Close all connections and delete everything. Definitions are deleted on disk when this returns.
 
-        What is left of messages on disk belongs to nothing, and is cleared away after this. No client is waited for.
+        Messages left on disk belong to no queue, and are cleared later. Clients are not waited for.
         """
         administration = self._administration
         async with administration.turns, self.without_clients():
             changes = [*self.deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
             await administration.change(*changes)
-            self.send_clients_away()  # shovels that connected meanwhile, to what is deleted now
+            self.close_connections()  # those of shovels that connected meanwhile
             administration.registry.login_throttle.forget_all()
             self._limit()
-            await self._settling.settle()
+            await self._quiescence.settle()
             if self._imported is not None:
                 await definitions_import.add(administration, self._imported)
             if administration.broker.event_exchange is not None:
@@ -67,14 +67,14 @@ class Emptying:
 
     @asynccontextmanager
     async def without_clients(self) -> AsyncIterator[None]:
-        """Send all clients away. Those that connect meanwhile are served when this is left: a client whose first
-        attempt fails may wait for seconds before the next."""
+        """Close all connections. Clients that connect meanwhile are served afterwards: one whose first attempt fails
+        may wait for seconds before the next."""
         with self._gate.closed():
-            self.send_clients_away()
+            self.close_connections()
             yield
 
-    def send_clients_away(self) -> None:
-        """Close all open connections: 320 CONNECTION_FORCED, with the reason."""
+    def close_connections(self) -> None:
+        """Close all open connections with 320 CONNECTION_FORCED."""
         for connection in list(self._administration.registry.connections):
             if _overlooks_close(connection):
                 connection.refuse(REASON)
@@ -83,7 +83,7 @@ class Emptying:
         self._administration.end_turn()
 
     def deletions(self) -> Iterator[Change]:
-        """The changes that leave nothing of the definitions."""
+        """Yield the changes that delete all definitions."""
         broker = self._administration.broker
         yield from (delete(VhostRow, name=name) for name in broker.vhosts)
         yield from (delete(UserRow, name=name) for name in broker.users.by_name)
@@ -93,8 +93,8 @@ class Emptying:
 
 
 def _overlooks_close(connection: Connection) -> bool:
-    """It may be a Celery worker, which in its first 100 ms ignores what one method says (`_quick_drain`): after a
-    connection.close it would wait forever. That its socket is closed it notices."""
+    """Return whether a client may be a Celery worker, which in its first 100 ms ignores one method (`_quick_drain`):
+    after a connection.close it would wait for ever. It does notice that its socket is closed."""
     return plain(connection.client_properties).get("product") == "py-amqp" and any(
         channel.consumers for channel in connection.channels.values()
     )

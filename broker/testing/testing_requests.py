@@ -1,4 +1,4 @@
-"""Every order of a test by its name: the same by HTTP, over the administration socket and on the command line."""
+"""The table of all test requests by name: the same by HTTP, over the administration socket and on the command line."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ if TYPE_CHECKING:
     from broker.testing.control import Testing
 
 
-class Order(NamedTuple):
-    """What is carried out, and the names of the arguments that it takes; None where it looks at them itself."""
+class KnownRequest(NamedTuple):
+    """The function that carries a request out, and the names of its arguments; None if it checks them itself."""
 
     carry_out: Callable[[Testing, Arguments], Awaitable[object]]
     arguments: tuple[str, ...] | None = ()
 
 
 async def show_status(testing: Testing, arguments: Arguments) -> object:
-    """What was ordered and holds at this moment."""
+    """Return clock, faults, history and snapshots."""
     return testing.status()
 
 
 async def show_clock(testing: Testing, arguments: Arguments) -> object:
-    """The broker's time."""
+    """Return the broker's time."""
     return testing.time.show()
 
 
 async def stop_clock(testing: Testing, arguments: Arguments) -> object:
-    """Have the clock stand still."""
+    """Stop the clock."""
     await testing.time.stop()
     return testing.time.show()
 
 
 async def start_clock(testing: Testing, arguments: Arguments) -> object:
-    """Have the clock go on."""
+    """Start the clock again."""
     await testing.time.start()
     return testing.time.show()
 
 
 async def step_clock(testing: Testing, arguments: Arguments) -> object:
-    """Let `seconds` pass; with `heartbeats` for clients, too."""
+    """Advance the clock by `seconds`; with `heartbeats` they count as silence of clients."""
     seconds, heartbeats = arguments.number("seconds", STEP_SECONDS_MAX), arguments.flag("heartbeats")
     await testing.time.step(seconds, heartbeats=bool(heartbeats))
     return testing.time.show()
 
 
 async def set_clock(testing: Testing, arguments: Arguments) -> object:
-    """Make it the time `to`; with `heartbeats` what passes until then passes for clients, too."""
+    """Set the clock to `to`; with `heartbeats` the time until then counts as silence of clients."""
     await testing.time.set(time_of(arguments, "to"), heartbeats=bool(arguments.flag("heartbeats")))
     return testing.time.show()
 
 
 async def reset(testing: Testing, arguments: Arguments) -> object:
-    """Have nothing left of the test before."""
+    """Reset the broker."""
     return await testing.reset()
 
 
 async def show_history(testing: Testing, arguments: Arguments) -> object:
-    """What has happened to messages."""
+    """Return events of messages."""
     return testing.expectations.history(arguments)
 
 
 async def clear_history(testing: Testing, arguments: Arguments) -> object:
-    """Forget what has happened so far."""
+    """Forget the events so far."""
     testing.history.clear()
     return {"last": testing.history.last}
 
@@ -84,33 +84,33 @@ async def idle(testing: Testing, arguments: Arguments) -> object:
 
 
 async def show_faults(testing: Testing, arguments: Arguments) -> object:
-    """The faults that are ordered, and how often each has happened."""
-    return [order.shown() for order in testing.faults.orders.values()]
+    """Return the requested faults, and how often each has happened."""
+    return [fault.shown() for fault in testing.faults.requested.values()]
 
 
 async def show_fault_table(testing: Testing, arguments: Arguments) -> object:
-    """The faults that can be ordered."""
+    """Return the table of faults that can be requested."""
     return table_shown()
 
 
 async def order_fault(testing: Testing, arguments: Arguments) -> object:
-    """Have a fault happen."""
-    return testing.faults.order(arguments.all()).shown()
+    """Request a fault."""
+    return testing.faults.request(arguments.all()).shown()
 
 
 async def lift_fault(testing: Testing, arguments: Arguments) -> object:
-    """Have a fault happen no more."""
+    """Lift a fault."""
     testing.faults.lift(int(number_of(arguments, "id", 0)))
     return {"lifted": 1}
 
 
 async def lift_faults(testing: Testing, arguments: Arguments) -> object:
-    """Have no fault happen any more."""
+    """Lift all faults."""
     return {"lifted": testing.faults.lift_all()}
 
 
 async def show_snapshots(testing: Testing, arguments: Arguments) -> object:
-    """The snapshots that there are."""
+    """Return the names of the snapshots."""
     return testing.snapshots.names()
 
 
@@ -120,41 +120,41 @@ async def save_snapshot(testing: Testing, arguments: Arguments) -> object:
 
 
 async def restore_snapshot(testing: Testing, arguments: Arguments) -> object:
-    """Have what was saved under a name, and nothing else."""
+    """Restore a snapshot: all else is deleted."""
     return await testing.snapshots.restore(testing.snapshots.path(arguments.text("name")))
 
 
 async def delete_snapshot(testing: Testing, arguments: Arguments) -> object:
-    """Delete what was saved under a name."""
+    """Delete a snapshot."""
     testing.snapshots.delete(arguments.text("name"))
     return {"deleted": 1}
 
 
 async def restore_backup(testing: Testing, arguments: Arguments) -> object:
-    """Have what the backup in a directory holds, and nothing else."""
+    """Restore the backup in a directory: all else is deleted."""
     return await testing.snapshots.restore(Path(arguments.text("directory")))
 
 
-ORDERS = {
-    "status": Order(show_status),
-    "clock": Order(show_clock),
-    "clock/stop": Order(stop_clock),
-    "clock/start": Order(start_clock),
-    "clock/step": Order(step_clock, ("seconds", "heartbeats")),
-    "clock/set": Order(set_clock, ("to", "heartbeats")),
-    "reset": Order(reset),
-    "faults": Order(show_faults),
-    "faults/table": Order(show_fault_table),
-    "faults/order": Order(order_fault, None),
-    "faults/lift": Order(lift_fault, ("id",)),
-    "faults/lift-all": Order(lift_faults),
-    "snapshots": Order(show_snapshots),
-    "snapshots/save": Order(save_snapshot, ("name",)),
-    "snapshots/restore": Order(restore_snapshot, ("name",)),
-    "snapshots/delete": Order(delete_snapshot, ("name",)),
-    "restore": Order(restore_backup, ("directory",)),
-    "history": Order(show_history, (*EVENT_ARGUMENTS, "limit", "bodies")),
-    "history/clear": Order(clear_history),
-    "expect": Order(expect, (*EVENT_ARGUMENTS, *COUNTS, "count", "exactly", "timeout_seconds")),
-    "idle": Order(idle, ("quiet_milliseconds", "timeout_seconds")),
+REQUESTS = {
+    "status": KnownRequest(show_status),
+    "clock": KnownRequest(show_clock),
+    "clock/stop": KnownRequest(stop_clock),
+    "clock/start": KnownRequest(start_clock),
+    "clock/step": KnownRequest(step_clock, ("seconds", "heartbeats")),
+    "clock/set": KnownRequest(set_clock, ("to", "heartbeats")),
+    "reset": KnownRequest(reset),
+    "faults": KnownRequest(show_faults),
+    "faults/table": KnownRequest(show_fault_table),
+    "faults/order": KnownRequest(order_fault, None),
+    "faults/lift": KnownRequest(lift_fault, ("id",)),
+    "faults/lift-all": KnownRequest(lift_faults),
+    "snapshots": KnownRequest(show_snapshots),
+    "snapshots/save": KnownRequest(save_snapshot, ("name",)),
+    "snapshots/restore": KnownRequest(restore_snapshot, ("name",)),
+    "snapshots/delete": KnownRequest(delete_snapshot, ("name",)),
+    "restore": KnownRequest(restore_backup, ("directory",)),
+    "history": KnownRequest(show_history, (*EVENT_ARGUMENTS, "limit", "bodies")),
+    "history/clear": KnownRequest(clear_history),
+    "expect": KnownRequest(expect, (*EVENT_ARGUMENTS, *COUNTS, "count", "exactly", "timeout_seconds")),
+    "idle": KnownRequest(idle, ("quiet_milliseconds", "timeout_seconds")),
 }

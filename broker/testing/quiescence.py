@@ -1,4 +1,4 @@
-"""Having the broker do everything that is due, before an order is answered."""
+"""Waiting until the broker has done everything that is due, before a test request is answered."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from broker.entities.node.broker import Broker
 from broker.server.commits.committer import Committer
 
 STEP_SECONDS = 0.005
-"""How long is gone on before others have their turn."""
+"""Time for which due work is done before other tasks run."""
 PACE_SECONDS = 0.001
-"""How long work under way gives way to others while the clock goes on."""
+"""Pause for other tasks between two steps of background work, while the clock runs."""
 
 
-class Settling:
-    """Does what is due at this moment of the broker's clock; the engine does the same beside it."""
+class Quiescence:
+    """Does all work that is due at this moment of the broker's clock; the engine does the same beside it."""
 
     def __init__(self, broker: Broker, committer: Committer, end_turn: Callable[[], None]) -> None:
         self._broker = broker
@@ -27,12 +27,12 @@ class Settling:
 
     @property
     def due(self) -> bool:
-        """There is something to do: a timer is due, a turn left something over, or work is under way."""
+        """True if a timer is due, deliveries are pending, or background work is under way."""
         return self._timer_due or self._broker.turn.pending or bool(self._broker.background_work.works)
 
     @property
     def unwritten(self) -> bool:
-        """Something is gathered that is not on disk."""
+        """True if changes are not on disk yet."""
         return self._committer.unfinished
 
     @property
@@ -41,7 +41,7 @@ class Settling:
         return due is not None and due <= self._broker.clock.now()
 
     async def settle(self) -> None:
-        """Return when nothing is due any more. Work that waits for a full disk is left to it."""
+        """Return when nothing is due any more, except work that waits for a full disk."""
         work = self._broker.background_work
         while self.due:
             self._broker.timers.run(self._broker.clock.now())
@@ -57,11 +57,11 @@ class Settling:
                 self._until = monotonic() + STEP_SECONDS
 
     async def caught_up(self) -> None:
-        """Return when LMDB has all that is on disk, and the committer has nothing to do."""
+        """Return when LMDB has all batches, and the committer is idle."""
         await self.stored()
         await self._committer.catch_up()
 
     async def stored(self) -> None:
-        """Return when everything gathered so far is on disk, unless the disk is full."""
+        """Return when all changes so far are on disk, unless the disk is full."""
         await self._committer.flush()
         self._end_turn()
