@@ -5,8 +5,8 @@
 Without SCENARIO all of bench/rows/rates.py. Without --ours a broker of this checkout is started. `--commands FILE`
 takes scenarios of any other generator instead: lines `NAME = COMMAND`, in which {host}, {port} and {pid} are filled
 in, and which print one line of JSON. A round is every scenario in order (one may drain what the one before has
-filled), each run by both brokers directly one after the other. Which of them begins changes with every round, so that
-what drifts on the machine falls on both.
+filled), each run by both brokers directly one after the other. They take turns at beginning, so that drifts of the
+machine fall on both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The steps of a message in two checkouts, a batch in one and then one in the other: what a change costs.
+"""The steps of a message in two checkouts, a batch in one and then one in the other: the cost of a change.
 
 `python -m bench.paired_steps OTHER`, where OTHER is the other checkout: ratios of this one's cost to the other's, each
-of the fifth of the batches that were fastest in a pair of processes; mean, least and most over several pairs. What else
-the machine does falls on both, and how a process happens to lie in memory on neither. `bench.rows.steps` says what the
+of the fifth of the batches that were fastest in a pair of processes; mean, least and most over several pairs. Other
+load of the machine falls on both, and the layout of one process in memory on neither. `bench.rows.steps` says what the
 steps are.
 """
 
@@ -64,7 +64,7 @@ def _worker(checkout: Path) -> subprocess.Popen[str]:
 
 
 def _work() -> None:
-    """Time a batch of everything for each line that is read. What is imported is the checkout's."""
+    """Time a batch of everything for each line that is read. Imports are the checkout's."""
     from bench.rows import steps
     from broker.wire import methods
     from harness.clients.amqp_peer import publish_frames

@@ -107,19 +107,19 @@ def read_argument(item: ET.Element, domains: dict[str, str]) -> Argument:
 
 @dataclass
 class Run:
-    """Fixed-width items packed by one struct: (letter, argument, role)."""
+    """Fixed-width items packed by one struct: (format character, argument, role)."""
 
-    letters: str = ""
+    formats: str = ""
     items: list[tuple[str, Argument | None, str]] = field(default_factory=list)  # role: value, length, bits
     bit_groups: list[list[Argument]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        return sum(SIZES[letter] for letter in self.letters)
+        return sum(SIZES[character] for character in self.formats)
 
-    def add(self, letter: str, argument: Argument | None, role: str) -> None:
-        self.letters += letter
-        self.items.append((letter, argument, role))
+    def add(self, character: str, argument: Argument | None, role: str) -> None:
+        self.formats += character
+        self.items.append((character, argument, role))
 
 
 def plan(arguments: list[Argument]) -> list[Run | Argument]:
@@ -144,7 +144,7 @@ def plan(arguments: list[Argument]) -> list[Run | Argument]:
             run.add("B" if argument.kind == "shortstr" else "I", argument, "length")
             steps.append(argument)
         previous_was_bit = argument.kind == "bit"
-    return [step for step in steps if not (isinstance(step, Run) and not step.letters)]
+    return [step for step in steps if not (isinstance(step, Run) and not step.formats)]
 
 
 class Structs:
@@ -153,14 +153,14 @@ class Structs:
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
 
-    def pack(self, letters: str) -> str:
-        return f"{self._name(letters)}.pack"
+    def pack(self, formats: str) -> str:
+        return f"{self._name(formats)}.pack"
 
-    def unpack(self, letters: str) -> str:
-        return f"{self._name(letters)}.unpack_from"
+    def unpack(self, formats: str) -> str:
+        return f"{self._name(formats)}.unpack_from"
 
-    def _name(self, letters: str) -> str:
-        return self.names.setdefault(letters, f"_{letters[1:]}")
+    def _name(self, formats: str) -> str:
+        return self.names.setdefault(formats, f"_{formats[1:]}")
 
 
 # --- encoders ---
@@ -180,8 +180,8 @@ def encoder_lines(method: MethodSpec, structs: Structs) -> Iterator[str]:
     parts = []
     for index, step in enumerate(steps):
         if isinstance(step, Run):
-            letters, values = ("HH" + step.letters, ids) if index == 0 else (step.letters, [])
-            parts.append(f"{structs.pack('>' + letters)}({', '.join(values + run_values(step))})")
+            formats, values = ("HH" + step.formats, ids) if index == 0 else (step.formats, [])
+            parts.append(f"{structs.pack('>' + formats)}({', '.join(values + run_values(step))})")
         elif not step.reserved:
             parts.append(variable_part(step))
     if len(parts) == 1 and not method.visible:
@@ -286,19 +286,19 @@ def decoder_lines(method: MethodSpec, structs: Structs) -> Iterator[str]:
 def read_run(run: Run, offset: Offset, structs: Structs) -> Iterator[str]:
     targets = run_targets(run)
     wanted = [target for target in targets if target != "_"]
-    if len(targets) == 1 and run.letters == "B" and wanted:
+    if len(targets) == 1 and run.formats == "B" and wanted:
         yield f"{targets[0]} = data[{offset}]"
     elif wanted:
         # Reserved fields in front are stepped over, not read.
         first = next(index for index, target in enumerate(targets) if target != "_")
-        letters = run.letters[first:]
-        offset.known += sum(SIZES[letter] for letter in run.letters[:first])
-        if letters == "B":
+        formats = run.formats[first:]
+        offset.known += sum(SIZES[character] for character in run.formats[:first])
+        if formats == "B":
             yield f"{targets[first]} = data[{offset}]"
         else:
-            names = ", ".join(targets[first:]) if len(letters) > 1 else f"({targets[first]},)"
-            yield f"{names} = {structs.unpack('>' + letters)}(data, {offset})"
-        offset.known += sum(SIZES[letter] for letter in letters)
+            names = ", ".join(targets[first:]) if len(formats) > 1 else f"({targets[first]},)"
+            yield f"{names} = {structs.unpack('>' + formats)}(data, {offset})"
+        offset.known += sum(SIZES[character] for character in formats)
         return
     offset.known += run.size
 
@@ -437,7 +437,7 @@ def methods_text(methods: list[MethodSpec]) -> str:
         "from broker.wire.method import Method as Method",
         "",
     ]
-    head += [f'{name} = struct.Struct("{letters}")' for letters, name in sorted(structs.names.items())]
+    head += [f'{name} = struct.Struct("{formats}")' for formats, name in sorted(structs.names.items())]
     return "\n\n\n".join(["\n".join(head), *classes, *functions, "\n".join(lookup_lines(methods))]) + "\n"
 
 

@@ -73,7 +73,7 @@ def connect(target: Target) -> Client:
 
 
 def declare(client: Client, name: str, *, durable: bool = True, **arguments: Any) -> int:
-    """Declare a queue; `message_ttl=100` is x-message-ttl. How many messages it has."""
+    """Declare a queue; `message_ttl=100` is x-message-ttl. Returns the number of its messages."""
     table = {"x-" + key.replace("_", "-"): value for key, value in arguments.items()}
     count: int = client.ask(queue_declare(name, durable=durable, arguments=table)).message_count
     return count

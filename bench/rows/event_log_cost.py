@@ -1,7 +1,7 @@
 """Cost of the event log: the same load with `[events]` on and off, in turn, each round beginning with the other.
 
-What an event costs is the difference of the CPU time per message, divided by the events of a message. The whole
-process counts, the thread that writes the log included. How many events there were says the log itself.
+The cost of an event is the difference of the CPU time per message, divided by the events of a message. The whole
+process counts, the thread that writes the log included. The log itself has the number of events.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Nothing is instrumented, so nothing has to be taken off again:
 
 Times are the thread's CPU time, medians over all batches; for the commit the wall time is given too, most of which is
 the disk's. Acks come after the commit here, so that all that is published is written and settled on disk. Under load
-many acks come while the batch still gathers, and then neither happens. What the server adds (sockets, the event loop,
+many acks come while the batch still gathers, and then neither happens. The server's share (sockets, the event loop,
 handing batches to the thread) is the rest of the CPU time per message that `python -m bench rates` reports.
 """
 

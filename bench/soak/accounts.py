@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Account:
-    """Messages that must come to one place, by number. What is outstanding is all that it remembers."""
+    """Messages that must come to one place, by number. It remembers outstanding messages alone."""
 
     name: str
     ordered: bool = False

@@ -47,7 +47,7 @@ def delayed(number: int) -> BasicProperties:
 
 
 def unique(number: int) -> BasicProperties:
-    """As many distinct values as messages."""
+    """Return properties whose values never repeat."""
     headers = from_python({"user": f"u{number}", "shard": number % 7})
     return BasicProperties(
         "text/plain", headers=headers, delivery_mode=2, message_id=f"m-{number:012}", timestamp=number

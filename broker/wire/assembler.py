@@ -74,6 +74,7 @@ class Assembler:
         if weight:
             text = f"expected content header for class {method.CLASS_ID}, got non content header frame instead"
             raise _unexpected(text, method)
+        # By the announced size: nothing of a body that is too large is ever kept.
         if self.body_bytes_max and size > self.body_bytes_max:
             text = f"content body size {size} exceeds maximum allowed size {self.body_bytes_max}"
             raise ConnectionException(ReplyCode.FRAME_ERROR, text, method.CLASS_ID, method.METHOD_ID)

@@ -1,10 +1,10 @@
 """Field tables in RabbitMQ's dialect.
 
-The specification gives some type letters a meaning that no broker follows: `s` is a signed 16-bit number here, not a
-short string, and `L` is signed. The letters, their meaning and their names are those of rabbit_binary_parser (RabbitMQ
-3.10.8, asked letter by letter). A letter outside the list cannot be decoded.
+The specification gives some type codes a meaning that no broker follows: `s` is a signed 16-bit number here, not a
+short string, and `L` is signed. The codes, their meaning and their names are those of rabbit_binary_parser (RabbitMQ
+3.10.8, asked code by code). A code outside the list cannot be decoded.
 
-A table keeps each value with its letter, so that a decoded table is written back byte for byte: equivalence rules and
+A table keeps each value with its code, so that a decoded table is written back byte for byte: equivalence rules and
 error texts need the type a client chose, and headers pass through unchanged.
 """
 
@@ -27,7 +27,7 @@ Buffer = bytes | memoryview
 
 
 class Field(NamedTuple):
-    """One value of a table: its type letter, and the Python value.
+    """One value of a table: its type code, and the Python value.
 
     t bool; b B s u I i l L T int (T in seconds since the epoch); f d float; D (scale, unscaled value);
     S x bytes; A list of Field, or LongArray; F Table; V None.
@@ -67,10 +67,10 @@ TYPE_NAMES = {
     "F": "table",
     "V": "void",
 }
-"""RabbitMQ's name of each type in its reply texts, by type letter."""
+"""RabbitMQ's name of each type in its reply texts, by type code."""
 
 INTEGER_KINDS = frozenset("bBsuIilL")
-"""Letters of integer types, which are compared by value whatever their width."""
+"""Codes of integer types, which are compared by value whatever their width."""
 
 _LENGTH = struct.Struct(">I")
 _DECIMAL = struct.Struct(">BI")
@@ -88,7 +88,7 @@ _NUMBERS = {
     "d": struct.Struct(">d"),
 }
 
-# --- reading: every reader takes (data, offset after the letter, depth) and gives (value, end) ---
+# --- reading: every reader takes (data, offset after the code, depth) and gives (value, end) ---
 
 
 def _number_reader(packed: struct.Struct) -> Callable[[Buffer, int, int], tuple[Any, int]]:
@@ -185,7 +185,7 @@ class LongArray:
 
 
 _SMALL: list[list[Field] | None] = [None] * 256
-"""By letter: the field of a type without data, or the 256 fields of a one-byte type. They are made once, so that an
+"""By code: the field of a type without data, or the 256 fields of a one-byte type. They are made once, so that an
 array of 130,000 is quick to read and does not take a hundred times its size in memory."""
 _SMALL[ord("V")] = [Field("V", None)]
 _SMALL[ord("t")] = [Field("t", byte != 0) for byte in range(256)]
@@ -212,7 +212,7 @@ def _end_of_block(data: Buffer, offset: int) -> int:
 def decode_table(data: Buffer, offset: int = 0) -> tuple[Table, int]:
     """Read a table with its length prefix; return it and the offset behind it.
 
-    Raises DecodeError on truncated data, an unknown type letter, a wrong length, or nesting over NESTING_MAX.
+    Raises DecodeError on truncated data, an unknown type code, a wrong length, or nesting over NESTING_MAX.
     """
     try:
         return _read_table(data, offset, 1)
@@ -258,15 +258,15 @@ def _write_field(field: Field) -> bytes:
 def encode_table(table: Table) -> bytes:
     """Return the table with its length prefix.
 
-    Raises KeyError for an unknown type letter, ValueError for a name over 255 bytes, struct.error for a number out of
-    its letter's range.
+    Raises KeyError for an unknown type code, ValueError for a name over 255 bytes, struct.error for a number out of
+    its code's range.
     """
     return _write_table(table)
 
 
 # --- walking the structure only ---
 
-# Bytes from the type letter to the next field, the letter included. Negative: the length is in the data.
+# Bytes from the type code to the next field, the code included. Negative: the length is in the data.
 _WITH_LENGTH, _NESTED_TABLE, _NESTED_ARRAY, _UNKNOWN, _FIXED_SIZE = -1, -2, -3, -4, -5
 _STEPS = [_UNKNOWN] * 256
 for _kind, _packed in _NUMBERS.items():
@@ -298,6 +298,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
     telling = False
     if depth > NESTING_MAX:
         raise DecodeError("nested too deeply")
+    # Lengths by shifts, here and below, because a struct would be a call per field.
     end = offset + 4 + (data[offset] << 24 | data[offset + 1] << 16 | data[offset + 2] << 8 | data[offset + 3])
     if end > len(data):
         raise DecodeError("length runs past the end")
@@ -318,6 +319,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
         elif step == _WITH_LENGTH:
             offset += 5 + (data[offset + 1] << 24 | data[offset + 2] << 16 | data[offset + 3] << 8 | data[offset + 4])
         elif step == _FIXED_SIZE:
+            # One match for a run of fields: an array of 130,000 booleans is not a loop of 130,000 steps.
             fixed = _fixed_sizes(data, offset, end)
             if fixed is None:
                 raise DecodeError("array overruns its length")
@@ -326,6 +328,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
             raise DecodeError(f"unknown field type {data[offset : offset + 1]!r}")
         else:
             offset, _ = _skim(data, offset + 1, depth + 1, step == _NESTED_TABLE)
+    # Fields were skipped by their sizes without a look at `end`, so the last one may have passed it.
     if offset != end:
         raise DecodeError("table overruns its length")
     return end, telling

@@ -36,7 +36,7 @@ CAPABILITIES = {"consumer_cancel_notify": True, "basic.nack": True}
 
 
 class RawConnection:
-    """A socket, through the handshake unless told otherwise. What is not taken at once waits for the next `press`."""
+    """A socket, through the handshake unless told otherwise. Bytes not taken at once wait for the next `press`."""
 
     def __init__(
         self, address: Address, *, channels: int = 1, heartbeat: int = 0, greet: bool = True, window: int = 0

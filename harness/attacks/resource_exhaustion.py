@@ -30,7 +30,7 @@ CHUNK = 1000
 
 
 class Channels(Attack):
-    """As many channels as there may be, connection after connection, and one more, which is refused."""
+    """The most channels that there may be, connection after connection, and one more, which is refused."""
 
     def round(self) -> None:
         opens = b"".join(method_frame(number, ChannelOpen()) for number in range(1, CHANNEL_MAX + 1))

@@ -32,7 +32,7 @@ class BrokerProcess:
         own_group: bool = False,
         check_invariants: bool = True,
     ) -> None:
-        """`own_group`: ^C at the terminal is not for the broker. Who measures its speed has no invariants checked."""
+        """`own_group`: ^C at the terminal is not for the broker. Measurements switch the check of invariants off."""
         self.data_dir = data_dir
         self.process_group = 0 if own_group else None
         self.options = options

@@ -157,7 +157,7 @@ async def serving(
 
 
 class ServerClient:
-    """A client of the server in the same trio run. What has arrived waits, by channel, until it is asked for."""
+    """A client of the server in the same trio run. Received items wait, by channel, until they are asked for."""
 
     def __init__(self, stream: trio.SocketStream, connection: Connection) -> None:
         self.stream: trio.abc.Stream = stream

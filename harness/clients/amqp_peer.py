@@ -2,7 +2,7 @@
 
 Three transports move its bytes: a blocking socket (wire_client.py), the broker's session layer in memory
 (session_client.py), and sockets that do not wait (trio's in brokers/broker_server.py, a selector's in
-bench/load/unblocked_connection.py, a simulated one in tests/simulation). Whoever breaks the protocol on purpose
+bench/load/unblocked_connection.py, a simulated one in tests/simulation). A caller that breaks the protocol on purpose
 uses the lower half alone: `FrameReader`, `Login.at_once` and frames made by hand.
 
 It is built on the broker's own codec, which tests/unit/wire checks against literal bytes. It says nothing of its own
@@ -135,7 +135,7 @@ class Login:
 
 
 class AmqpPeer:
-    """One connection. What it received waits by channel; `decode` gives it in the order of arrival instead.
+    """One connection. Received items wait by channel; `decode` gives it in the order of arrival instead.
 
     Checks what a server owes: known methods in their canonical encoding, content in one piece per channel, no frame
     over the negotiated size, and the answers of a handshake in their order. Raises UnexpectedFrame otherwise.

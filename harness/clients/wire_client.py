@@ -230,7 +230,7 @@ class Client:
     def leave_channels(self) -> bool:
         """Close every channel and forget what came on it, so that another may have the connection.
 
-        False: it has come to its end. What belongs to a connection, its exclusive queues, is left.
+        False: it has come to its end. The connection's exclusive queues are left.
         """
         try:
             for channel, farewell in list(self.channels.items()):

@@ -159,7 +159,7 @@ class Broker:
         self.log.seal()
 
     def kill(self) -> None:
-        """It ends. What is not kept is gone; what is there comes as redelivered, as far as anybody can tell."""
+        """It ends. Messages not kept are gone; the others come as redelivered, as far as anybody can tell."""
         for name, places in self._ready.items():
             self._ready[name] = deque(place._replace(redelivered=True) for place in places if place.kept)
         self.log.seal()

@@ -11,7 +11,7 @@ ring continues at its start.
     head of the file, and of a record:
     magic        4 bytes    "LvJ2"
     kind         4 bytes    1: head of the file, 2: a batch of messages
-    salt         16 bytes   random, drawn anew each time a journal is opened for writing
+    salt         16 bytes   random, drawn again each time a journal is opened for writing
     number       8 bytes    of the batch, ascending by one; of the head of the file: the boot
     previous     4 bytes    checksum of the record before, CRC32 of the salt in the first one
     size         4 bytes    of the payload; of the head of the file: pages of the ring

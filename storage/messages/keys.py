@@ -1,4 +1,4 @@
-"""Keys of LMDB records: a letter for the kind, then big-endian numbers, so that byte order is queue order.
+"""Keys of LMDB records: a character for the kind, then big-endian numbers, so that byte order is queue order.
 
 All records are in LMDB's unnamed database. The kinds, with their values:
 

@@ -79,7 +79,8 @@ class Rules:
             self.drop_exhausted(self.ready.pop(0), "maxlen")
 
     def expire(self, now: int, *, sparing: bool = False) -> None:
-        """At the head only, what is due goes; behind one that stays everything stays. What came back is not spared."""
+        """At the head only, what is due goes; behind one that stays everything stays. Requeued messages are not
+        spared."""
         while self.ready and self.ready[0].expires_at:
             if self.ready[0].expires_at > now - (sparing and self.ready[0].serial not in self.returned):
                 break
@@ -167,7 +168,7 @@ class LimitedQueue:
         self._end_turn()
 
     def get(self, no_ack: bool) -> None:
-        """Take one message. What is due and comes to the head by it goes with it."""
+        """Take one message. Expired messages that come to the head by it go with it."""
         now = self.core.clock.now()
         self.rules.expire(now)
         body = self.reader.get(self.queue, no_ack=no_ack)

@@ -1,6 +1,6 @@
 """A headless Chromium, driven by its DevTools protocol over a pipe: JSON messages, each ended by a zero byte.
 
-What a user does the browser gets as from a mouse and a keyboard; what is shown is asked for by expressions.
+Input comes as from a mouse and a keyboard; expressions ask for the state of the page.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ ASKED_FOR_ROWS = [
 def test_a_verb_asks_the_running_broker(
     run: Run, peer: Peer, line: str, command: str, arguments: dict[str, object]
 ) -> None:
-    """And says in one line that it is done; of rows, here, only the heading."""
+    """It says in one line that it is done; of rows, here, only the heading."""
     peer.answers([] if (line, command, arguments) in ASKED_FOR_ROWS else {"messages": 1})
     outcome = run(*line.split())
     assert (outcome.code, outcome.out.count("\n"), outcome.err) == (0, 1, "")

@@ -68,7 +68,7 @@ def test_the_celery_example_runs(fresh_broker: BrokerProcess, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("example", ["testing-pika", "testing-aio-pika", "testing-celery"])
 def test_the_tests_of_an_example_pass(example: str) -> None:
-    """As somebody runs them who has installed `leveret[pytest]`."""
+    """They run as after an installation of `leveret[pytest]`."""
     plugins = ("-ppytest_leveret.plugin", "-panyio.pytest_plugin", "-pno:cacheprovider")
     of_users = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     passed([sys.executable, "-m", "pytest", *plugins], EXAMPLES / example, {**os.environ, **of_users})

@@ -124,7 +124,7 @@ def requirements(name: str, seen: set[str]) -> Iterator[str]:
 
 
 def install(wheel: Path, environment: Path) -> Path:
-    """Install a wheel into a new environment; its programs. What it requires is linked: this is not a test of pip."""
+    """Install a wheel into a new environment; its programs. Its requirements are linked: this is not a test of pip."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel]

@@ -275,7 +275,7 @@ class Place:
         self.number = number
         self.declared = recipe
         self.recipe = recipe
-        """As it was declared, and as it is held to account: policies may say more."""
+        """Its declaration, and the rules to which it is held: policies may say more."""
         self.forces: tuple[object, ...] = (None, None)
         self.was_limited = bool(recipe.limit)
         self.dead_letter_queues = {recipe.dead_letters_to}

@@ -2,8 +2,7 @@
 
 Told of everything that clients have done when the broker has taken it in, and of everything that the broker says. It
 knows nothing of how the broker works, save two things that it looks up in memory because nobody sends them: which
-queues exist, and which batch is gathering. What a batch holds that is on disk must outlast a crash; what it holds that
-is not, may.
+queues exist, and which batch is gathering. Changes of a batch on disk must outlast a crash; changes of another may.
 """
 
 from __future__ import annotations

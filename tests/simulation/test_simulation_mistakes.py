@@ -1,6 +1,6 @@
 """Mistakes are planted in the broker of a simulated world, and the world finds them.
 
-That it is the mistakes which are found is said by `test_simulation.py`: without one these seeds find nothing.
+`test_simulation.py` shows that it is the mistakes which are found: without one these seeds find nothing.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import aclosing
-from functools import partial
+from contextlib import aclosing, suppress
 
 from broker.admin.definitions.definitions_file import DefinitionsFile
 from broker.admin.json_tables import table
 from broker.admin.kinds.definition_entry import DefinitionEntry
-from broker.admin.kinds.topology_entries import BindingEntry, ExchangeEntry, QueueEntry, new_router
+from broker.admin.kinds.topology_entries import BindingEntry, new_router
 from broker.admin.kinds.values import NAME_BYTES_MAX
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
@@ -19,7 +19,6 @@ from broker.entities.node.broker import Broker
 from broker.entities.node.user_limits import MAX_QUEUES
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.wire.amqp_errors import AmqpError
-from broker.wire.field_tables import Table
 
 _NAMES = ("name", "vhost", "user", "source", "destination", "exchange", "routing_key")
 """Fields that travel as short strings: msgspec has limited their characters, here their bytes are limited."""
@@ -30,40 +29,56 @@ class AfterImport:
 
     def __init__(self, broker: Broker, file: DefinitionsFile) -> None:
         self._broker = broker
-        self.users = {user.name for user in file.users} | broker.users.by_name.keys()
-        self.vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
+        self.users = set(broker.users.by_name)
+        self.vhosts = set(broker.vhosts)
         self._file = file
-        self._exchanges: dict[tuple[str, str], ExchangeEntry] = {}
-        self._queues: dict[tuple[str, str], QueueEntry] = {}
+        self._exchanges: dict[str, dict[str, Router]] = {}
+        self._queues: dict[str, dict[str, str]] = {}
 
     async def find(self) -> None:
-        """Read the file's exchanges and queues, in short steps; to be called first."""
+        """Read the file, in short steps; to be called first. Only bindings refer to exchanges and queues."""
+        async with aclosing(in_steps(self._file.users)) as users:
+            self.users |= {user.name async for user in users}
+        async with aclosing(in_steps(self._file.vhosts)) as vhosts:
+            self.vhosts |= {vhost.name async for vhost in vhosts}
+        if self._file.bindings:
+            await self._find_entities()
+
+    async def _find_entities(self) -> None:
+        alike: dict[type[Router], Router] = {}
         async with aclosing(in_steps(self._file.exchanges)) as exchanges:
-            self._exchanges = {(entry.vhost, entry.name): entry async for entry in exchanges}
+            async for exchange in exchanges:
+                with suppress(AdministrationError, AmqpError, ValueError, TypeError, OverflowError):  # see _check_entry
+                    router = new_router(exchange.type, exchange.arguments)
+                    routers = self._exchanges.setdefault(exchange.vhost, {})
+                    routers[exchange.name] = alike.setdefault(type(router), router)
         async with aclosing(in_steps(self._file.queues)) as queues:
-            self._queues = {(entry.vhost, entry.name): entry async for entry in queues}
+            async for queue in queues:
+                with suppress(AmqpError, ValueError, TypeError, OverflowError):
+                    modules = self._queues.setdefault(queue.vhost, {})
+                    modules[queue.name] = type_of(table(queue.arguments)).module
 
     def router(self, vhost: str, name: str) -> Router:
-        """Return the router of an exchange. Raises AdministrationError `invalid` if there will be no such exchange."""
+        """Return a router like that of an exchange, for checks. Raises AdministrationError `invalid`."""
         there = self._broker.vhosts[vhost].exchanges if vhost in self._broker.vhosts else {}
         if name in there:
             return there[name].router
-        entry = self._exchanges.get((vhost, name))
-        if entry is not None:
-            return new_router(entry.type, entry.arguments)
+        router = self._exchanges.get(vhost, {}).get(name)
+        if router is not None:
+            return router
         if name not in DEFAULT_EXCHANGES:
             raise invalid(f"no exchange '{name}' in vhost '{vhost}'")
         return new_router(DEFAULT_EXCHANGES[name], {})
 
-    def queue_arguments(self, vhost: str, name: str) -> Table:
-        """Return the arguments of a queue. Raises AdministrationError `invalid` if there will be no such queue."""
+    def queue_type(self, vhost: str, name: str) -> str:
+        """Return the module of a queue's type. Raises AdministrationError `invalid` if there will be no such queue."""
         there = self._broker.vhosts[vhost].queues if vhost in self._broker.vhosts else {}
         if name in there:
-            return there[name].spec.arguments
-        entry = self._queues.get((vhost, name))
-        if entry is None:
+            return type_of(there[name].spec.arguments).module
+        module = self._queues.get(vhost, {}).get(name)
+        if module is None:
             raise invalid(f"no queue '{name}' in vhost '{vhost}'")
-        return table(entry.arguments)
+        return module
 
 
 async def check(broker: Broker, file: DefinitionsFile) -> None:
@@ -112,7 +127,7 @@ def _check_references(entry: DefinitionEntry, after: AfterImport) -> None:
 def _check_ends(entry: BindingEntry, after: AfterImport) -> None:
     source, kind = after.router(entry.vhost, entry.source), "exchange"
     if entry.destination_type == "queue":
-        kind = type_of(after.queue_arguments(entry.vhost, entry.destination)).module
+        kind = after.queue_type(entry.vhost, entry.destination)
     else:
         after.router(entry.vhost, entry.destination)
     source.check_binding(entry.routing_key, table(entry.arguments), kind)
@@ -120,18 +135,23 @@ def _check_ends(entry: BindingEntry, after: AfterImport) -> None:
 
 async def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
     """RabbitMQ's check: the limits that are set now count, not those of the file."""
-    coming: dict[str, set[str]] = {}
+    limited = {name: set[str]() for name in broker.vhosts if _limit(broker, name, sys.maxsize) is not None}
+    if not limited:
+        return
     async with aclosing(in_steps(file.queues)) as queues:
         async for queue in queues:
-            if queue.vhost not in broker.vhosts or queue.name not in broker.vhosts[queue.vhost].queues:
-                coming.setdefault(queue.vhost, set()).add(queue.name)
-    for vhost, names in coming.items():
-        there = broker.vhosts[vhost].queues if vhost in broker.vhosts else {}
-        added = len(names)
-        count = len(there) + added - 1
-        limit = broker.user_limits.vhost_reached(vhost, MAX_QUEUES, partial(int, count))
+            if queue.vhost in limited and queue.name not in broker.vhosts[queue.vhost].queues:
+                limited[queue.vhost].add(queue.name)
+    for vhost, names in limited.items():
+        there, added = len(broker.vhosts[vhost].queues), len(names)
+        limit = _limit(broker, vhost, there + added - 1)
         if added and limit is not None:
             raise invalid(
                 f'Adding {added} queue(s) to virtual host "{vhost}" would exceed the limit of {limit} queue(s). '
-                f"This virtual host currently has {len(there)} queue(s) defined. Import aborted!"
+                f"This virtual host currently has {there} queue(s) defined. Import aborted!"
             )
+
+
+def _limit(broker: Broker, vhost: str, queues: int) -> int | None:
+    """Return the limit of queues that a virtual host has reached with this number of them."""
+    return broker.user_limits.vhost_reached(vhost, MAX_QUEUES, lambda: queues)

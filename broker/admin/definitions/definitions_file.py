@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
+from broker.admin.definitions.packed_entries import PackedEntries
 from broker.admin.json_input.json_reader import Row, read_object
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.kinds.definition_entry import DefinitionEntry, converted
@@ -22,29 +24,32 @@ from broker.admin.kinds.vhost_kind import VhostEntry
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 
-_TEXTS_MAX = 10_000
-"""Texts of a file that are in memory once, not once for each entry."""
+
+def _list_of(kind: type[DefinitionEntry]) -> Any:
+    return msgspec.field(default_factory=partial(PackedEntries, kind))
 
 
 class DefinitionsFile(msgspec.Struct, frozen=True):
     """A whole file, in RabbitMQ's order: each list refers only to what lists before it have."""
 
-    users: list[UserEntry] = []
-    vhosts: list[VhostEntry] = []
-    permissions: list[PermissionEntry] = []
-    topic_permissions: list[TopicPermissionEntry] = []
-    parameters: list[ParameterEntry] = []
-    global_parameters: list[GlobalParameterEntry] = []
-    policies: list[PolicyEntry] = []
-    queues: list[QueueEntry] = []
-    exchanges: list[ExchangeEntry] = []
-    bindings: list[BindingEntry] = []
+    users: PackedEntries[UserEntry] = _list_of(UserEntry)
+    vhosts: PackedEntries[VhostEntry] = _list_of(VhostEntry)
+    permissions: PackedEntries[PermissionEntry] = _list_of(PermissionEntry)
+    topic_permissions: PackedEntries[TopicPermissionEntry] = _list_of(TopicPermissionEntry)
+    parameters: PackedEntries[ParameterEntry] = _list_of(ParameterEntry)
+    global_parameters: PackedEntries[GlobalParameterEntry] = _list_of(GlobalParameterEntry)
+    policies: PackedEntries[PolicyEntry] = _list_of(PolicyEntry)
+    queues: PackedEntries[QueueEntry] = _list_of(QueueEntry)
+    exchanges: PackedEntries[ExchangeEntry] = _list_of(ExchangeEntry)
+    bindings: PackedEntries[BindingEntry] = _list_of(BindingEntry)
 
 
 ENTRIES: dict[str, type[DefinitionEntry]] = {
     part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile)
 }
 """The entries of each list of a file."""
+
+_FORM = msgspec.defstruct("_FORM", [(name, list[entry], []) for name, entry in ENTRIES.items()])  # type: ignore[valid-type]
 
 DECLARED = ("queues", "exchanges", "bindings")
 """The lists whose entries are declared as by a client; all others are changes of the store."""
@@ -75,7 +80,8 @@ def parse(content: bytes, where: str) -> DefinitionsFile:
 def convert(definitions: object) -> DefinitionsFile:
     """Return definitions from decoded JSON. Raises AdministrationError `invalid` with the place of the fault."""
     check_json(definitions, "definitions")
-    return converted(definitions, DefinitionsFile)
+    form = converted(definitions, _FORM)
+    return DefinitionsFile(**{name: PackedEntries(entry, getattr(form, name)) for name, entry in ENTRIES.items()})
 
 
 async def convert_in_steps(definitions: object, vhost: str | None = None) -> DefinitionsFile:
@@ -85,7 +91,7 @@ async def convert_in_steps(definitions: object, vhost: str | None = None) -> Def
         return convert(definitions)
     row = _row_reader(vhost)
     known = {kind: rows if kind in _kinds(vhost) else None for kind, rows in definitions.items()}
-    found = {kind: await _made(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in known.items()}
+    found = {kind: await _packed(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in known.items()}
     return _file_of(found, _kinds(vhost))
 
 
@@ -94,44 +100,35 @@ async def read_definitions(body: bytes | bytearray, vhost: str | None = None) ->
 
     Raises ValueError for malformed JSON, and AdministrationError `invalid`.
     """
-    return _file_of(await read_object(body, _kinds(vhost), _row_reader(vhost)), _kinds(vhost))
+    lists = {kind: partial(PackedEntries, ENTRIES[kind]) for kind in _kinds(vhost)}
+    return _file_of(await read_object(body, lists, _row_reader(vhost)), _kinds(vhost))
 
 
 def _kinds(vhost: str | None) -> Collection[str]:
     return ENTRIES if vhost is None else OF_VHOSTS
 
 
-async def _made(kind: str, rows: list[object], row: Row) -> list[Any]:
+async def _packed(kind: str, rows: list[object], row: Row) -> PackedEntries[Any]:
+    entries = PackedEntries(ENTRIES[kind])
     async with aclosing(in_steps(enumerate(rows))) as numbered:
-        return [row(kind, number, value) async for number, value in numbered]
+        async for number, value in numbered:
+            entries.append(row(kind, number, value))
+    return entries
 
 
 def _row_reader(vhost: str | None) -> Row:
-    seen = dict[object, object]()
-
-    def row(kind: str, number: int, value: object) -> object:
-        if isinstance(value, dict):
-            _share(value, seen)
-            if vhost is not None:
-                value["vhost"] = vhost
+    def row(kind: str, number: int, value: object) -> Any:
+        if vhost is not None and isinstance(value, dict):
+            value["vhost"] = vhost
         check_json(value, "definitions")
         return converted(value, ENTRIES[kind], f"{kind}[{number}]")
 
     return row
 
 
-def _share(entry: dict[str, object], seen: dict[object, object]) -> None:
-    """Replace texts of an entry by equal ones of entries before it, and leave out arguments that are empty."""
-    if entry.get("arguments") in ({}, []):
-        del entry["arguments"]
-    for name, value in entry.items():
-        if isinstance(value, str) and (value in seen or len(seen) < _TEXTS_MAX):
-            entry[name] = seen.setdefault(value, value)
-
-
 def _file_of(found: dict[str, Any], kinds: Collection[str]) -> DefinitionsFile:
     """Return the file of the lists of these kinds; of others only the names are checked."""
-    listed = {kind: rows for kind, rows in found.items() if isinstance(rows, list)}
+    listed = {kind: rows for kind, rows in found.items() if isinstance(rows, PackedEntries)}
     others = {kind: value for kind, value in found.items() if kind not in listed}
     convert({kind: value for kind, value in others.items() if kind in kinds or kind not in ENTRIES})
     return DefinitionsFile(**listed)

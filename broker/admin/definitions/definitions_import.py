@@ -20,7 +20,7 @@ from broker.admin.definitions.definitions_check import check
 from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert_in_steps
 from broker.admin.kinds.topology_entries import bind, declare_exchanges, declare_queues
 from broker.admin.protocol import AdministrationError
-from broker.admin.short_steps import in_steps, let_go
+from broker.admin.short_steps import in_steps
 from broker.entities.node.broker import Broker
 from broker.entities.scheduling.future import Future
 from storage.definitions.definition_rows import TABLES, Definitions, Delete, Put, SetMetadata
@@ -29,17 +29,13 @@ from storage.definitions.definition_rows import TABLES, Definitions, Delete, Put
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
     """Import definitions: all of them, or into a `vhost` what belongs there. Returns the number of changes by kind.
 
-    A DefinitionsFile was moved into the virtual host when it was read. It is emptied.
+    A DefinitionsFile was moved into the virtual host when it was read.
     """
     definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
     vhost = None if vhost is None else administration.vhost(vhost).name
     if not isinstance(definitions, DefinitionsFile):
         definitions = await convert_in_steps(definitions, vhost)
-    try:
-        return await add(administration, definitions)
-    finally:
-        for kind in definitions.__struct_fields__:
-            await let_go(getattr(definitions, kind))
+    return await add(administration, definitions)
 
 
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:

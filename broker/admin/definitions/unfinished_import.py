@@ -1,6 +1,6 @@
 """The exchanges, queues and bindings that an import has still to make: kept in the store until all of them are there.
 
-JSON in the form of a definitions file, compressed: a file of 16 MiB has 350,000 entries, which are as long again.
+JSON in the form of a definitions file, compressed: a file of 16 MiB has up to 350,000 entries.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import aclosing
-from typing import Any
-
-import msgspec
 
 from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert
 from broker.admin.short_steps import in_steps
@@ -44,16 +41,6 @@ def _pieces(file: DefinitionsFile) -> Iterator[bytes]:
     yield b"{"
     for number, kind in enumerate(DECLARED):
         yield b'%b"%b":[' % (b"," if number else b"", kind.encode())
-        separator = b""
-        for entry in getattr(file, kind):
-            yield separator + _encoded(entry)
-            separator = b","
+        yield from getattr(file, kind).in_json()
         yield b"]"
     yield b"}"
-
-
-def _encoded(entry: Any) -> bytes:
-    try:
-        return msgspec.json.encode(entry)
-    except UnicodeEncodeError:  # names that are not UTF-8
-        return json.dumps(msgspec.to_builtins(entry)).encode("ascii")

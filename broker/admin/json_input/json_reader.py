@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Container
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
 
 from broker.admin.json_input.strict_json import DEPTH_MAX, STRICT, UnreadableJson, too_deep
-from broker.admin.short_steps import let_go, pause_if_due
+from broker.admin.short_steps import pause_if_due
 
 WINDOW_BYTES = 32 * 1024
 """Bytes decoded at once: 0.5 ms if all of them are brackets."""
 VALUES_MAX = 5000
 """Values in a request, or in an entry of a file. Each is a few microseconds of work for whoever handles it."""
-OTHER_VALUES_MAX = 100_000
+OTHER_VALUES_MAX = 20_000
 """Values in a member of an unknown name: skipping them takes a second of short steps."""
 USED_BYTES = 1 << 20
 """Bytes that are read before they are cut off a bytearray, to free the memory for the values."""
@@ -33,6 +34,13 @@ _CUT = len("e+")
 """Characters at a window's end: a number that ends within them may go on in the next window."""
 
 Row = Callable[[str, int, Any], Any]
+
+
+class Rows(Protocol):
+    """A list, or what keeps its elements in less memory."""
+
+    def append(self, row: Any, /) -> None:
+        """Add an element at the end."""
 
 
 class ValueBound:
@@ -77,24 +85,15 @@ async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, 
     return found
 
 
-async def read_object(body: bytes | bytearray, lists: Container[str], row: Row) -> dict[str, Any]:
-    """Return the object of a body. `lists` may have any length: each of their elements has a limit of its own.
+async def read_object(body: bytes | bytearray, lists: Mapping[str, Callable[[], Rows]], row: Row) -> dict[str, Any]:
+    """Return the object of a body. Members named in `lists` may have any number of elements, each with its own limit.
 
-    `row` converts an element, given the list's name, the element's number in it, and its value. Members of other names
-    have a limit, too, and are None. Raises ValueError, and what `row` raises.
+    Their elements are appended to what `lists` makes; `row` converts each, given the list's name, the element's number
+    in it, and its value. Members of other names have a limit, too, and are None. Raises ValueError, and what `row`
+    raises.
     """
+    text = _Text(body)
     found: dict[str, Any] = {}
-    try:
-        await _fill(found, _Text(body), lists, row)
-    except Exception:
-        for rows in found.values():
-            if isinstance(rows, list):
-                await let_go(rows)
-        raise
-    return found
-
-
-async def _fill(found: dict[str, Any], text: _Text, lists: Container[str], row: Row) -> None:
     await text.expect("{")
     ended = await text.take("}")
     while not ended:
@@ -103,25 +102,21 @@ async def _fill(found: dict[str, Any], text: _Text, lists: Container[str], row: 
             await text.value(ValueBound(OTHER_VALUES_MAX))
             found[name] = None
         elif await text.take("["):
-            found[name] = await _rows(text, name, row)
+            found[name] = await _elements(text, lists[name](), partial(row, name))
         else:
             found[name] = await text.value(ValueBound(VALUES_MAX))
         ended = await text.ended("}")
     await text.finish()
+    return found
 
 
-async def _rows(text: _Text, name: str, row: Row) -> list[Any]:
-    rows: list[Any] = []
+async def _elements(text: _Text, rows: Rows, row: Callable[[int, Any], Any]) -> Rows:
     number = 0
-    try:
-        ended = await text.take("]")
-        while not ended:
-            rows.append(row(name, number, await text.value(ValueBound(VALUES_MAX))))
-            number += 1
-            ended = await text.ended("]")
-    except Exception:
-        await let_go(rows)
-        raise
+    ended = await text.take("]")
+    while not ended:
+        rows.append(row(number, await text.value(ValueBound(VALUES_MAX))))
+        number += 1
+        ended = await text.ended("]")
     return rows
 
 

@@ -20,12 +20,6 @@ T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 FieldTable = dict[Name, Any] | list[Any]
 """Arguments. Some versions of RabbitMQ write an empty table as an empty list."""
-_NO_ARGUMENTS: FieldTable = {}
-
-
-def no_arguments() -> FieldTable:
-    """Return the table of all entries without arguments. 250,000 of their own, in a file of 16 MiB, take as much."""
-    return _NO_ARGUMENTS
 
 
 class DefinitionEntry(msgspec.Struct, frozen=True):

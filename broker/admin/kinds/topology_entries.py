@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from broker.admin.json_tables import plain, table
-from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Name, no_arguments
+from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Name
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 # Entries
 
 
-class ExchangeEntry(DefinitionEntry, frozen=True, gc=False):
+class ExchangeEntry(DefinitionEntry, frozen=True):
     """An exchange."""
 
     name: Name
@@ -42,7 +42,7 @@ class ExchangeEntry(DefinitionEntry, frozen=True, gc=False):
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    arguments: FieldTable = field(default_factory=no_arguments)
+    arguments: FieldTable = {}
 
     def check(self) -> None:
         """Raise AdministrationError or AmqpError for an unknown type, and for arguments that the type does not take."""
@@ -52,14 +52,14 @@ class ExchangeEntry(DefinitionEntry, frozen=True, gc=False):
             raise invalid("argument alternate-exchange: expected a text")
 
 
-class QueueEntry(DefinitionEntry, frozen=True, gc=False):
+class QueueEntry(DefinitionEntry, frozen=True):
     """A queue."""
 
     name: Name
     vhost: Name
     durable: bool = True
     auto_delete: bool = False
-    arguments: FieldTable = field(default_factory=no_arguments)
+    arguments: FieldTable = {}
 
     def check(self) -> None:
         """Raise AmqpError for arguments and properties that the type of queue does not take."""
@@ -70,7 +70,7 @@ class QueueEntry(DefinitionEntry, frozen=True, gc=False):
         )
 
 
-class BindingEntry(DefinitionEntry, frozen=True, gc=False):
+class BindingEntry(DefinitionEntry, frozen=True):
     """A binding. Whether its ends will be there is checked by the import."""
 
     source: Name
@@ -78,7 +78,7 @@ class BindingEntry(DefinitionEntry, frozen=True, gc=False):
     destination: Name
     destination_type: Literal["queue", "exchange"] = "queue"
     routing_key: Annotated[str, Meta(max_length=255)] = ""
-    arguments: FieldTable = field(default_factory=no_arguments)
+    arguments: FieldTable = {}
 
 
 def new_router(type_: str, arguments: FieldTable) -> Router:

@@ -59,6 +59,7 @@ class ConsistentHash(Router):
         self._destinations = []
 
     def unbind(self, binding: Binding) -> None:
+        # Off the ring even if other bindings of it are left: see the class.
         self._weights.pop(binding.destination, None)
         self._destinations = []
 

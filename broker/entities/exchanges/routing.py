@@ -50,6 +50,7 @@ class Routing:
         while pending:
             exchange = pending.pop()
             lasting = lasting and exchange.router.by_key_alone and exchange.delays is None
+            # The delay queue is the only target: it publishes to the bound queues when the message is due.
             if exchange.delays is not None and delay_of(headers):
                 found[exchange.delays] = None
                 continue
@@ -61,6 +62,7 @@ class Routing:
                 elif destination.name not in seen:
                     seen.add(destination.name)
                     pending.append(destination)
+            # As in RabbitMQ, a match with an exchange counts, even if that leads to no queue.
             alternate = None if matched or exchange.alternate is None else exchanges.get(exchange.alternate)
             if alternate is not None and alternate.name not in seen:
                 seen.add(alternate.name)
@@ -70,6 +72,7 @@ class Routing:
     def lasting_queues(self, start: Exchange, key: str) -> tuple[Queue, ...] | None:
         """Return the queues that every message with this key reaches from `start`; None if more than the key
         decides."""
+        # Most publishes go from one exchange straight to queues: no walk over exchanges is needed for those.
         if start.name and start.delays is None and start.router.by_key_alone:
             found = start.router.match((key,), _NO_HEADERS, None)
             queues = [destination for destination in found if isinstance(destination, Queue)]

@@ -92,6 +92,7 @@ class TopicTrie(Generic[T]):
             if "*" in children:
                 children["*"]._reach(nodes)
         further = _Reached(nodes)
+        # Clients choose the words: without a limit they could fill memory with keys that nothing is bound to.
         size = 1 + len(further.nodes) + len(further.values)
         if self._remembered + size <= REMEMBERED_MAX:
             self._remembered += size

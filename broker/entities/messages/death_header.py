@@ -115,13 +115,16 @@ def _write(
     dead = Message(route, header, b"", 0)
     properties = decode_properties(header)
     headers = dict(properties.headers or {})
+    # As in RabbitMQ, the BCC keys are not in x-death.
     keys = [dead.routing_key, *copied_to(headers)]
     death, before = _death(dead, properties, queue, reason, now, keys), headers.get("x-death")
     headers["x-death"] = Field("A", _counted(before, death))
     for which in (*(["first"] if before is None else []), *(["last"] if last_deaths else [])):
         headers.update({f"x-{which}-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
+    # A dead-letter routing key replaces all keys of the message, so the copies of CC and BCC are not routed again.
     if routing_key is not None:
         headers.pop("CC", None)
+    # Without its expiration the dead letter does not expire in the next queue; x-death has the original.
     changes: dict[str, Any] = {"headers": dict(sorted(headers.items())), "expiration": None}
     key = dead.routing_key if routing_key is None else routing_key
     return DeadLetter(

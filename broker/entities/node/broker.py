@@ -88,6 +88,7 @@ class Broker:
         self.batches = PendingBatches(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
+        # By the ids in batches, so that `stored` reaches queues and delay queues without asking virtual hosts.
         self.queues_by_id: dict[int, Queue] = {}
         self.statistics = BrokerStatistics()
         self.event_exchange = None if events is None else self._new_event_exchange(events)
@@ -158,6 +159,7 @@ class Broker:
 
     def remove_vhost(self, name: str, by: str = INTERNAL) -> None:
         """Remove a virtual host whose definitions are deleted on disk; its queues are deleted in the background."""
+        # Out of the table first: no name in it can be found while its queues are deleted in steps.
         vhost = self.vhosts.pop(name)
         self.statistics.vhost_ended(vhost.statistics)
         self.background_work.begin(vhost.end(by))

@@ -98,6 +98,7 @@ class AtLeastOnce:
     def _wait(self, message: Message, reason: str) -> None:
         waiting = message.copy()
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
+        # A new position, so that the lane is in the order of deaths.
         position = self._queue.next_position(getattr(message, "number", None))
         dead_letter = QueuedMessage(self._queue, position, waiting, len(message.body), 0)
         self._store.put(dead_letter, durable=True)

@@ -160,20 +160,21 @@ class DelayQueue(Queue):
         self._touched = False
         if self._unread_after is not None or self.deleted:
             return
+        # A release writes copies, so none is made while the disk cannot take them.
         if self._batches.disk_full or len(self._batches.sealed) > BATCHES_BEHIND_MAX:
             self._look_by(self._context.now() + (FULL_MILLISECONDS if self._batches.disk_full else BEHIND_MILLISECONDS))
             return
         entries = list(self._due())
         try:
             self._lane.load([entry for entry in entries if entry.message is None])
-        except Exception:
+        except Exception:  # a disk error may pass: no message is lost by trying again
             log.exception("messages %s could not be read back", self.name)
             for entry in entries:
                 self._try_again(entry, Trouble(0, set()))
             return
         copies = 0
         for entry in entries:
-            if copies >= RELEASE_COPIES:
+            if copies >= RELEASE_COPIES:  # the rest stays due, and `_watch` comes back for it in a later turn
                 self._wait_until(entry, entry.expires_at)
             else:
                 self._attempt(entry)

@@ -85,10 +85,9 @@ class OrderedQueue(Queue):
         Messages expire whether or not anything can be delivered.
         """
         self._touched = False
-        limits, left = self.limits, DELIVER_MESSAGES
-        waits = (
-            self.background_work.messages or self.background_work.expected
-        ) and self.background_work.delays_delivery
+        limits, left, work = self.limits, DELIVER_MESSAGES, self.background_work
+        # The first part decides nearly always, without the property's call.
+        waits = (work.messages or work.expected) and work.delays_delivery
         while left > 0 and not waits and self.consumers.members and len(self.ready_in_order):
             if limits.timed:
                 # Not those that expired while this turn was going on: see `QueueLimits.moment`.
@@ -108,7 +107,7 @@ class OrderedQueue(Queue):
         if limits.timed:
             limits.expire()
             limits.watch()
-        if left <= 0:
+        if left <= 0:  # others of this turn first, then the rest
             self.touch()
 
     def busy(self) -> Future[None] | None:
@@ -187,7 +186,7 @@ class OrderedQueue(Queue):
 
         `abandoned`: their channel has ended; quorum queues treat these differently from basic.nack and basic.recover.
         """
-        if self.deleted:
+        if self.deleted:  # nothing to return them to
             self.out.remove(entries)
             return
         if len(entries) > RUN_MESSAGES:  # inserted in several steps, which costs least in descending order

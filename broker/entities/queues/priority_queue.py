@@ -257,6 +257,7 @@ class PriorityQueue(OrderedQueue):
         self._position = position
         entry = QueuedMessage(self, position, message, len(message.body), self.limits.expires_at(message))
         entry.level = level = min(message.priority, self.arguments.max_priority or 0)
+        # Beyond the window transient messages go to the store too: they leave memory once they are there.
         if durable or self._levels.level(level).paging:
             self.store.put(entry, durable=durable)
         self._levels.append(entry)

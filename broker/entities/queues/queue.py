@@ -194,6 +194,7 @@ class Queue:
         self.last_used = context.now()
         self._context = context
         self._turn = context.turn
+        # Positions of this boot are above all earlier ones, so none is used twice even if the last ones were lost.
         self._position = context.boot << COUNTER_BITS
         self.stored_up_to = 0
         self.returned_last = False

@@ -118,6 +118,7 @@ class QueueLimits(Unlimited):
                 or self._turn.dead_letter_copies >= DEAD_LETTER_COPIES_MAX
             ):
                 return PORTION_BYTES  # a cycle of queues goes on in a later turn: each dead letter is longer
+            # With a limit on the count alone the number to drop is known, and they are taken together.
             left, too_many = CHUNK_BYTES - dropped, 0
             if self._messages is not None and self._bytes is None:
                 too_many = min(len(self._queue.ready_in_order) - self._messages, left // MESSAGE_BYTES)
@@ -154,7 +155,7 @@ class QueueLimits(Unlimited):
         if not strictly:
             self._came = 0
         self._strictly = strictly
-        if self.expiring:
+        if self.expiring:  # the background work removes them
             self._background_work.begin()
         elif self._head_is_due():
             if not self._background_work.head_has_to_wait:

@@ -131,6 +131,7 @@ class QueueStore:
         if not entries:
             return
         writes, state = self._open(), self.state
+        # In a transaction nothing may be settled on disk without its puts.
         moved = moved or self._batches.urgent
         unwritten, settled, messages, size = writes.puts.pop, writes.settled, 0, 0
         self._batches.current.bytes += len(entries) * SETTLEMENT_BYTES
@@ -141,7 +142,7 @@ class QueueStore:
                     writes.moved[position] = entry.size if persistent else -1
                 else:
                     settled.append(position)
-            if persistent:
+            if persistent:  # the counts are of what survives a restart
                 messages += 1
                 size += entry.size
         state.messages -= messages
@@ -168,6 +169,7 @@ class QueueStore:
                 sizes.append(entry.size)
         state = self.state
         state.messages, state.bytes, state.floor = len(sizes), sum(sizes), floor
+        # The purge covers what is stored; puts of the open batch are simply not written.
         writes, kept = self._open(), set(positions)
         writes.puts = {position: put for position, put in writes.puts.items() if position in kept}
         self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))

@@ -1,8 +1,8 @@
 """Background work: long work done one portion at a time, with other clients' turns in between.
 
 The first portion is done at once, and nearly always that is all. The rest is queued, and each millisecond one portion
-of one work is done, so many clients with long work cost the others no more than one such client does. Work that writes
-waits while the disk is behind, so its writes take no more memory than publishers' writes may.
+of one work is done: a hundred clients with long work cost the others no more than one such client does. Work that
+writes waits while the disk is behind, so its writes take no more memory than publishers' writes may.
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ class DeadLettering:
         copy = dead_letter.of(message)
         routes = self._routing.route(exchange, dead_letter.keys, dead_letter.headers, copy)
         targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
+        # All or none: a retry would give those that accepted it a second copy.
         if not targets or any(target.limits.refuses(copy) for target in targets):
             return False
         self._routing.share_body(copy, targets)

@@ -73,6 +73,7 @@ class PolicyApplication:
         """Match the entities that a policy applied to, or applies to now. Changes during a walk are done in the
         next."""
         self._waiting[operator, name] = policy
+        # One walk at a time, so that a hundred changed policies are two walks and not a hundred.
         if self._walk.done:
             return self._begin_walk()
         if self._next_walk is None:

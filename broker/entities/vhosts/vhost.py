@@ -75,6 +75,7 @@ class VHost:
         self.statistics = context.statistics.new_vhost()
         self._churn = context.statistics.churn
         self._exclusive_queues = ExclusiveQueues(name)
+        # Bindings delete auto-delete exchanges, policies delete expired queues: each is given that one method.
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
         self.policy_application = PolicyApplication(name, context, self.routing, self.bindings, self.delete_queue)
         self._definitions = context.definitions
@@ -96,6 +97,7 @@ class VHost:
         self._new_exchange = partial(new_exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_declared)
         self._new_exchanges = Creations(self.exchanges, self._exchange_declared)
+        # Predeclared in memory at each start, so they are not in the definitions.
         for exchange, type_ in DEFAULT_EXCHANGES.items():
             internal = exchange == TRACE_EXCHANGE
             self.exchanges[exchange] = self._new_exchange(
@@ -151,6 +153,7 @@ class VHost:
             arguments=arguments,
         )
         plan = Plan(
+            # A new queue id is drawn here, so only when the exchange is really made.
             make=lambda: self._delays.attach(make()),
             compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
             write=partial(self._definitions.exchange_declared, self.name),
@@ -279,6 +282,7 @@ class VHost:
         """
         if self.deleted:
             return Future.resolved(0)
+        # Out of every table before the messages go: nothing may be routed to it, or be read back for it, from here on.
         del self.queues[queue.name]
         self.context.queues_by_id.pop(queue.store.queue_id, None)
         self._exclusive_queues.remove(queue)
@@ -290,12 +294,12 @@ class VHost:
 
         deleted = Future.resolved(None)
         if queue.durable:
+            # Its records are reclaimed only once its definition is gone: a crash must not leave a queue without them.
             deleted = self._definitions.queue_deleted(self.name, queue, queue.store.drop)
         else:
             queue.store.drop()
-        deleted.then(
-            lambda _: queue.consumers.notify(self.context.turn)
-        )  # written or not: for its consumers it is gone
+        # Whether or not the deletion could be written: in memory it has taken effect.
+        deleted.then(lambda _: queue.consumers.notify(self.context.turn))
         return deleted.chain(lambda _: Future.resolved(messages))
 
     def end(self, by: str = INTERNAL) -> Iterator[None]:
@@ -305,6 +309,7 @@ class VHost:
         delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
         queues: list[Queue] = [*self.queues.values(), *delays]
         self._churn.queue_deleted += len(self.queues)
+        # From here on nothing in it can be found, although its queues are deleted in steps.
         self.queues.clear()
         self.exchanges.clear()
         self.bindings.end()

@@ -1,7 +1,7 @@
 """Exchanges of type x-delayed-message.
 
-What is expected is what the README of RabbitMQ's plugin rabbitmq_delayed_message_exchange says, and what its source
-did in the versions before 3.13. The plugin is a download of its own: the reference broker has not got it.
+The expectations are from the README of RabbitMQ's plugin rabbitmq_delayed_message_exchange, and from its source in the
+versions before 3.13. The plugin is a download of its own: the reference broker has not got it.
 """
 
 from __future__ import annotations

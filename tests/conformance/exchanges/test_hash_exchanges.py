@@ -258,7 +258,7 @@ def test_declaring_again(client: Client, new_exchange: Made) -> None:
     ],
 )
 def test_binding_keys_are_weights(spread: Spread, key: str, text: str | None) -> None:
-    """Whatever Erlang reads as an integer; of anything else the binding is not made."""
+    """Anything that Erlang reads as an integer; else the binding is not made."""
     if text is None:
         spread.bind("a", key)
     else:

@@ -15,7 +15,7 @@ from tests.conformance import Made
 
 later = pytest.mark.skipif(bool(REFERENCE), reason="RabbitMQ 4.0, documentation of exchanges: x-local-random")
 MANY = 200
-"""As many messages as make it sure, but for one time in 10 to the power of 50, that each of two queues gets some."""
+"""Messages enough for each of two queues to get some, but for one time in 10 to the power of 50."""
 
 
 def expect_a_choice(client: Client, exchange: str, bound: list[str], properties: BasicProperties | None = None) -> None:

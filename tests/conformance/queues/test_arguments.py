@@ -237,7 +237,7 @@ def declared(queue: str, given: dict[str, Any], lasting: dict[str, Any]) -> Queu
 def test_what_is_not_compared(client: Client, name: Made, first: dict[str, Any], second: dict[str, Any]) -> None:
     """Integers compare by value, the classic type is the default.
 
-    What nobody knows is ignored, and what other types know, although a first declaration may not name it.
+    Unknown arguments are ignored, and so are those of other types, although a first declaration may not have them.
     """
     queue = name()
     lasting = {key: value for key, value in first.items() if key == "x-queue-type"}

@@ -145,7 +145,7 @@ def test_dying_again_of_the_same_counts_on(client: Client, dead_letters: DeadLet
 
 
 def test_several_at_once_keep_their_order(client: Client, dead_letters: DeadLetterQueue) -> None:
-    """And purging and deleting are no deaths."""
+    """Purging and deleting are no deaths."""
     queue = dead_letters.dying()
     deposit(client, b"1", b"2", b"3", key=queue)
     fetch(client, queue, 3)
@@ -236,7 +236,7 @@ def test_an_exchange_may_go_and_come_back_as_another(client: Client, dead_letter
 def test_dead_letters_pass_from_exchange_to_exchange(
     client: Client, dead_letters: DeadLetterQueue, new_exchange: Made, internal: bool
 ) -> None:
-    """And an internal exchange takes them, unlike what clients publish. An alternate takes what no binding does."""
+    """An internal exchange takes them, but no publishes of clients. An alternate takes what no binding does."""
     first, second = new_exchange("fanout", internal=internal), new_exchange("topic")
     client.ask(exchange_bind(second, first))
     client.ask(queue_bind(dead_letters.queue, second, "#"))

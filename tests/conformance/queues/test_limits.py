@@ -171,7 +171,7 @@ def test_one_refusal_refuses_the_publish_and_the_others_keep_it(
 def test_a_refusal_in_a_transaction_fails_the_commit(client: Client, declare: Made) -> None:
     """Only then, and all else that was in it is done. The specification knows no such end of a commit.
 
-    What a transaction brought may be dropped by it as well.
+    Messages of the transaction may be dropped by it as well.
     """
     dropping, queue, settled = declare(max_length=1), declare(max_length=1, overflow="reject-publish"), declare()
     deposit(client, b"settled", key=settled)

@@ -73,7 +73,7 @@ def dead_letters(client: Client, queue: str, count: int) -> list[tuple[bytes, st
 
 
 def test_it_holds_for_what_is_there_and_for_what_comes(client: Client, queue: str, operator: Operator) -> None:
-    """As long as it is set."""
+    """It holds as long as it is set."""
     operator.set("p", f"^{queue}", {"max-length": 1})
     later = queue + "-later"
     client.ask(queue_declare(later))

@@ -202,7 +202,8 @@ def test_purge_leaves_what_is_unacknowledged(client: Client, queue: str, name: M
 
 
 def test_purge_and_delete_without_waiting(client: Client, name: Made) -> None:
-    """0-9-1 specification, no-wait; a deleted queue loses its bindings. What is missing can be deleted, not purged."""
+    """0-9-1 specification, no-wait; a deleted queue loses its bindings. A queue that is not there can be deleted, not
+    purged."""
     queue, key = name(), name("k")
     client.ask(queue_declare(queue))
     client.ask(queue_bind(queue, "amq.direct", key))

@@ -86,7 +86,7 @@ def count_of(message: Message) -> int | None:
 
 
 def reason_of(message: Message) -> bytes:
-    """Why a dead letter died first."""
+    """Return the reason of a dead letter's first death."""
     value: Any = (message.properties.headers or {})["x-first-death-reason"].value
     return bytes(value)
 

@@ -47,7 +47,7 @@ def served(client: Client, queue: str, body: bytes) -> str:
 
 
 def test_only_the_first_is_served_until_it_goes(client: Client, queue: str) -> None:
-    """Also while it has no credit. What it gives back afterwards goes to its successor."""
+    """Also while it has no credit. Messages given back afterwards go to its successor."""
     client.ask(prefetch(1))
     for tag in ("a", "b", "c"):
         client.ask(consume(queue, tag))
@@ -169,7 +169,7 @@ def test_order_is_kept_when_the_active_one_leaves_gracefully(
 ) -> None:
     """basic.cancel, then channel.close, as pika does it: what comes meanwhile comes behind what comes back.
 
-    Where RabbitMQ 3.10.8 serves the next one between the two, order is lost; a publish ends its queue's process.
+    If RabbitMQ 3.10.8 serves the next one between the two, order is lost; a publish ends its queue's process.
     """
     queue, leaving, publisher = name(), connect(), connect()
     client.ask(queue_declare(queue, durable=True, arguments={"x-single-active-consumer": True, "x-queue-type": kind}))

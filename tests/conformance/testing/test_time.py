@@ -1,4 +1,5 @@
-"""The broker's clock in the hands of a test. What is due happens, in its order, before an order is answered."""
+"""The broker's clock in the hands of a test. Timers that are due run, in their order, before the request is
+answered."""
 
 from __future__ import annotations
 
@@ -129,7 +130,7 @@ def test_delayed_messages_are_published_in_the_order_of_their_times(order: Order
 
 @pytest.mark.parametrize("to", ["2001-01-01T00:00:00Z", None])
 def test_a_consumer_that_does_not_acknowledge_is_timed_out(order: Orders, client: Client, to: str | None) -> None:
-    """Within a minute after its time, as in RabbitMQ. What looks after it goes on when the clock was set back."""
+    """Within a minute after its time, as in RabbitMQ. Its timer goes on when the clock was set back."""
     if to is not None:
         order("clock/stop")
         order("clock/set", to=to)

@@ -1,8 +1,8 @@
 """Explores seed after seed for as long as it is let, and keeps count of what it has done.
 
-Each seed is recorded and explored by a process of its own. What is finished is written down at once, so that a run that
-is ended in any way goes on where it was. The record of a seed that fails is kept, because another recording of
-the same seed would not be the same: the clients and the disk are never quite as fast again.
+Each seed is recorded and explored by a process of its own. A finished seed is written down at once, so that a run that
+is ended in any way goes on where it was. The record of a seed that fails is kept, because another recording of the
+same seed would not be the same: the clients and the disk are never quite as fast again.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_equal_bytes_have_equal_digests() -> None:
 
 @pytest.mark.parametrize("synced", [None, "old", "new"])
 def test_what_is_moved_is_in_one_of_two_directories(tmp_path: Path, synced: str | None) -> None:
-    """Whatever each of them has lost else; and in the new one, once either of both is synced."""
+    """A file is in one of two directories, with its other losses; and in the new one once either of both is synced."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "name").touch()
     (tmp_path / "new").mkdir()

@@ -72,7 +72,8 @@ def test_what_a_socket_did_not_take_is_not_recorded_as_sent(tmp_path: Path, call
 
 
 def test_signals_that_come_meanwhile_do_no_harm(tmp_path: Path) -> None:
-    """Python notes each in a socket, which is recorded as well. What is not recorded goes through the library, too."""
+    """Python notes each in a socket, which is recorded as well. Calls that are not recorded go through the library,
+    too."""
     recording = Recording(tmp_path / "record")
     recording.begin(0)
     command, environment = [sys.executable, "-c", PROGRAM], recording.environment()

@@ -184,7 +184,7 @@ class Round(Campaign):
 
 @contextmanager
 def prepared(directory: Path, plan: Plan, environment: Mapping[str, str] | None = None) -> Iterator[Round]:
-    """A round in the surroundings of its plan, as far as they can be had here. What is left in memory is collected."""
+    """A round in the surroundings of its plan, as far as they can be had here. Garbage is collected at the end."""
     with ExitStack() as surroundings:
         mounted = surroundings.enter_context(KINDS[plan.file_system](directory, plan.size.disk_bytes))
         disk = directory / "disk" if mounted else None

@@ -1,8 +1,8 @@
 """A broker's life on a disk that fails: what clients do to it, and what may be demanded afterwards.
 
-What the broker owes is followed from the clients' side; they take turns. Whatever the disk does, the broker either
-goes on, refusing at most definitions, or ends with exit code 1 and one line that says what failed. What it had promised
-until then has to be there.
+The broker's debt is followed from the clients' side; they take turns. In any case the broker either goes on, refusing
+at most definitions, or ends with exit code 1 and one line that says what failed. Its promises until then have to be
+kept.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ class Campaign:
 
 @contextmanager
 def running(directory: Path, seed: int, environment: Mapping[str, str] | None = None) -> Iterator[Campaign]:
-    """A campaign that has begun. Whatever its clients have left behind is collected at the end."""
+    """A campaign that has begun. Garbage of its clients is collected at the end."""
     campaign = Campaign(directory, seed, environment)
     try:
         campaign.begin()

@@ -1,8 +1,8 @@
 """The broker's event log, and its audit, held against what the client logs have.
 
 A channel's publishes, deliveries and settlements are in the log in the order in which the broker handled them, and the
-log of a boot has no holes. So it has a beginning of what each client did. Whatever was confirmed is in it, and what the
-client did before; only of the last deliveries and settlements before a kill some may be missing.
+log of a boot has no holes. So it has a beginning of what each client did. Confirmed publishes are in it, and the
+client's actions before them; only of the last deliveries and settlements before a kill some may be missing.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ class ClientLedger:
     # --- after a kill ---
 
     def crashed(self) -> None:
-        """The broker was killed. Whatever was not proven is uncertain from now on."""
+        """The broker was killed. Unproven events are uncertain from now on."""
         self.in_doubt, self.transaction = self.transaction, None
         self._copies = {key: copy for key, copy in self._copies.items() if copy.lasts and copy.acked_at >= self._proven}
         for copy in self._copies.values():

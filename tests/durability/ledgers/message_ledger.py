@@ -1,9 +1,9 @@
 """Messages that a broker owes after its end, by what clients and broker have said.
 
-What each queue may or must hold is one word for each message in each queue. A client says everything over one
-channel, so what it says reaches the broker in one order; what different clients say does not, quite. So the confirm of
-a message in a queue that nobody consumes proves that what its own client said before is on disk too:
-acknowledgements, rejections, purges. Consumers bear the name of their queue.
+The ledger has one word for each message in each queue. A client says everything over one channel, so what it says
+reaches the broker in one order; what different clients say does not, quite. So the confirm of a message in a queue
+that nobody consumes proves that what its own client said before is on disk too: acknowledgements, rejections, purges.
+Consumers bear the name of their queue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The oracle of what queues hold: each kind of verdict can be good, and can be bad.
 
-That the ledgers tell it what is owed is shown by the mistakes planted in recorded and killed brokers.
+The mistakes planted in recorded and killed brokers show that the ledgers tell it the debt.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def live(
 ) -> Refusal | None:
     """A whole life; None, or how the start was refused. `release`: of the sources that it is a broker of.
 
-    Where files are limited there is room while clients work: what they say is in a record, which grows.
+    With limited files there is room while clients work, because the record of their frames grows.
     """
     if store.limited and clients is not None:
         store.empty()

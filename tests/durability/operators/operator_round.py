@@ -130,7 +130,7 @@ def another_store() -> Path:
 
 @contextmanager
 def prepared(home: Path, seed: int, environment: Mapping[str, str], steps: Sequence[str] = ()) -> Iterator[Round]:
-    """A round on a small disk of its own, where one can be mounted. What is on it is kept where a promise breaks."""
+    """A round on a small disk of its own, where one can be mounted. Its files are kept if a promise is broken."""
     with tmpfs(home, DISK_BYTES) as mounted:
         store = OperatedStore(home, SmallDisk(home / "disk"), environment, another_store, limited=not mounted)
         try:

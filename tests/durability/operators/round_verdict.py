@@ -1,7 +1,7 @@
 """The end of a round: with room on the disk a broker starts and everything promised is there, or it says why not.
 
-Where the start is refused, the line names a file and what was done to it; then the file is put back, and everything is
-there, or the loss is accepted, and everything but the last batches is.
+If the start is refused, the line names a file and the harm; then the file is put back, and everything is there, or the
+loss is accepted, and everything but the last batches is.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 
 WARM = b"the first batch of a boot goes to LMDB"
 MESSAGES = 30
+MANY, LARGE = 20, 65536
+"""Messages, and bytes of each, for which LMDB has not enough free pages."""
 DISK_BYTES = 120 << 20
 
 
@@ -93,7 +95,8 @@ def test_a_full_disk_and_a_command_before_the_next_start(
     disk, broker = full
     publish(broker, WARM)
     disk.fill()
-    publish(broker, *numbered(MESSAGES))
+    confirmed = [body.ljust(LARGE, b".") for body in numbered(MANY)]
+    publish(broker, *confirmed)
     broker.kill()
     disk.fill()
     if command:
@@ -108,7 +111,7 @@ def test_a_full_disk_and_a_command_before_the_next_start(
             assert broker.wait() == 1
     disk.empty()
     broker.start()
-    assert held(broker) == [WARM, *numbered(MESSAGES)]
+    assert held(broker) == [WARM, *confirmed]
 
 
 def test_a_backup_that_is_copied_over_a_later_state(fresh_broker: BrokerProcess, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Contents after a stop in order and after a kill: every case of `cases`, in one broker for each kind of end.
 
-Here is what only an example shows. What holds of all messages (order, marks, levels, limits, times to live, delivery
-counts, offsets, what was deleted) is held against brokers that crash by tests/simulation, tests/durability/crash and
-tests/durability/kills.
+Here is the part that only an example shows. The rules for all messages (order, marks, levels, limits, times to live,
+delivery counts, offsets, deletions) are held against brokers that crash by tests/simulation, tests/durability/crash
+and tests/durability/kills.
 """
 
 from __future__ import annotations

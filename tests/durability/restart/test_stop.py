@@ -96,7 +96,7 @@ def test_an_interrupt_is_a_stop_and_flushes_what_nobody_asked_about(fresh_broker
 def test_nobody_can_hold_a_stop_up(fresh_broker: BrokerProcess, dial: Dial) -> None:
     """Neither one that answers nothing, nor one whose buffers are full, nor one that never said a word.
 
-    Whoever reads the ready line may send SIGTERM the next moment.
+    A reader of the ready line may send SIGTERM the next moment.
     """
     stuck = dial()
     stuck.ask(queue_declare("q"))

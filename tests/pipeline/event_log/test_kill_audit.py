@@ -95,7 +95,7 @@ def test_a_sound_broker_that_is_killed_under_load_shows_nothing(told: dict[str, 
 
 
 def test_every_client_is_heard_of(told: dict[str, Told]) -> None:
-    """Something was compared for each client. How much of it lies in gaps is for the machine to say."""
+    """Something was compared for each client. The part of it that lies in gaps depends on the machine."""
     figures = told["sound"].judgement.comparison.figures
     assert min(figures.confirmed, figures.delivered, figures.settled) > 0, figures
     assert figures.connections >= 2 * CYCLES * len(told["sound"].campaign.ledgers)
@@ -133,8 +133,8 @@ def _promised(log: Log, planted: set[Place]) -> set[Place]:
     """Return the last places of confirmed messages that nothing has made leave, and that are nowhere in their queue
     later.
 
-    Only those that a lost batch had put somewhere. That need not be where they came last: the batch in which one was
-    given back and went to the end of its queue may never have been on the disk.
+    Only those that a lost batch had put somewhere. This need not be their last place: the batch in which one was given
+    back and went to the end of its queue may never have been on the disk.
     """
     places = {(event.queue or "", event.position or 0): event for event in log.events if event.kind == "route"}
 

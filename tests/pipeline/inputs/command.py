@@ -23,7 +23,7 @@ class Ended(NamedTuple):
 def leveret(*arguments: str | os.PathLike[str], said: str = "", **environment: str | None) -> Ended:
     """Run a command; `said` is its standard input, `environment` is set for it, or unset by None.
 
-    What it sets up of the log, as `leveret serve` does before it loads the broker, ends with it.
+    Its logging handlers, set up as `leveret serve` does before it loads the broker, end with it.
     """
     code: object = 0
     root = logging.getLogger()

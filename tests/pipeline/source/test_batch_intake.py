@@ -1,6 +1,6 @@
 """Reading of a source, without Spark: batches and their limits, acknowledgements, unreadable messages.
 
-That a broker which is killed is found again is tried with a stream, in test_data_source.py.
+test_data_source.py kills a broker under a stream, and finds it again.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class Round:
             self.said["forged records"] += 1
 
     def end_life(self, *, killed: bool) -> None:
-        """The broker is killed with publishes in flight, or stopped. What it leaves is kept."""
+        """The broker is killed with publishes in flight, or stopped. Its files are kept."""
         self._definitions = outputs.definitions(self.told.process)
         if killed:
             self._publish_in_flight()

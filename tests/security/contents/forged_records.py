@@ -1,8 +1,8 @@
 """Records of the store as an attacker makes them: from nothing, by the published format, and from real ones.
 
-Whoever publishes needs no access for the first: the store's UUID is in what the API and /metrics serve, the boot and
-the ids of queues are small numbers. Real records are found by their magic; where they have their checksums is worked
-out from the bytes, so that another header than the one built here is forged as well.
+A publisher needs no access for the first: the API and /metrics serve the store's UUID, the boot and the ids of queues
+are small numbers. Real records are found by their magic; where they have their checksums is worked out from the bytes,
+so that another header than the one built here is forged as well.
 """
 
 from __future__ import annotations

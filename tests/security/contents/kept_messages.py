@@ -101,7 +101,7 @@ class Place:
         self.delivered = max(0, self.delivered - count)
 
     def read(self, found: Sequence[Message]) -> list[str]:
-        """Hold what is there, all of it, against what must be. What was uncertain is certain then."""
+        """Hold what is there, all of it, against what must be. Uncertain messages are certain then."""
         where = f"{self.vhost[:40]!a} {self.queue[:40]!a}"
         missing = len(self.held) - len(found)
         arrived = self.uncertain[: max(0, -missing)]

@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def run(target: str, seconds: int) -> Outcome:
-    """Fuzz one target. What libFuzzer says is shown when it fails."""
+    """Fuzz one target. libFuzzer's output is shown when it fails."""
     corpus, found, committed = KEPT / target, KEPT / "found", COMMITTED / target
     for directory in (corpus, found):
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The ground that inputs are tried on: one broker for all of them, swept clean in between, over a store in memory.
 
-Whatever clients say, the broker tells them in frames that can be read, raises nothing, logs no failure, and has nothing
-left when they are gone. `Floor.sweep` sees to that, and to somebody else on the same broker who is still served.
+For any input the broker answers in frames that can be read, raises nothing, logs no failure, and has nothing left of
+gone clients. `Floor.sweep` sees to that, and to somebody else on the same broker who is still served.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Floor:
         self.core.end_turn()
 
     def settle(self) -> None:
-        """Whatever waits, for the disk or for room, need not wait any longer."""
+        """Commit and make room, so that nothing waits for the disk or for room any longer."""
         self.definitions.holding = False
         while self.definitions.held:
             self.definitions.settle()

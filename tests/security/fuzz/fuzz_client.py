@@ -1,6 +1,6 @@
 """A client that says what it is told and is strict about what it hears.
 
-What breaks the protocol on purpose is made of frames by whoever uses it, and said with `say`.
+Callers that break the protocol on purpose make the frames themselves, and send them with `say`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.slow
 
 
 def expect_released(target: BrokerProcess, before: int) -> None:
-    """Whatever the attackers had open is closed."""
+    """Everything that the attackers had open is closed."""
     eventually(lambda: descriptors(target.pid) <= before, "the descriptors to be back", seconds=PATIENCE_SECONDS)
 
 

@@ -153,7 +153,8 @@ BODY_MAX = 1 << 20
 def test_bodies_that_are_slow_or_too_large_are_refused(
     target: BrokerProcess, call: Callable[[], Caller], good: Good
 ) -> None:
-    """By what they announce, or by what has come; a byte now and then buys no time. Little of them is in memory."""
+    """The announced size counts, or the bytes that have come; a byte now and then buys no time. Little of them is in
+    memory."""
     memory = own_memory(target.pid)
     slow, announced, chunked = call(), call(), call()
     slow.request(GET_MESSAGES, "POST", "Content-Length: 1000")

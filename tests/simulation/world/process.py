@@ -1,7 +1,7 @@
 """A broker's process from its start to its end: all of it but sockets, threads and real time.
 
 The core, both stores, the recovery, the log of definitions, the committer with its steps and the watch over the disk
-are the real ones. What the server's shell does between them, above all ending turns, is done here as in
+are the real ones. The work of the server's shell between them, above all ending turns, is done here as in
 broker/server/engine.py, but at moments that the world chooses: a commit may take long, find no room, fail, or be cut
 off by the end of the process before or after its batch is on disk.
 """
@@ -104,7 +104,7 @@ def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:
 
 @contextmanager
 def _chance_from(seed: str) -> Iterator[None]:
-    """Whatever the broker leaves to chance comes from a seed, in the core that is made now."""
+    """Randomness of the broker comes from a seed, in the core that is made now."""
     real, entities.Random = entities.Random, lambda: Random(seed)  # type: ignore[assignment, misc]
     try:
         yield

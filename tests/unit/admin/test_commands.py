@@ -150,7 +150,8 @@ def test_of_many_who_add_the_same_user_one_succeeds(tell: Tell, name: Callable[.
 
 
 def test_a_permission_holds_for_an_open_connection_at_once(tenant: Tenant, tell: Tell) -> None:
-    """For what it has done before, too; and when it is given back. Who loses all stays connected, and cannot return."""
+    """It holds for routes cached before, too, and when it is given back. A user who loses all stays connected, and
+    cannot return."""
     client = tenant.log_in()
     client.ask(queue_declare("q"))
     client.ask(ConfirmSelect(False))
@@ -201,7 +202,7 @@ SLOW = "^([a-z0-9]+[._-]?)+$"
 
 
 def test_a_slow_regular_expression_is_given_up(tenant: Tenant, tell: Tell) -> None:
-    """And a broken one changes nothing."""
+    """A broken one changes nothing."""
     tenant.permit(configure=SLOW)
     topics = {"exchange": "amq.topic", "write": SLOW, "read": SLOW}
     tell("set_topic_permissions", vhost=tenant.vhost, user=tenant.user, **topics)

@@ -82,7 +82,8 @@ def login_refused(process: BrokerProcess, user: str, password: str) -> bool:
 
 
 def test_every_start_makes_it_what_the_file_says(start: Start) -> None:
-    """As RabbitMQ's load_definitions; users of the file take the default user's place, what it does not name stays."""
+    """It works as RabbitMQ's load_definitions; users of the file take the default user's place, things it does not
+    name stay."""
     process = start(EXPORTED)
     client = Client.connect(process.address, user="kim", password="pw", vhost="west")
     client.publish(b"routed", exchange="ex", key="a.b")
@@ -396,7 +397,7 @@ def test_an_import_that_is_cut_short_is_finished_by_the_next_start(tmp_path: Pat
     ],
 )
 def test_what_is_no_json_is_one_line_from_the_command_and_at_start(tmp_path: Path, content: str, reason: str) -> None:
-    """None of it becomes null, or a traceback."""
+    """No part of it becomes null, or a traceback."""
     (file := tmp_path / "given.json").write_text(content)
     (config := tmp_path / "leveret.toml").write_text(f'[definitions]\nfile = "{file}"\n')
     for arguments in (["import", "definitions", str(file)], ["serve", "--config", str(config)]):

@@ -79,7 +79,7 @@ async def test_a_certificate_is_checked(authority: Authority, monkeypatch: pytes
         with pytest.raises(AdministrationError, match="certificate verify failed"):
             await read_url(f"https://{where}/")
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
-        assert len((await read_url(f"https://{where}/")).queues) == 1
+        assert len(list((await read_url(f"https://{where}/")).queues)) == 1
 
 
 def test_a_broker_begins_with_definitions_of_another(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerPro
 
 
 def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: Path) -> None:
-    """As by a running broker, its errors too. A directory without a broker is not made into one."""
+    """They do as a running broker does, its errors too. A directory without a broker is not made into one."""
     assert {row["name"]: row["messages"] for row in tell(stopped, "list_queues", vhost="/")} == {"q": 2, "other": 1}
     assert tell(stopped, "list_connections") == []
     assert waiting(tell(stopped, "list_exchanges", vhost="/")) == {"later": 2}
@@ -232,7 +232,7 @@ def test_check_finds_what_does_not_fit(stopped: BrokerProcess) -> None:
 
 
 def test_a_start_waits_for_a_command(stopped: BrokerProcess) -> None:
-    """And for `leveret inspect` and `archive`, which share the lock of the message store."""
+    """It waits for `leveret inspect` and `archive`, too, which share the lock of the message store."""
     with directory_lock.for_command(stopped.data_dir):
         stopped.launch()
         eventually(lambda: "waiting for a command" in stopped.log(), "the start to wait")

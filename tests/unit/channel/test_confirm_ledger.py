@@ -1,7 +1,7 @@
 """The ledger of confirms: what may be answered is, in as few answers as the rules allow, and nothing else.
 
-That every publish is answered once, and none before it is on disk, is held against whole brokers by the simulation and
-by the crash states (planted: confirm before sync, confirm before commit).
+The simulation and the crash states show of whole brokers that every publish is answered once, and none before it is on
+disk (planted: confirm before sync, confirm before commit).
 """
 
 from __future__ import annotations

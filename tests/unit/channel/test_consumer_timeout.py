@@ -57,7 +57,7 @@ def holder(
 def test_the_channel_is_closed_once_and_its_messages_go_to_others(sessions: SessionLayer) -> None:
     """Its other channels go on. RabbitMQ 3.10.8 repeats the close at every look until it is answered.
 
-    What was fetched from a queue that the channel does not consume from counts too, and goes back with the answer.
+    A message of basic.get from a queue without a consumer of the channel counts too, and goes back with the answer.
     """
     client, other = holder(sessions, bodies=3), sessions.connect()
     client.ask(queue_declare("fetched"))
@@ -125,7 +125,7 @@ def test_it_may_be_for_ever(sessions: SessionLayer, how: dict[str, Any]) -> None
 def test_the_consumer_says_else_the_queue_else_the_settings(
     sessions: SessionLayer, how: dict[str, Any], used: int
 ) -> None:
-    """RabbitMQ 3.13. What is no time is not refused there, and not heeded; a short time is looked at more often."""
+    """RabbitMQ 3.13. A malformed time is not refused there, and ignored; a short time is looked at more often."""
     client, look = holder(sessions, **how), min(LOOK_MILLISECONDS, used // 2)
     wait(sessions, used, look=look)
     assert client.received() == []

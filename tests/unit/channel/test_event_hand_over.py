@@ -76,7 +76,7 @@ def test_the_confirms_of_a_turn_are_handed_over_at_once_before_the_first_is_sent
 
 
 def test_what_is_sent_in_the_midst_of_a_turn_is_handed_over_too() -> None:
-    """And nothing of a channel that has ended."""
+    """Nothing is recorded of a channel that has ended."""
     handed_over, turn = HandedOver(), Turn()
     early, ended = Publisher(handed_over, turn), Publisher(handed_over, turn)
     for publisher in (early, ended):

@@ -97,7 +97,7 @@ def test_a_delivery_and_a_get_are_told(sessions: SessionLayer, client: SessionCl
 
 @pytest.mark.usefixtures("started")
 def test_properties_come_the_last_first(client: SessionClient, tracer: SessionClient) -> None:
-    """And of a timestamp the lower 32 bits, signed."""
+    """A timestamp has its lower 32 bits, signed."""
     said = {"content_type": "text/plain", "delivery_mode": 2, "priority": 3, "user_id": "guest"}
     headers_said = {"CC": ["b"], "BCC": ["secret"], "n": 5}
     client.publish(b"", key="q", headers=headers_said, timestamp=1234567890123, **said)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def test_a_durable_declaration_is_answered_when_it_is_on_disk(sessions: SessionL
 
 
 def test_what_follows_a_declaration_without_answer_finds_the_queue(sessions: SessionLayer, held: SessionClient) -> None:
-    """And an error of what was held names the right method."""
+    """An error of a method that was held names the right method."""
     held.send(queue_bind("q", "amq.fanout", no_wait=True))
     held.publish(b"by name", key="q")
     held.publish(b"by exchange", exchange="amq.fanout")

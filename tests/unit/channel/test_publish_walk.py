@@ -11,7 +11,7 @@ from tools.walk_publish import summary, walk_publish
 
 FILES_MAX = 17
 RETURNS_MAX = 10
-"""In the broker package. What the store does is a commit for many publishes."""
+"""Files of the broker package. The store's work is a commit for many publishes."""
 
 
 @pytest.mark.pure_core("it follows Python's calls")

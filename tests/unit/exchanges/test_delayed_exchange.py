@@ -1,7 +1,7 @@
 """Messages that wait in an x-delayed-message exchange, in virtual time.
 
-What is expected of headers, delays and routing is what RabbitMQ's plugin rabbitmq_delayed_message_exchange says in its
-README and does in its source, in the versions before 3.13. docs/protocol.md lists what is different.
+The expectations on headers, delays and routing are from the README and the source of RabbitMQ's plugin
+rabbitmq_delayed_message_exchange, in the versions before 3.13. docs/protocol.md lists what is different.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def waiting(exchange: Exchange) -> DelayQueue:
 
 
 def publish(core: Core, exchange: Exchange, body: bytes, delay: Any, *, key: str = "", **properties: Any) -> bool:
-    """As basic.publish does; True if a confirm would have to wait for the disk."""
+    """Publish as basic.publish does; True if a confirm would have to wait for the disk."""
     headers = properties.pop("headers", {}) | {"x-delay": delay}
     made = message(body, exchange=exchange.name, key=key, headers=headers, **properties)
     held = [queue.publish(made) for queue in core.vhost.route(exchange, (key,), from_python(headers), made).queues]
@@ -206,7 +206,7 @@ def test_times_are_read_back_in_pieces_and_nothing_leaves_before(
 
 
 def test_much_that_is_due_at_once_leaves_in_turns(core: Core, later: Exchange) -> None:
-    """And nothing while the disk is behind."""
+    """Nothing is published while the disk is behind."""
     for number in range(600):
         publish(core, later, b"%d" % number, 100)
     for _ in range(6):

@@ -1,6 +1,6 @@
 """The hash functions rebuilt from Erlang's, and what the exchanges built on them promise.
 
-Where keys and headers of each kind go is asserted on the wire (tests/conformance/exchanges/test_hash_exchanges.py).
+Routes of keys and headers of each kind are asserted on the wire (tests/conformance/exchanges/test_hash_exchanges.py).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ patterns = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map("
 
 @given(st.lists(patterns, max_size=12, unique=True), st.lists(patterns, min_size=1, max_size=5), st.data())
 def test_the_trie_matches_as_regular_expressions_do(bound: list[str], sent: list[str], data: st.DataObject) -> None:
-    """Whatever is taken away again; with the last pattern its last branch goes."""
+    """Patterns are removed in any order; with the last pattern its last branch goes."""
     trie: TopicTrie[str] = TopicTrie()
     for pattern in bound:
         trie.add(pattern, pattern)

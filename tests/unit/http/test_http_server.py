@@ -92,7 +92,7 @@ def caller(site: Site) -> Iterator[Caller]:
 
 
 def test_the_list_has_what_is_sealed_in_order(site: Site) -> None:
-    """And pages lead through all of it."""
+    """Pages lead through all of it."""
     listed = site.listed()
     assert [segment["name"] for segment in listed] == [path.name for path in site.files]
     for segment, path in zip(listed, site.files, strict=True):
@@ -111,7 +111,7 @@ def test_the_list_has_what_is_sealed_in_order(site: Site) -> None:
 
 
 def test_after_names_the_last_segment_of_each_node(site: Site) -> None:
-    """As the offsets of the Spark source do. Of a node that is not named all segments are new."""
+    """They count as the offsets of the Spark source do. All segments of a node that is not named are new."""
     one, two, name = site.files[2].name, site.files[4].name, [path.name for path in site.files]
     assert site.behind(one) == [3, 4, 5, 6]
     assert site.behind(one, two) == site.behind(name[0], one, two) == [3, 5, 6]
@@ -130,7 +130,7 @@ def test_parameters_that_mean_nothing_are_refused(site: Site) -> None:
 
 
 def test_a_segment_is_its_bytes(site: Site) -> None:
-    """And HEAD says the same without them."""
+    """HEAD has the same headers without them."""
     for path in site.files:
         content = path.read_bytes()
         reply = site.ask(say(path))

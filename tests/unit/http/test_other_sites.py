@@ -147,7 +147,7 @@ def test_names_of_this_machine(loopback: BrokerProcess, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["rabbitmq:15672", "mq.example.com", "localhost", "10.0.0.7:15672"])
 def test_a_listener_for_other_machines_answers_to_any_name(start: Callable[[str], BrokerProcess], name: str) -> None:
-    """As in a container: which names lead to it is known outside of it alone."""
+    """In a container, for example, nobody inside knows the names that lead to it."""
     process = start(EVERYWHERE)
     port = web_address(process)[1]
     assert ask(("127.0.0.1", port), "/api/overview", Host=name).status == 200

@@ -1,4 +1,4 @@
-"""The name that a certificate logs in by. What is expected is what RabbitMQ 3.10.8 said to these certificates."""
+"""The name that a certificate logs in by. The expectations are RabbitMQ 3.10.8's answers to these certificates."""
 
 from __future__ import annotations
 

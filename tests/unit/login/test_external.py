@@ -53,7 +53,7 @@ def log_in(
 
 
 def test_a_certificate_names_the_user(sessions: SessionLayer) -> None:
-    """Whatever the client says: RabbitMQ 3.10.8 does not look at the response either. No certificate is a guess."""
+    """The response does not count: RabbitMQ 3.10.8 does not look at it either. No certificate is a guess."""
     connection, _, _ = log_in(sessions, APP, response=b"guest")
     assert connection.user == "app"
     connection, _, _ = log_in(sessions, GUEST, loopback=True)

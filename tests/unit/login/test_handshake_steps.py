@@ -101,7 +101,7 @@ def in_short(item: Any) -> str:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 64, 4099, 1 << 20])
 def test_any_pieces_say_the_same(sessions: SessionLayer, size: int) -> None:
-    """As each frame by itself; of the large body, pieces that are not too many."""
+    """Each frame is cut by itself; the large body into a bounded number of pieces."""
     at = CONVERSATION.index(LARGE)
     before, behind = b"".join(CONVERSATION[:at]), b"".join(CONVERSATION[at + 1 :])
     steps = [(before, size), (LARGE, max(size, 1009)), (behind, size)]

@@ -113,7 +113,7 @@ def test_which_guesses_count(sessions: SessionLayer) -> None:
 
 
 def test_guesses_for_many_users_are_guesses_of_an_address(sessions: SessionLayer) -> None:
-    """And an account of one's own forgets no guesses for others."""
+    """An account of one's own forgets no guesses for others."""
     for number in range(20):
         log_in(sessions, b"guess %d" % number)
         log_in(sessions, b"other", user=b"other")
@@ -126,7 +126,7 @@ def test_guesses_for_many_users_are_guesses_of_an_address(sessions: SessionLayer
 
 
 def test_guesses_from_many_addresses_are_refused_slowly(sessions: SessionLayer) -> None:
-    """And without a word, which says when a guess was wrong; while the right password is taken at once."""
+    """Without a word, too, which would tell that a guess was wrong; while the right password is taken at once."""
     lingers = []
     for number in range(LIMITS.free + 4):
         peer = ELSEWHERE._replace(host=f"192.0.2.{number}")

@@ -13,7 +13,7 @@ from broker.session.login.passwords import ALGORITHMS, NOBODYS, SALT_BYTES, SHA2
 def test_hashes_are_rabbitmq_s() -> None:
     """RabbitMQ's documentation, "Credentials and Passwords"; and the user `guest` in a definitions export of 3.10.8.
 
-    What matches is the password, by the algorithm that hashed it; the empty one and what is no hash never do.
+    The password matches by the algorithm that hashed it; the empty one and malformed hashes never do.
     """
     assert hash_password(b"test12", bytes.fromhex("908DC60A")) == "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
     assert verify(b"guest", "cy5jhTOzvPwW/r8UIJnD7L7Tvjpma+Zg/9w/ShS5ixqGU0Jq")

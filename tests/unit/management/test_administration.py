@@ -92,7 +92,7 @@ def as_form(definitions: bytes) -> tuple[bytes, str]:
 
 
 def test_definitions_go_from_broker_to_broker(web: BrokerProcess, tmp_path: Path) -> None:
-    """And through a kill. By a link and a form, as RabbitMQ's page has it."""
+    """It lasts through a kill, too. By a link and a form, as RabbitMQ's page has it."""
     assert call(web, "POST", "definitions", odd_definitions()).status == 204
     exported = call(web, "GET", "definitions?auth=Z3Vlc3Q6Z3Vlc3Q%3D&download=x.json", user=None)
     assert (exported.status, exported.headers["content-disposition"]) == (200, "attachment; filename=x.json")

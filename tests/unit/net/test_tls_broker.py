@@ -208,7 +208,7 @@ def test_settings_that_cannot_be_used_are_named(
 
 
 def test_what_will_make_trouble_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """And used: a key that others may read, a certificate that has expired."""
+    """The log warns and they are used: a key that others may read, a certificate that has expired."""
     authority = Authority(tmp_path)
     authority.key_file.chmod(0o644)
     with caplog.at_level("INFO"):

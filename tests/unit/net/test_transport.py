@@ -1,7 +1,6 @@
 """One client's socket: which sockets are closed and when, and what a slow or a greedy client costs everybody else.
 
-Where a test takes `autojump_clock`, seconds pass as soon as everybody waits; so it may say exactly when something
-happens.
+With `autojump_clock` seconds pass as soon as everybody waits, so that a test can assert exact moments.
 """
 
 from __future__ import annotations
@@ -352,7 +351,8 @@ async def flood(client: ServerClient) -> None:
 async def test_a_publisher_faster_than_the_disk_waits_for_it(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bounded number of batches waits for the disk; then it is not read. Who does not publish now is served."""
+    """A bounded number of batches waits for the disk; then it is not read. Clients that do not publish now are
+    served."""
     client, other, queue = await server.connect(), await server.connect(), server.core.queue("q")
     await client.ask(ConfirmSelect(False))
     await other.say(publish_frames(b"once", key="nobody"))

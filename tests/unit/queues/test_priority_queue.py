@@ -23,7 +23,7 @@ def deposit(core: Core, queue: PriorityQueue, *bodies: str) -> None:
 
 
 def test_levels_that_are_not_used_cost_nothing(core: Core) -> None:
-    """And a deletion clears every lane."""
+    """A deletion clears every lane."""
     queue = prioritized(core, 255)
     deposit(core, queue, "0.a", "200.b", "0.c")
     core.commit()

@@ -1,6 +1,7 @@
 """Time to live and expiry of queues, with a clock that only the test moves.
 
-What limits mean is held against a list in tests/models/test_limits_model.py; here are the moments between two turns.
+The meaning of limits is held against a list in tests/models/test_limits_model.py; here are the moments between two
+turns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from harness.clients.shorthand import consume, get, queue_declare
 
 @pytest.mark.parametrize("arguments", [{}, {"queue_type": "quorum"}, {"max_length": 3}, {"max_priority": 3}], ids=str)
 def test_a_waiting_consumer_gets_it_however_long_the_turn_takes(core: Core, arguments: dict[str, Any]) -> None:
-    """x-message-ttl 0: delivered at once or never. What comes back is not delivered at once.
+    """x-message-ttl 0: delivered at once or never. A requeued message is not delivered at once.
 
     RabbitMQ hands a message to a consumer that waits before it looks at the time.
     """

@@ -19,7 +19,8 @@ WINDOW = MemoryWindow(4, 100)
 
 
 def test_memory_holds_a_window_however_long_the_queue(tmp_path: Path) -> None:
-    """And two while it is read: one that was read back, and the tail behind it. Large messages make a window of few."""
+    """There are two while it is read: one that was read back, and the tail behind it. Large messages make a window of
+    few."""
     core, bodies, reader = Core(tmp_path / "messages", WINDOW), [b"%d" % number for number in range(60)], Reader()
     core.deposit(core.queue(), *bodies[:10])
     core.restart()

@@ -64,7 +64,7 @@ TOTAL = ROUNDS * EACH
 def test_what_is_damaged_is_passed_over(
     damaged: Callable[[bytes, int, int], Core], number: int, at: int, gone: range
 ) -> None:
-    """And gives no offset away."""
+    """No offset is given away."""
     core = damaged(SEGMENT, number, at)
     left = [offset for offset in range(TOTAL) if offset not in gone]
     assert read(core) == left

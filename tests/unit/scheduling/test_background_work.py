@@ -106,7 +106,7 @@ def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(sessio
 
 
 def test_a_queue_delivers_some_at_a_time(sessions: SessionLayer) -> None:
-    """And what is recovered comes back in its order, however much it is."""
+    """Recovered messages come back in their order, in any number."""
     core = sessions.core
     queue, client = core.queue(), sessions.connect()
     bodies = [str(number).encode() for number in range(DELIVER_MESSAGES * 2 + 1)]

@@ -142,7 +142,7 @@ async def test_order_holds_when_changes_are_tried_one_by_one(log: DefinitionLog,
 
 
 async def test_what_an_answer_causes_is_written_too(store: DefinitionStore, disk: Disk) -> None:
-    """And queue ids go on where both stores stopped."""
+    """Queue ids go on from the higher one of both stores."""
     log = DefinitionLog(store, 41, nobody_sleeps)
     assert [log.new_queue_id(), log.new_queue_id()] == [42, 43]
     both = log.write(vhost("one")).chain(lambda _: log.write(vhost("two")))

@@ -88,7 +88,7 @@ def test_every_kind_of_row_comes_back_as_it_was_put(store: DefinitionStore) -> N
 
 
 def test_bindings_differ_by_every_field(store: DefinitionStore) -> None:
-    """And come in the order of their creation. An exchange takes those to it, not those of a queue with its name."""
+    """They come in the order of their creation. An exchange takes those to it, not those of a queue with its name."""
     different = [BINDING._replace(**{field: "exchange"}) for field in ("source", "destination_kind", "routing_key")]
     different.append(BINDING._replace(arguments=b"\0\0\0\1"))
     to_exchange, to_queue = (changes.BindingRow("v", "src", "x", kind, "", b"") for kind in ("exchange", "queue"))

@@ -31,7 +31,7 @@ def killed(path: Path, *batches: bytes, caught_up: int = 1) -> None:
 
 @pytest.mark.parametrize("journal_bytes", [JOURNAL_BYTES, 2 * JOURNAL_BYTES, 0])
 def test_a_start_takes_over_what_is_left(path: Path, journal_bytes: int) -> None:
-    """Whatever the next journal is to be like; and once."""
+    """It is taken over once, also with other settings of the next journal."""
     killed(path, b"1", b"2", b"3")
     for _ in range(2):
         with MessageStore.open(path, journal_bytes=journal_bytes) as store:

@@ -66,7 +66,7 @@ def test_a_late_run_may_span_many_segments(store: MessageStore, writer: Writer) 
 
 
 def test_acks_in_order_touch_few_records(store: MessageStore, writer: Writer) -> None:
-    """And a segment that is mostly settled is written again."""
+    """A segment that is mostly settled is written again."""
     positions = writer.puts(1, numbered(2000, size=100))
     writer.flush()
     before = store.statistics().entries

@@ -77,7 +77,7 @@ def test_what_is_missing_is_run_and_a_copy_is_kept_first(path: Path) -> None:
 
 
 def test_a_failing_migration_leaves_the_schema_before_it(path: Path) -> None:
-    """And a newer file is refused untouched."""
+    """A newer file is refused untouched."""
     apply(path)
     with pytest.raises(MigrationError, match=f"{BROKEN.name} failed, nothing of it was kept: no such table: nowhere"):
         apply(path, [*migrations(), BROKEN])

@@ -1,6 +1,7 @@
 """Policies: which one holds, what several make of one setting, and that they hold at once and no longer than they last.
 
-What is expected was asked of RabbitMQ 3.10.8 with rabbitmqctl; `tests/conformance/queues/test_policies.py` asks again.
+The expectations were asked of RabbitMQ 3.10.8 with rabbitmqctl; `tests/conformance/queues/test_policies.py` asks
+again.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ PATIENTLY = "a" * 12 + "y"
 
 
 def test_few_policies_of_a_name_get_a_long_search_the_strongest_first() -> None:
-    """And whatever becomes of them, a policy whose pattern is an ordinary one is found."""
+    """A policy with an ordinary pattern is found beside them."""
     policies, found = Policies("v"), policy("found", "^a{30}", priority=-1)
     for number in range(3 * LONG_SEARCHES):
         policies.ordinary.put(policy(f"slow {number}", SLOW, priority=number))
@@ -93,7 +94,7 @@ def test_few_policies_of_a_name_get_a_long_search_the_strongest_first() -> None:
 
 
 def test_a_policy_that_has_come_to_nothing_often_gets_no_long_search(caplog: pytest.LogCaptureFixture) -> None:
-    """Until it is set again. What takes few steps is found for ever. The log says so once."""
+    """It is given up until it is set again. A match of few steps is found for ever. The log says so once."""
     policies, worn = Policies("v"), policy("worn", f"b{SLOW}|{PATIENT}")
     policies.ordinary.put(worn)
     assert policies.match("classic", PATIENTLY).policy is worn
@@ -201,7 +202,7 @@ def test_many_queues_get_a_policy_in_portions(core: Core) -> None:
     ids=["another priority", "another key", "nothing", "none any more"],
 )
 def test_an_expiry_begins_again_with_every_change_of_its_queue(core: Core, again: list[Policy], left: int) -> None:
-    """As in RabbitMQ: even with one that changes nothing but the policy's priority.
+    """It is so in RabbitMQ, even with a change of nothing but the policy's priority.
 
     It ends with its policy, and a declared one outlasts it.
     """

@@ -1,6 +1,6 @@
 """Commands out of frames. Bodies in any pieces are put together in tests/security/fuzz/targets/wire_input.py.
 
-What is said of frames out of order is asserted on the wire, in tests/conformance/connection/test_broken_frames.py and
+Answers to frames out of order are asserted on the wire, in tests/conformance/connection/test_broken_frames.py and
 tests/conformance/connection/test_connection.py.
 """
 

@@ -1,9 +1,8 @@
 """A client's actions and observations by connection, to hold the broker's event log against.
 
-A logging adapter stands between a scenario and its client adapter. Which connection of the broker's log is which of
-the client's, the log says itself: the first thing that is published over each is a message to nowhere, whose routing
-key is the connection's name. From there on publishes are counted as the channel counts them, and deliveries and
-settlements have their tags.
+A logging adapter stands between a scenario and its client adapter. The log itself names the connection: the first
+publish over each goes nowhere, with the connection's name as its routing key. From there on publishes are counted as
+the channel counts them, and deliveries and settlements have their tags.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ WINDOW = 20
 
 
 class WireAdapter:
-    """An adapter by the scripted client. How long an answer takes is for others to judge: it waits."""
+    """An adapter by the scripted client. It waits for each answer without a deadline; others judge that."""
 
     lost: tuple[type[BaseException], ...] = (OSError, EOFError)
 
@@ -53,7 +53,7 @@ class WireAdapter:
                     raise
                 time.sleep(RETRY_SECONDS)
         self.blocked = ""
-        """Why the broker takes no publishes now, if it does not."""
+        """Reason that the broker takes no publishes now; empty if it does."""
         self.unanswered: dict[int, int] = {}
         """The numbers of publishes that are neither confirmed nor refused, by their tags."""
         self._tag = 0

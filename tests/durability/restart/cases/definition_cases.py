@@ -59,7 +59,7 @@ def durable_exchanges_and_queues_keep_their_arguments() -> Boots:
 def what_is_not_durable_is_gone() -> Boots:
     """0-9-1 specification: transient entities are purged on restart; a durable exclusive queue dies with its client.
 
-    What belonged to a connection of the boot before locks nobody out.
+    Exclusive queues of the boot before lock nobody out.
     """
     client = yield
     client.ask(exchange_declare("x", durable=False))

@@ -1,7 +1,7 @@
 """Target `store`: records of the message store have other bytes than were written, and nobody knows which.
 
-Whatever they are: the store opens, or says why not; what it gives back is what was put in; writing and clearing away
-go on; and `leveret check` has something to say, not to raise.
+In any case the store opens, or says why not; what it gives back is what was put in; writing and clearing away go on;
+and `leveret check` has something to say, not to raise.
 """
 
 from __future__ import annotations

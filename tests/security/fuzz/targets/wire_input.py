@@ -24,7 +24,7 @@ _KEYS = tuple(DECODERS)
 def tables(choices: Choices) -> None:
     """A table is read and skimmed to the same place, or refused by both; asked field by field it is the same.
 
-    What was read can be written again.
+    A table read can be written again.
     """
     wire = _bent(choices, encode_table(table(choices, HEADERS))) if choices.number(0, 1) else choices.data(600)
     _check_table(wire)
