@@ -83,6 +83,15 @@ class Process(Protocol):
         """End the process as on SIGTERM."""
 
 
+TESTING_ON = "[testing] is enabled: tests may stop the clock, inject faults and delete everything in this broker"
+TESTING_OFF = (
+    "this broker takes no orders of tests: start it with `enabled = true` in section [testing] of its settings,"
+    " and never where its messages matter"
+)
+NOT_MET = "not_met"
+"""The kind of the error when an expectation was not met in time."""
+
+
 class TestOrders(Protocol):
     """Carries out orders of tests: `broker.testing`."""
 
@@ -203,6 +212,10 @@ class Administration:
         if vhost is None:
             raise not_found(f"Virtual host '{name}' does not exist")
         return vhost
+
+    def vhosts(self, name: str | None) -> list[VHost]:
+        """Return the virtual host of this name; all for None. Raises AdministrationError `not_found`."""
+        return list(self.broker.vhosts.values()) if name is None else [self.vhost(name)]
 
     def queue(self, vhost: str, name: str) -> Queue:
         """Return the queue of this name. Raises AdministrationError `not_found`."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.apply_changes import KINDS
-from broker.admin.command_arguments import Arguments
 from broker.admin.definitions import unfinished_import
 from broker.admin.definitions.definitions_check import check
 from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert_in_steps
@@ -26,12 +25,11 @@ from broker.entities.scheduling.future import Future
 from storage.definitions.definition_rows import TABLES, Definitions, Delete, Put, SetMetadata
 
 
-async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
+async def import_definitions(administration: Administration, definitions: object, vhost: str | None) -> dict[str, int]:
     """Import definitions: all of them, or into a `vhost` what belongs there. Returns the number of changes by kind.
 
     A DefinitionsFile was moved into the virtual host when it was read.
     """
-    definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
     vhost = None if vhost is None else administration.vhost(vhost).name
     if not isinstance(definitions, DefinitionsFile):
         definitions = await convert_in_steps(definitions, vhost)
