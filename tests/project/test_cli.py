@@ -232,7 +232,7 @@ def test_tags_that_mean_nothing_and_tags_that_are_lost_are_named(run: Run, peer:
     assert unknown.startswith(
         "leveret: warning: the tag admin means nothing here; the tags that mean something are admini"
     )
-    assert lost == "leveret: warning: user guest had administrator, and has not any more"
+    assert lost == "leveret: warning: user guest has lost administrator"
 
 
 QUEUES = [
