@@ -31,8 +31,8 @@ from harness.project import ROOT
 
 PACKAGES = ("broker", "storage")
 CONFIRMS = [{method_frame(1, BasicAck(tag, multiple)) for multiple in (False, True)} for tag in (1, 2)]
-END_IN_THREAD = "Committer._tell"
-"""Call of the committer's thread behind which nothing is on the way to the confirm."""
+END_IN_THREAD = "CommitThread._tell"
+"""The last call of the commit thread on the way to the confirm."""
 
 
 class Call(NamedTuple):

@@ -1,1 +1,1 @@
-"""What an operator can ask of a broker, one file per subject."""
+"""Administration of a broker: commands, views, kinds of definitions, definitions files."""

@@ -6,8 +6,10 @@ answered before; a change that could not be written is never seen.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -15,6 +17,7 @@ import trio
 
 from broker.admin.apply_changes import events_of, take_effect
 from broker.admin.protocol import not_found
+from broker.admin.short_steps import AT_ONCE, in_steps, mapped
 from broker.entities.exchanges.event_exchange import CLI
 from broker.entities.node.broker import Broker
 from broker.entities.node.users import User
@@ -78,6 +81,15 @@ class Process(Protocol):
 
     def stop(self) -> None:
         """End the process as on SIGTERM."""
+
+
+TESTING_ON = "[testing] is enabled: tests may stop the clock, inject faults and delete everything in this broker"
+TESTING_OFF = (
+    "this broker takes no orders of tests: start it with `enabled = true` in section [testing] of its settings,"
+    " and never where its messages matter"
+)
+NOT_MET = "not_met"
+"""The kind of the error when an expectation was not met in time."""
 
 
 class TestOrders(Protocol):
@@ -155,14 +167,22 @@ class Administration:
         return NodeIdentity(self.process.node_name, self.broker.boot)
 
     async def change(self, *changes: Change) -> None:
-        """Write changes together, then apply them. Raises ConnectionException if they cannot be written."""
+        """Write changes together, then apply them, in short steps. Raises ConnectionException if writing fails."""
         await self.settled(self.definitions.write(*changes))
+        # From here on the disk has the changes: memory follows even if nobody waits for the answer any more.
+        with trio.CancelScope(shield=True):
+            await self._publish(changes)
+            applied = await mapped(partial(take_effect, self.broker, by=self.by), changes)
+        for effect in applied:
+            await self.settled(effect)
+
+    async def _publish(self, changes: Sequence[Change]) -> None:
+        """Publish the events of changes that are about to take effect."""
         exchange = self.broker.event_exchange
         if exchange is not None:
-            for key, headers, by in events_of(self.broker, changes):
-                exchange.publish(key, headers, by or self.by)
-        for holds in [take_effect(self.broker, change, self.by) for change in changes]:
-            await self.settled(holds)
+            async with aclosing(in_steps(events_of(self.broker, changes), at_once=AT_ONCE)) as events:
+                async for key, headers, by in events:
+                    exchange.publish(key, headers, by or self.by)
 
     async def settled(self, future: Future[T]) -> T:
         """Wait for a change on its way to disk, and return its outcome."""
@@ -192,6 +212,10 @@ class Administration:
         if vhost is None:
             raise not_found(f"Virtual host '{name}' does not exist")
         return vhost
+
+    def vhosts(self, name: str | None) -> list[VHost]:
+        """Return the virtual host of this name; all for None. Raises AdministrationError `not_found`."""
+        return list(self.broker.vhosts.values()) if name is None else [self.vhost(name)]
 
     def queue(self, vhost: str, name: str) -> Queue:
         """Return the queue of this name. Raises AdministrationError `not_found`."""

@@ -52,9 +52,10 @@ def take_effect(broker: Broker, change: Change, by: str = INTERNAL) -> Future[No
     return _APPLIED if applied is None else applied
 
 
-def events_of(broker: Broker, changes: Iterable[Change]) -> list[ChangeEvent]:
-    """Return the events of changes that are about to take effect. Limits changed together are one event."""
-    return [event for change in limit_kind.together(changes) for event in _events(broker, change)]
+def events_of(broker: Broker, changes: Iterable[Change]) -> Iterator[ChangeEvent]:
+    """Yield the events of changes, before any of them takes effect. Limits changed together are one event."""
+    for change in limit_kind.together(changes):
+        yield from _events(broker, change)
 
 
 def _events(broker: Broker, change: Change | LimitChanges) -> Iterator[ChangeEvent]:

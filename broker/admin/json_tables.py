@@ -29,7 +29,7 @@ def table(values: Mapping[str, Any] | Sequence[Any]) -> Table:
     """Convert a JSON object to a table. Integers become 64 bits wide, as in RabbitMQ. An empty list is an empty table.
 
     Raises OverflowError for a number beyond that, ValueError for a list with something in it, for a name of more than
-    255 bytes, for half of a surrogate pair, and for what is nested more deeply than an AMQP table may be.
+    255 bytes, for half of a surrogate pair, and for deeper nesting than an AMQP table may have.
     """
     if not isinstance(values, Mapping):
         if values:

@@ -73,9 +73,9 @@ async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = 
     made: list[U] = []
     rest = iter(things)
     while part := list(islice(rest, at_once)):
-        made += map(make, part)
-        if _step_is_over():
+        if made and _step_is_over():  # few things are made without a pause
             await _pause()
+        made += map(make, part)
     return made
 
 

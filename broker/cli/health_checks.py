@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-Ask = Callable[..., Any]
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.commands.node_admin import ListCertificates
+
+Ask = Callable[[AdminCommand], Any]
 """Has the broker carry out a command."""
 
 SECONDS = {"days": 86_400, "weeks": 604_800, "months": 2_592_000, "years": 31_536_000}
@@ -55,4 +58,4 @@ def _connects(listener: Mapping[str, Any]) -> bool:
 def expiring(ask: Ask, within: int, unit: str) -> list[Mapping[str, Any]]:
     """The certificates in use that are not valid any more after so many days, weeks, months or years."""
     limit = time.time() + within * SECONDS[unit]
-    return [certificate for certificate in ask("list_certificates") if certificate["until"] < limit]
+    return [certificate for certificate in ask(ListCertificates()) if certificate["until"] < limit]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
+from broker.admin.commands.node_admin import ListAlarms, ListListeners, Status
 from broker.admin.protocol import AdministrationError
 from broker.cli.health_checks import SECONDS, expiring, protocol_of, unreachable
 from broker.cli.target_broker import Target, targeted
@@ -21,14 +22,14 @@ def health() -> None:
 @targeted
 def running(target: Target) -> None:
     """It runs, is through with its start, and answers."""
-    click.echo(f"{target.ask('status')['node']} is running")
+    click.echo(f"{target.ask(Status())['node']} is running")
 
 
 @health.command()
 @targeted
 def alarms(target: Target) -> None:
     """Neither memory nor disk is short."""
-    raised = [alarm["resource"] for alarm in target.ask("list_alarms")]
+    raised = [alarm["resource"] for alarm in target.ask(ListAlarms())]
     if raised:
         raise _unhealthy(f"{' and '.join(raised)} {'alarms are' if raised[1:] else 'alarm is'} raised")
     click.echo("no alarms")
@@ -38,7 +39,7 @@ def alarms(target: Target) -> None:
 @targeted
 def connectivity(target: Target) -> None:
     """Each address that is listened on takes a TCP connection."""
-    listeners = target.ask("list_listeners")
+    listeners = target.ask(ListListeners())
     failed = [f"{listener['interface']}:{listener['port']}" for listener in unreachable(listeners)]
     if failed:
         raise _unhealthy(f"cannot connect to {', '.join(failed)}")
@@ -50,7 +51,7 @@ def connectivity(target: Target) -> None:
 @click.argument("port", type=click.IntRange(1, 65535))
 def port_listener(target: Target, port: int) -> None:
     """PORT is listened on."""
-    ports = sorted(listener["port"] for listener in target.ask("list_listeners"))
+    ports = sorted(listener["port"] for listener in target.ask(ListListeners()))
     if port not in ports:
         raise _unhealthy(f"port {port} is not listened on; these are: {', '.join(map(str, ports))}")
     click.echo(f"port {port} is listened on")
@@ -61,7 +62,7 @@ def port_listener(target: Target, port: int) -> None:
 @click.argument("protocol")
 def protocol_listener(target: Target, protocol: str) -> None:
     """PROTOCOL is listened for: amqp, amqp/ssl, http, https or http/prometheus."""
-    protocols = sorted({listener["protocol"] for listener in target.ask("list_listeners")})
+    protocols = sorted({listener["protocol"] for listener in target.ask(ListListeners())})
     if protocol_of(protocol) not in protocols:
         raise _unhealthy(f"{protocol} is not listened for; these are: {', '.join(protocols)}")
     click.echo(f"{protocol_of(protocol)} is listened for")

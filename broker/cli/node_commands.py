@@ -9,6 +9,10 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.connection_admin import CloseConnection
+from broker.admin.commands.definitions_admin import ExportDefinitions, ImportDefinitions
+from broker.admin.commands.node_admin import Ping, Status
+from broker.admin.commands.queue_admin import DeleteQueue, PurgeQueue
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.export_command import export_events
@@ -26,7 +30,7 @@ file_argument = click.argument("file", type=click.Path(path_type=Path, allow_das
 @json_option
 def status(target: Target, as_json: bool) -> None:
     """Show what the running broker is and how it does."""
-    facts = target.ask("status")
+    facts = target.ask(Status())
     show_tree(facts, as_json)
     if "testing" in facts and not as_json:
         click.secho(facts["testing"], fg="red", err=True)
@@ -36,7 +40,7 @@ def status(target: Target, as_json: bool) -> None:
 @targeted
 def ping(target: Target) -> None:
     """Exit with 0 when a broker runs here and answers within five seconds, else with 1: for health checks."""
-    target.ask("ping", timeout_seconds=PING_SECONDS)
+    target.ask(Ping(), timeout_seconds=PING_SECONDS)
     click.echo("pong")
 
 
@@ -53,7 +57,7 @@ def export_definitions(target: Target, file: Path) -> None:
 
     The form is RabbitMQ's definitions JSON. A new FILE is readable by its owner alone: it holds password hashes.
     """
-    written = json.dumps(target.run("export_definitions"), indent=2) + "\n"
+    written = json.dumps(target.run(ExportDefinitions()), indent=2) + "\n"
     if str(file) == "-":
         click.echo(written, nl=False)
         return
@@ -79,7 +83,7 @@ def import_definitions(target: Target, file: Path, as_json: bool) -> None:
 
     Exchanges and queues that exist stay. The answer counts what was made or changed.
     """
-    answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
+    answer = target.run(ImportDefinitions(definitions=_read_definitions(file)), timeout_seconds=None)
     show_tree(answer, as_json)
 
 
@@ -97,7 +101,7 @@ def _read_definitions(file: Path) -> Any:
 @click.argument("reason", default="Closed via the command line")
 def close_connection(target: Target, name: str, reason: str) -> None:
     """Close the connection NAME (or pid, see `list connections`) with 320 CONNECTION_FORCED and this REASON."""
-    target.ask("close_connection", name=name, reason=reason)
+    target.ask(CloseConnection(name=name, reason=reason))
     done("connection {} is closed", name)
 
 
@@ -109,7 +113,7 @@ def close_connection(target: Target, name: str, reason: str) -> None:
 @click.argument("name")
 def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, name: str) -> None:
     """Delete the queue NAME with its messages."""
-    answer = target.run("delete_queue", vhost=vhost, name=name, if_empty=if_empty, if_unused=if_unused)
+    answer = target.run(DeleteQueue(vhost=vhost, name=name, if_empty=if_empty, if_unused=if_unused))
     done("queue {} is deleted with {}", name, counted(answer["messages"], "message"))
 
 
@@ -119,5 +123,5 @@ def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, na
 @click.argument("name")
 def purge_queue(target: Target, vhost: str, name: str) -> None:
     """Discard the messages of the queue NAME that no consumer holds."""
-    answer = target.run("purge_queue", vhost=vhost, name=name)
+    answer = target.run(PurgeQueue(vhost=vhost, name=name))
     done("queue {} is purged of {}", name, counted(answer["messages"], "message"))

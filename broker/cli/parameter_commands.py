@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import click
 
+from broker.admin.commands.parameter_admin import (
+    ClearGlobalParameter,
+    ClearParameter,
+    SetClusterName,
+    SetGlobalParameter,
+    SetParameter,
+)
 from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
@@ -32,7 +39,7 @@ def set_parameter(target: Target, vhost: str, component: str, name: str, value: 
 
     With - for VALUE it is read from standard input: so a password in it is in no process list.
     """
-    target.run("set_parameter", vhost=vhost, component=component, name=name, value=json_value(value))
+    target.run(SetParameter(vhost=vhost, component=component, name=name, value=json_value(value)))
     done("parameter {} of {} is set", name, component)
 
 
@@ -43,7 +50,7 @@ def set_parameter(target: Target, vhost: str, component: str, name: str, value: 
 @click.argument("name")
 def clear_parameter(target: Target, vhost: str, component: str, name: str) -> None:
     """Remove the parameter NAME of COMPONENT, whatever component that is."""
-    target.run("clear_parameter", vhost=vhost, component=component, name=name)
+    target.run(ClearParameter(vhost=vhost, component=component, name=name))
     done("parameter {} of {} is cleared", name, component)
 
 
@@ -65,7 +72,7 @@ def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
 @click.argument("value")
 def set_global_parameter(target: Target, name: str, value: str) -> None:
     """Set the parameter NAME to VALUE, in JSON; with - it is read from standard input."""
-    target.run("set_global_parameter", name=name, value=json_value(value))
+    target.run(SetGlobalParameter(name=name, value=json_value(value)))
     done("global parameter {} is set", name)
 
 
@@ -74,7 +81,7 @@ def set_global_parameter(target: Target, name: str, value: str) -> None:
 @click.argument("name")
 def clear_global_parameter(target: Target, name: str) -> None:
     """Remove the parameter NAME."""
-    target.run("clear_global_parameter", name=name)
+    target.run(ClearGlobalParameter(name=name))
     done("global parameter {} is cleared", name)
 
 
@@ -91,5 +98,5 @@ def list_global_parameters(target: Target, as_json: bool) -> None:
 @click.argument("name")
 def cluster_name(target: Target, name: str) -> None:
     """Call the broker NAME: clients and tools read it."""
-    target.run("set_cluster_name", name=name)
+    target.run(SetClusterName(name=name))
     done("the broker is called {}", name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.policy_admin import ClearOperatorPolicy, ClearPolicy, SetOperatorPolicy, SetPolicy
 from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Command, Target, json_option, targeted, vhost_option
@@ -52,7 +53,7 @@ def set_policy(target: Target, definition: str, **options: Any) -> None:
     DEFINITION is JSON such as {"max-length": 1000, "dead-letter-exchange": "dead"}. KIND is all, queues, exchanges,
     classic_queues, quorum_queues or streams. A queue or exchange has one policy at a time.
     """
-    target.run("set_policy", definition=_definition(definition), **options)
+    target.run(SetPolicy(definition=_definition(definition), **options))
     done("policy {} is set", options["name"])
 
 
@@ -65,7 +66,7 @@ def set_operator_policy(target: Target, definition: str, **options: Any) -> None
     DEFINITION may have message-ttl, expires, max-length, max-length-bytes, max-in-memory-length,
     max-in-memory-bytes and delivery-limit. KIND is all, queues, classic_queues, quorum_queues or streams.
     """
-    target.run("set_operator_policy", definition=_definition(definition), **options)
+    target.run(SetOperatorPolicy(definition=_definition(definition), **options))
     done("operator policy {} is set", options["name"])
 
 
@@ -75,7 +76,7 @@ def set_operator_policy(target: Target, definition: str, **options: Any) -> None
 @click.argument("name")
 def clear_policy(target: Target, vhost: str, name: str) -> None:
     """Remove the policy NAME; the next one that matches takes its place."""
-    target.run("clear_policy", vhost=vhost, name=name)
+    target.run(ClearPolicy(vhost=vhost, name=name))
     done("policy {} is cleared", name)
 
 
@@ -85,7 +86,7 @@ def clear_policy(target: Target, vhost: str, name: str) -> None:
 @click.argument("name")
 def clear_operator_policy(target: Target, vhost: str, name: str) -> None:
     """Remove the operator policy NAME; the next one that matches takes its place."""
-    target.run("clear_operator_policy", vhost=vhost, name=name)
+    target.run(ClearOperatorPolicy(vhost=vhost, name=name))
     done("operator policy {} is cleared", name)
 
 

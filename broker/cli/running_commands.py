@@ -7,10 +7,22 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.connection_admin import CloseConnections
+from broker.admin.commands.node_admin import (
+    Environment,
+    Memory,
+    Ping,
+    SetDiskFreeLimit,
+    SetLogForm,
+    SetLogLevel,
+    SetVmMemoryHighWatermark,
+    Status,
+    Stop,
+)
 from broker.admin.protocol import NotRunning
-from broker.cli.list_command import LISTINGS
 from broker.cli.table_output import aligned, done, show_tree, text
 from broker.cli.target_broker import LOOK_SECONDS, Target, await_end, json_option, targeted
+from broker.cli.usage.listing_kinds import LISTINGS
 from broker.rabbitmq.conf.conf_values import Unfit, size
 
 WAIT_SECONDS = 300.0
@@ -21,7 +33,7 @@ WAIT_SECONDS = 300.0
 @json_option
 def environment(target: Target, as_json: bool) -> None:
     """Show the settings that the broker runs with. Secrets are hidden."""
-    show_tree(target.ask("environment"), as_json)
+    show_tree(target.ask(Environment()), as_json)
 
 
 @click.command()
@@ -29,19 +41,19 @@ def environment(target: Target, as_json: bool) -> None:
 @json_option
 def memory(target: Target, as_json: bool) -> None:
     """Show what takes how much memory, in bytes."""
-    show_tree(target.ask("memory"), as_json)
+    show_tree(target.ask(Memory()), as_json)
 
 
 @click.command()
 @targeted
 def report(target: Target) -> None:
     """Print everything that one may want to know of the broker when something is wrong. It holds no secrets."""
-    for title, command in (("Status", "status"), ("Memory", "memory"), ("Settings", "environment")):
+    for title, command in (("Status", Status()), ("Memory", Memory()), ("Settings", Environment())):
         _section(title)
         show_tree(target.ask(command), False)
     for kind, listing in LISTINGS.items():
         _section(kind.replace("-", " ").capitalize())
-        rows = listing.rows(target.ask, columns=list(listing.columns))
+        rows = listing.rows(target.ask, listing.columns)
         cells = [[text(row[column]) for column in listing.columns] for row in rows]
         for line in aligned([list(listing.columns), *cells]):
             click.echo(line)
@@ -59,7 +71,7 @@ def wait(target: Target, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         try:
-            target.ask("ping")
+            target.ask(Ping())
             return done("the broker answers")
         except NotRunning:
             if time.monotonic() > deadline:
@@ -71,7 +83,7 @@ def wait(target: Target, timeout: float) -> None:
 @targeted
 def stop(target: Target) -> None:
     """End the broker in order, as SIGTERM does, and return when it is gone."""
-    target.ask("stop")
+    target.ask(Stop())
     await_end(target.directory)
     done("stopped")
 
@@ -81,7 +93,7 @@ def stop(target: Target) -> None:
 @click.argument("limit")
 def set_memory_high_watermark(target: Target, limit: str) -> None:
     """Have publishers wait above LIMIT, a fraction such as 0.4 of all memory or a size such as 2GB, until a restart."""
-    target.ask("set_vm_memory_high_watermark", **_fraction_or_size(limit, "fraction"))
+    target.ask(SetVmMemoryHighWatermark(**_fraction_or_size(limit, "fraction")))
     done("publishers wait above {} of memory, until the next start", limit)
 
 
@@ -91,7 +103,7 @@ def set_memory_high_watermark(target: Target, limit: str) -> None:
 @click.option("--relative", is_flag=True, help="LIMIT is a multiple of the memory, such as 1.5.")
 def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
     """Have publishers wait when less than LIMIT, such as 2GB, of the disk is free, until a restart."""
-    target.ask("set_disk_free_limit", **({"mem_relative": _number(limit)} if relative else {"bytes": _size(limit)}))
+    target.ask(SetDiskFreeLimit(**{"mem_relative": _number(limit)} if relative else {"bytes": _size(limit)}))
     done("publishers wait below {} of free disk, until the next start", limit)
 
 
@@ -100,7 +112,7 @@ def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
 @click.argument("level", type=click.Choice(["debug", "info", "warning", "error", "critical", "none"]))
 def set_log_level(target: Target, level: str) -> None:
     """Have the log begin at LEVEL, until a restart; `logs.level` and LEVERET_LOG_LEVEL are for good."""
-    target.ask("set_log_level", level=level)
+    target.ask(SetLogLevel(level=level))
     done("the log begins at level {}, until the next start", level)
 
 
@@ -109,7 +121,7 @@ def set_log_level(target: Target, level: str) -> None:
 @click.argument("form", type=click.Choice(["text", "json"]))
 def set_log_form(target: Target, form: str) -> None:
     """Have the log written as text or as JSON, until a restart; `logs.form` and LEVERET_LOG_FORM are for good."""
-    target.ask("set_log_form", form=form)
+    target.ask(SetLogForm(form=form))
     done("the log is written as {}, until the next start", form)
 
 
@@ -126,7 +138,7 @@ def close_connections(
     """Close connections with 320 CONNECTION_FORCED and this REASON; their number is printed."""
     if everything == (vhost is not None or user is not None):
         raise click.UsageError("expected --vhost or --user, or --all")
-    closed = target.ask("close_connections", vhost=vhost, user=user, limit=limit, reason=reason)
+    closed = target.ask(CloseConnections(vhost=vhost, user=user, limit=limit, reason=reason))
     click.echo(f"{closed['closed']} closed")
 
 

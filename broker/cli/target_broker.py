@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.admin.protocol import AnotherUsers, NotRunning, ask
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.protocol import AnotherUsers, NotRunning
+from broker.admin.socket_conversation import ask
 from broker.cli.named_directory import data_directory_options, in_use, named, target_settings
 from broker.config import Config
 from storage.storage_errors import StoreLocked
@@ -35,7 +37,7 @@ class Target:
         """The data directory."""
         return self.config.server.directory
 
-    def run(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
+    def run(self, command: AdminCommand, *, timeout_seconds: float | None = ANSWER_SECONDS) -> Any:
         """Carry out a command, whether the broker runs or not. Raises AdministrationError and storage errors.
 
         One that starts, or ends, in this moment does not answer and holds the stores; it is waited for.
@@ -43,18 +45,18 @@ class Target:
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                return self.ask(command, timeout_seconds=timeout_seconds, **arguments)
+                return self.ask(command, timeout_seconds=timeout_seconds)
             except NotRunning:
                 try:
-                    return self.run_stopped(command, **arguments)
+                    return self._run_stopped(command)
                 except StoreLocked:
                     if time.monotonic() > deadline:
                         raise
             time.sleep(LOOK_SECONDS)
 
-    def ask(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
+    def ask(self, command: AdminCommand, *, timeout_seconds: float | None = ANSWER_SECONDS) -> Any:
         """Carry out a command that only a running broker can. Raises AdministrationError."""
-        return ask(self.directory, command, arguments, timeout_seconds)
+        return ask(self.directory, command, timeout_seconds)
 
     def may_be_read(self) -> None:
         """Raise AnotherUsers where the data directory is closed to this user."""
@@ -69,16 +71,15 @@ class Target:
         if os.geteuid() == 0 and _owner(self.directory) != 0:
             raise AnotherUsers(self.directory)
 
-    def run_stopped(self, command: str, **arguments: object) -> Any:
+    def _run_stopped(self, command: AdminCommand) -> Any:
         """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors.
 
         Root does so on its own stores only: another user's broker could not write the files that root makes in them.
         """
-        if command != "check":
-            self.refuse_another_users()
+        self.refuse_another_users()
         from broker.server.offline.offline_commands import run
 
-        return run(self.config, command, arguments)
+        return run(self.config, command)
 
 
 def _owner(directory: Path) -> int:

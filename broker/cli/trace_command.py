@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from broker.admin.commands.vhost_admin import TraceOff, TraceOn
 from broker.cli.table_output import done
 from broker.cli.target_broker import Target, targeted, vhost_option
 from broker.cli.usage.command_groups import Commands
@@ -19,7 +20,7 @@ def trace() -> None:
 @vhost_option
 def trace_on(target: Target, vhost: str) -> None:
     """Start tracing: keys are publish.EXCHANGE and deliver.QUEUE, headers say the rest. It costs much speed."""
-    target.ask("trace_on", vhost=vhost)
+    target.ask(TraceOn(vhost=vhost))
     done("virtual host {} is traced into its exchange amq.rabbitmq.trace", vhost)
 
 
@@ -28,5 +29,5 @@ def trace_on(target: Target, vhost: str) -> None:
 @vhost_option
 def trace_off(target: Target, vhost: str) -> None:
     """Stop tracing."""
-    target.ask("trace_off", vhost=vhost)
+    target.ask(TraceOff(vhost=vhost))
     done("virtual host {} is not traced", vhost)

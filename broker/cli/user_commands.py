@@ -8,6 +8,25 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.admin_command import ListCommand
+from broker.admin.commands.limit_admin import ClearUserLimits, ClearVhostLimits, SetUserLimits, SetVhostLimits
+from broker.admin.commands.permission_admin import (
+    ClearPermissions,
+    ClearTopicPermissions,
+    ListUserPermissions,
+    SetPermissions,
+    SetTopicPermissions,
+)
+from broker.admin.commands.user_admin import (
+    AddUser,
+    AuthenticateUser,
+    ChangePassword,
+    ClearPassword,
+    DeleteUser,
+    ListUsers,
+    SetUserTags,
+)
+from broker.admin.commands.vhost_admin import AddVhost, DeleteVhost, ListVhosts, UpdateVhost
 from broker.cli.list_command import show
 from broker.cli.table_output import done, show_rows, text
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
@@ -54,7 +73,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
     """
     named = _tags(tags)
     _warn_of_unknown(named)
-    target.run("add_user", name=name, password=_password(password, new=True), tags=named)
+    target.run(AddUser(name=name, password=_password(password, new=True), tags=named))
     done("user {} is added; `leveret permission set {} CONFIGURE WRITE READ` lets it into a virtual host", name, name)
 
 
@@ -63,7 +82,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
 @click.argument("name")
 def delete_user(target: Target, name: str) -> None:
     """Delete the user NAME with its permissions; its connections are closed."""
-    target.run("delete_user", name=name)
+    target.run(DeleteUser(name=name))
     done("user {} is deleted", name)
 
 
@@ -81,7 +100,7 @@ def list_users(target: Target, as_json: bool) -> None:
 @password_argument
 def change_password(target: Target, name: str, password: str | None) -> None:
     """Give the user NAME a new password; without PASSWORD, or for `-`, it is read from standard input."""
-    target.run("change_password", name=name, password=_password(password, new=True))
+    target.run(ChangePassword(name=name, password=_password(password, new=True)))
     done("user {} has a new password", name)
 
 
@@ -90,7 +109,7 @@ def change_password(target: Target, name: str, password: str | None) -> None:
 @click.argument("name")
 def clear_password(target: Target, name: str) -> None:
     """Let the user NAME log in by its certificate only: no password is the right one any more."""
-    target.run("clear_password", name=name)
+    target.run(ClearPassword(name=name))
     done("user {} has no password", name)
 
 
@@ -104,7 +123,7 @@ def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
     Tags that mean something are administrator, monitoring, policymaker, management and impersonator.
     """
     _warn_of_unknown(tags)
-    answer = target.run("set_user_tags", name=name, tags=list(tags))
+    answer = target.run(SetUserTags(name=name, tags=list(tags)))
     lost = [tag for tag in answer.get("tags_before", ()) if tag in TAGS and tag not in tags]
     done("user {} has the tags: {}", name, ", ".join(tags) or "none")
     if lost:
@@ -124,7 +143,7 @@ def _warn_of_unknown(tags: Iterable[str]) -> None:
 @password_argument
 def authenticate_user(target: Target, name: str, password: str | None) -> None:
     """Try a user's password; exit code 1 when it is not the right one."""
-    target.run("authenticate_user", name=name, password=_password(password))
+    target.run(AuthenticateUser(name=name, password=_password(password)))
     done("the password of user {} is right", name)
 
 
@@ -134,7 +153,7 @@ def authenticate_user(target: Target, name: str, password: str | None) -> None:
 @json_option
 def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
     """List what the user NAME may do in each virtual host."""
-    rows = target.run("list_user_permissions", name=name)
+    rows = target.run(ListUserPermissions(name=name))
     show_rows(rows, ("vhost", "configure", "write", "read"), as_json)
 
 
@@ -148,7 +167,7 @@ def _limits(text: str) -> dict[str, Any]:
 @click.argument("definition")
 def set_user_limits(target: Target, name: str, definition: str) -> None:
     """Limit the user NAME; DEFINITION is JSON such as {"max-connections": 5, "max-channels": 100}."""
-    target.run("set_user_limits", name=name, limits=_limits(definition))
+    target.run(SetUserLimits(name=name, limits=_limits(definition)))
     done("limits of user {} are set", name)
 
 
@@ -158,7 +177,7 @@ def set_user_limits(target: Target, name: str, definition: str) -> None:
 @click.argument("limits", nargs=-1)
 def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the user NAME, or all of them."""
-    target.run("clear_user_limits", name=name, limits=list(limits))
+    target.run(ClearUserLimits(name=name, limits=list(limits)))
     done("limits of user {} are cleared", name)
 
 
@@ -167,7 +186,7 @@ def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> Non
 @json_option
 def list_user_limits(target: Target, as_json: bool) -> None:
     """List the limits of users."""
-    _show_limits(target, "list_users", as_json)
+    _show_limits(target, ListUsers, as_json)
 
 
 @click.group(cls=Commands)
@@ -188,7 +207,7 @@ def vhost() -> None:
 )
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
-    target.run("add_vhost", name=name, description=description, tags=_tags(tags), default_queue_type=default_queue_type)
+    target.run(AddVhost(name=name, description=description, tags=_tags(tags), default_queue_type=default_queue_type))
     done("virtual host {} is added", name)
 
 
@@ -207,7 +226,7 @@ def update_vhost(
 ) -> None:
     """Describe the virtual host NAME anew; what is not named stays."""
     named = None if tags is None else _tags(tags)
-    target.run("update_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+    target.run(UpdateVhost(name=name, description=description, tags=named, default_queue_type=default_queue_type))
     done("virtual host {} is changed", name)
 
 
@@ -216,7 +235,7 @@ def update_vhost(
 @click.argument("name")
 def delete_vhost(target: Target, name: str) -> None:
     """Delete the virtual host NAME with everything in it; its connections are closed."""
-    target.run("delete_vhost", name=name)
+    target.run(DeleteVhost(name=name))
     done("virtual host {} is deleted", name)
 
 
@@ -234,7 +253,7 @@ def list_vhosts(target: Target, as_json: bool) -> None:
 @click.argument("definition")
 def set_vhost_limits(target: Target, name: str, definition: str) -> None:
     """Limit the virtual host NAME; DEFINITION is JSON such as {"max-connections": 5, "max-queues": 100}."""
-    target.run("set_vhost_limits", name=name, limits=_limits(definition))
+    target.run(SetVhostLimits(name=name, limits=_limits(definition)))
     done("limits of virtual host {} are set", name)
 
 
@@ -244,7 +263,7 @@ def set_vhost_limits(target: Target, name: str, definition: str) -> None:
 @click.argument("limits", nargs=-1)
 def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the virtual host NAME, or all of them."""
-    target.run("clear_vhost_limits", name=name, limits=list(limits))
+    target.run(ClearVhostLimits(name=name, limits=list(limits)))
     done("limits of virtual host {} are cleared", name)
 
 
@@ -253,11 +272,11 @@ def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> No
 @json_option
 def list_vhost_limits(target: Target, as_json: bool) -> None:
     """List the limits of virtual hosts."""
-    _show_limits(target, "list_vhosts", as_json)
+    _show_limits(target, ListVhosts, as_json)
 
 
-def _show_limits(target: Target, command: str, as_json: bool) -> None:
-    rows = [row for row in target.run(command, columns=["name", "limits"]) if row["limits"]]
+def _show_limits(target: Target, command: type[ListCommand], as_json: bool) -> None:
+    rows = [row for row in target.run(command(columns=["name", "limits"])) if row["limits"]]
     show_rows(rows, ("name", "limits"), as_json)
 
 
@@ -275,7 +294,7 @@ def permission() -> None:
 @click.argument("read")
 def set_permissions(target: Target, vhost: str, user: str, configure: str, write: str, read: str) -> None:
     """Let USER use names that match these regular expressions; the empty one matches none."""
-    target.run("set_permissions", vhost=vhost, user=user, configure=configure, write=write, read=read)
+    target.run(SetPermissions(vhost=vhost, user=user, configure=configure, write=write, read=read))
     done("permissions of user {} in virtual host {} are set", user, vhost)
 
 
@@ -285,7 +304,7 @@ def set_permissions(target: Target, vhost: str, user: str, configure: str, write
 @click.argument("user")
 def clear_permissions(target: Target, vhost: str, user: str) -> None:
     """Keep USER out of the virtual host."""
-    target.run("clear_permissions", vhost=vhost, user=user)
+    target.run(ClearPermissions(vhost=vhost, user=user))
     done("user {} has no permissions in virtual host {}", user, vhost)
 
 
@@ -312,7 +331,7 @@ def topic_permission() -> None:
 @click.argument("read")
 def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, write: str, read: str) -> None:
     """Let USER use routing keys of EXCHANGE that match; {username} and {vhost} in an expression are filled in."""
-    target.run("set_topic_permissions", vhost=vhost, user=user, exchange=exchange, write=write, read=read)
+    target.run(SetTopicPermissions(vhost=vhost, user=user, exchange=exchange, write=write, read=read))
     done("topic permissions of user {} on exchange {} are set", user, exchange)
 
 
@@ -323,7 +342,7 @@ def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, 
 @click.argument("exchange", required=False)
 def clear_topic_permissions(target: Target, vhost: str, user: str, exchange: str | None) -> None:
     """Lift what was set for USER on EXCHANGE, or on every exchange of the virtual host."""
-    target.run("clear_topic_permissions", vhost=vhost, user=user, exchange=exchange)
+    target.run(ClearTopicPermissions(vhost=vhost, user=user, exchange=exchange))
     done("topic permissions of user {} in virtual host {} are cleared", user, vhost)
 
 

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 import trio
 from starlette.requests import Request
 
-from broker.admin.command_table import carry_out
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.commands.command_execution import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.admin.views.columns import chosen
 from broker.entities.scheduling.future import Future
@@ -85,9 +86,9 @@ class ApiCall:
         """Return True if a query parameter is `true`."""
         return self.parameters.get(name) == "true"
 
-    async def change(self, command: str, **arguments: object) -> object:
+    async def change(self, command: AdminCommand) -> object:
         """Carry out a command of the administration, and return its answer. Raises AdministrationError."""
-        return await carry_out(self.api.administration.acting_for(self.account.name), command, arguments)
+        return await carry_out(self.api.administration.acting_for(self.account.name), command)
 
     @property
     def vhost(self) -> VHost:

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from broker.admin.protocol import AdministrationError, ask, connected
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.commands.connection_admin import OpenAmqp
+from broker.admin.commands.definitions_admin import ExportDefinitions, ImportDefinitions
+from broker.admin.commands.queue_admin import ListQueues
+from broker.admin.protocol import AdministrationError
+from broker.admin.socket_conversation import ask, connected
 from broker.client.link import Enter, Entered
 from broker.client.uris import AmqpEndpoint
 
@@ -73,20 +78,20 @@ class LocalBroker:
 
     def _enter(self, endpoint: AmqpEndpoint, properties: Mapping[str, object]) -> Entered:
         with connected(self._directory, ANSWER_SECONDS) as conversation:
-            frame_max = conversation.ask("open_amqp", vhost=endpoint.vhost, properties=properties)["frame_max"]
+            frame_max = conversation.ask(OpenAmqp(vhost=endpoint.vhost, properties=properties))["frame_max"]
             sock: socket.socket = conversation.detach()
         sock.setblocking(False)
         return Entered(sock, frame_max)
 
     def definitions(self) -> Definitions:
         """Export the definitions as `leveret export definitions` does."""
-        exported: Definitions = self._ask("export_definitions")
+        exported: Definitions = self._ask(ExportDefinitions())
         return exported
 
     def import_definitions(self, definitions: Definitions) -> None:
         """Import definitions as `leveret import definitions` does."""
         try:
-            self._ask("import_definitions", definitions=definitions)
+            self._ask(ImportDefinitions(definitions=definitions))
         except AdministrationError as error:
             if error.kind not in ("invalid", "not_found"):
                 raise
@@ -94,11 +99,11 @@ class LocalBroker:
 
     def queues(self) -> list[MigratedQueue]:
         """List queues as `leveret list queues` does."""
-        rows = self._ask("list_queues", columns=list(COLUMNS))
+        rows = self._ask(ListQueues(columns=list(COLUMNS)))
         return [MigratedQueue(*(row[column] for column in COLUMNS)) for row in rows]
 
-    def _ask(self, command: str, **arguments: object) -> Any:
-        return ask(self._directory, command, arguments, ANSWER_SECONDS)
+    def _ask(self, command: AdminCommand) -> Any:
+        return ask(self._directory, command, ANSWER_SECONDS)
 
 
 class RemoteBroker:

@@ -21,8 +21,10 @@ from typing import Any
 import trio
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
-from broker.admin.command_table import LISTINGS, carry_out, rows_of
+from broker.admin.commands.admin_command import AdminCommand, ListCommand
+from broker.admin.commands.argument_values import table
+from broker.admin.commands.command_execution import carry_out, rows_of
+from broker.admin.commands.connection_admin import OpenAmqp
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, invalid, socket_path
@@ -117,26 +119,34 @@ async def _carry_out(administration: Administration, admit: Admit, line: bytes, 
     except ValueError:
         raise invalid("the request is not JSON") from None
     administration.process.look_around()
-    match request:
-        case {"command": "open_amqp", "arguments": dict(arguments)}:
-            await _open_amqp(administration, admit, Arguments(arguments), stream)
+    match _read_command(request):
+        case OpenAmqp() as command:
+            await _open_amqp(administration, admit, command, stream)
             return False
-        case {"command": str(command), "arguments": dict(arguments)} if command in LISTINGS:
-            await _list(stream, rows_of(administration, command, arguments))
-        case {"command": str(command), "arguments": dict(arguments)}:
-            await _say(stream, {"ok": await carry_out(administration, command, arguments)})
-        case _:
-            raise invalid("expected a request with a command and its arguments")
+        case ListCommand() as command:
+            await _list(stream, rows_of(administration, command))
+        case command:
+            await _say(stream, {"ok": await carry_out(administration, command)})
     return True
 
 
+def _read_command(request: object) -> AdminCommand:
+    # Imported here: all commands together take milliseconds that a start would wait for.
+    from broker.admin.commands.command_catalogue import read_command
+
+    match request:
+        case {"command": str(name), "arguments": dict(arguments)}:
+            return read_command(name, arguments)
+    raise invalid("expected a request with a command and its arguments")
+
+
 async def _open_amqp(
-    administration: Administration, admit: Admit, arguments: Arguments, stream: trio.SocketStream
+    administration: Administration, admit: Admit, command: OpenAmqp, stream: trio.SocketStream
 ) -> None:
     """Serve the caller's socket as an AMQP connection in a virtual host from now on."""
-    vhost = administration.vhost(arguments.text("vhost")).name
+    vhost = administration.vhost(command.vhost).name
     try:
-        properties = from_python(arguments.table("properties"))
+        properties = from_python(table(command.properties, "properties"))
     except (TypeError, OverflowError) as error:
         raise invalid(f"argument properties: {error}") from None
     await _say(stream, {"ok": {"frame_max": administration.registry.settings.frame_max}})

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import trio
 
 from broker import __version__
-from broker.admin.administration import Administration
+from broker.admin.administration import TESTING_ON, Administration
 from broker.admin.node import process_facts
-from broker.admin.node.testing_orders import ON
 from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Config
 from broker.entities.arguments.personality import PERSONALITIES
@@ -261,7 +260,7 @@ class Server:
             "pid": os.getpid(),
             "uptime_seconds": round(time.time() - self.started, 1),
             "data_directory": str(directory.absolute()),
-            **({"testing": ON} if self.config.testing.enabled else {}),
+            **({"testing": TESTING_ON} if self.config.testing.enabled else {}),
             "listeners": [f"{host}:{port}" for host, port in self.addresses],
             "tls_listeners": [f"{host}:{port}" for host, port in self.tls_addresses],
             "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],

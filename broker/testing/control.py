@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.command_arguments import Arguments
-from broker.admin.node.testing_orders import ON
+from broker.admin.administration import TESTING_ON
 from broker.admin.protocol import invalid, not_found
 from broker.config import Config
 from broker.server.net.replaceable_parts import ReplaceableParts
@@ -23,6 +22,7 @@ from broker.testing.faults.present_faults import PresentFaults
 from broker.testing.faults.requested_faults import Faults
 from broker.testing.gate import Gate
 from broker.testing.quiescence import Quiescence
+from broker.testing.request_arguments import RequestArguments
 from broker.testing.reset import BrokerReset
 from broker.testing.snapshots import DIRECTORY, Snapshots
 from broker.testing.testing_requests import REQUESTS
@@ -66,7 +66,7 @@ class Testing:
 
     def attach(self, server: Server, imported: DefinitionsFile | None, *, default_user: bool) -> None:
         """Accept test requests from now on. `imported` is the definitions file of the settings."""
-        log.warning(RED if _shown(server.config) else "%s", ON)
+        log.warning(RED if _shown(server.config) else "%s", TESTING_ON)
         broker, administration = server.broker, server.administration
         quiescence = Quiescence(broker, server.committer, server.engine.end_turn)
         self.time = TimeControl(self.clock, broker, quiescence, server.transports, server.engine.wake)
@@ -102,7 +102,7 @@ class Testing:
         known = REQUESTS[request].arguments
         if known is not None and (unknown := [name for name in given if name not in known]):
             raise invalid(f"{request} takes no argument {unknown[0]}; known: {', '.join(known) or 'none'}")
-        return await REQUESTS[request].carry_out(self, Arguments(given))
+        return await REQUESTS[request].carry_out(self, RequestArguments(given))
 
     def status(self) -> dict[str, Any]:
         """Return clock, faults, history and snapshots as they are now."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.admin.command_arguments import Arguments
-from broker.admin.node.testing_orders import NOT_MET
+from broker.admin.administration import NOT_MET
 from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.session.registry import Registry
 from broker.testing.event_history import WORDS, Event, MessageHistory
 from broker.testing.quiescence import Quiescence
+from broker.testing.request_arguments import RequestArguments
 
 if TYPE_CHECKING:
     from broker.server.net.transport import Transport
@@ -37,7 +37,7 @@ COUNTS = ("ready", "unacked", "messages", "consumers")
 """Counts of a queue that may be expected."""
 
 
-def chosen(history: MessageHistory, arguments: Arguments, *, bodies: bool) -> Iterator[Event]:
+def chosen(history: MessageHistory, arguments: RequestArguments, *, bodies: bool) -> Iterator[Event]:
     """Yield the events that a test asks for: of kind `event`, after the event `after`, with the given values of
     FILTERS, and a message with the text `body`. Raises AdministrationError `invalid`."""
     after = int(number_of(arguments, "after", 0))
@@ -61,13 +61,13 @@ def _same(found: object, wanted: object) -> bool:
     return found == wanted or (isinstance(found, int) and str(found) == wanted)
 
 
-def number_of(arguments: Arguments, name: str, default: float, highest: float = 1e18) -> float:
+def number_of(arguments: RequestArguments, name: str, default: float, highest: float = 1e18) -> float:
     """Return a number argument, which may be a text, or the default. Raises AdministrationError `invalid`."""
     if not arguments.given(name):
         return default
     value = arguments.value(name)
     try:
-        return Arguments({name: float(value)} if isinstance(value, str) else {name: value}).number(name, highest)
+        return RequestArguments({name: float(value)} if isinstance(value, str) else {name: value}).number(name, highest)
     except ValueError:
         raise invalid(f"argument {name}: expected a number") from None
 
@@ -84,14 +84,14 @@ class Expectations:
         self._quiescence = quiescence
         self._transports = transports
 
-    def history(self, arguments: Arguments) -> dict[str, Any]:
+    def history(self, arguments: RequestArguments) -> dict[str, Any]:
         """Return the events that are asked for, the oldest `limit` of them."""
         bodies = arguments.value("bodies") in (True, "true") if arguments.given("bodies") else False
         limit = int(number_of(arguments, "limit", SHOWN_MAX))
         events = list(islice(chosen(self._history, arguments, bodies=bodies), limit))
         return {"events": events, "first": self._history.first, "last": self._history.last}
 
-    async def expect(self, arguments: Arguments) -> dict[str, Any]:
+    async def expect(self, arguments: RequestArguments) -> dict[str, Any]:
         """Wait for events, or for a state of a queue. Raises AdministrationError `not_met`."""
         if arguments.given("event"):
             return await self._expect_events(arguments)
@@ -99,7 +99,7 @@ class Expectations:
             return await self._expect_queue(arguments)
         raise invalid("expected the argument event, or queue with one of " + ", ".join(COUNTS))
 
-    async def _expect_events(self, arguments: Arguments) -> dict[str, Any]:
+    async def _expect_events(self, arguments: RequestArguments) -> dict[str, Any]:
         count, exactly = int(number_of(arguments, "count", 1)), bool(arguments.flag("exactly"))
 
         looked_at = -1
@@ -115,7 +115,7 @@ class Expectations:
         found = await self._wait(look, arguments, lambda: self._seen(arguments, count))
         return {"events": found[:SHOWN_MAX], "last": self._history.last}
 
-    def _seen(self, arguments: Arguments, count: int) -> str:
+    def _seen(self, arguments: RequestArguments, count: int) -> str:
         """Return a sentence about the events seen in place of `count` expected ones."""
         found = sum(1 for _ in chosen(self._history, arguments, bodies=False))
         happened = Counter(event["event"] for event in self._history.events(int(number_of(arguments, "after", 0))))
@@ -126,7 +126,7 @@ class Expectations:
         queues = (queue for vhost in self._broker.vhosts.values() for queue in vhost.queues.values())
         return "".join(f"; {_state(queue)}" for queue in islice(queues, 20))
 
-    async def _expect_queue(self, arguments: Arguments) -> dict[str, Any]:
+    async def _expect_queue(self, arguments: RequestArguments) -> dict[str, Any]:
         vhost, name = arguments.optional("vhost") or "/", arguments.text("queue")
         wanted = {count: int(arguments.number(count)) for count in COUNTS if arguments.given(count)}
         if not wanted:
@@ -147,7 +147,7 @@ class Expectations:
 
         return {"queue": name, **(await self._wait(look, arguments, seen))}
 
-    async def idle(self, arguments: Arguments) -> dict[str, Any]:
+    async def idle(self, arguments: RequestArguments) -> dict[str, Any]:
         """Wait until nothing has been left to do for `quiet_milliseconds`. Raises AdministrationError `not_met`."""
         quiet = number_of(arguments, "quiet_milliseconds", QUIET_MILLISECONDS, QUIET_MILLISECONDS_MAX) / 1000
         since, last = monotonic(), self._history.last
@@ -188,7 +188,7 @@ class Expectations:
                 if queue.unacked or (queue.ready and len(queue.consumers) and not isinstance(queue, Stream)):
                     yield _state(queue)
 
-    async def _wait(self, look: Callable[[], Any], arguments: Arguments, seen: Callable[[], str]) -> Any:
+    async def _wait(self, look: Callable[[], Any], arguments: RequestArguments, seen: Callable[[], str]) -> Any:
         """Return the result of `look` once it is not None. Raises AdministrationError `not_met`: `seen`."""
         seconds = number_of(arguments, "timeout_seconds", TIMEOUT_SECONDS, TIMEOUT_SECONDS_MAX)
         until = monotonic() + seconds

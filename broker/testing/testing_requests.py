@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.admin.command_arguments import Arguments
 from broker.testing.expectations import COUNTS, EVENT_ARGUMENTS, number_of
 from broker.testing.faults.fault_table import table_shown
+from broker.testing.request_arguments import RequestArguments
 from broker.testing.time_control import STEP_SECONDS_MAX, time_of
 
 if TYPE_CHECKING:
@@ -18,119 +18,119 @@ if TYPE_CHECKING:
 class KnownRequest(NamedTuple):
     """The function that carries a request out, and the names of its arguments; None if it checks them itself."""
 
-    carry_out: Callable[[Testing, Arguments], Awaitable[object]]
+    carry_out: Callable[[Testing, RequestArguments], Awaitable[object]]
     arguments: tuple[str, ...] | None = ()
 
 
-async def show_status(testing: Testing, arguments: Arguments) -> object:
+async def show_status(testing: Testing, arguments: RequestArguments) -> object:
     """Return clock, faults, history and snapshots."""
     return testing.status()
 
 
-async def show_clock(testing: Testing, arguments: Arguments) -> object:
+async def show_clock(testing: Testing, arguments: RequestArguments) -> object:
     """Return the broker's time."""
     return testing.time.show()
 
 
-async def stop_clock(testing: Testing, arguments: Arguments) -> object:
+async def stop_clock(testing: Testing, arguments: RequestArguments) -> object:
     """Stop the clock."""
     await testing.time.stop()
     return testing.time.show()
 
 
-async def start_clock(testing: Testing, arguments: Arguments) -> object:
+async def start_clock(testing: Testing, arguments: RequestArguments) -> object:
     """Start the clock again."""
     await testing.time.start()
     return testing.time.show()
 
 
-async def step_clock(testing: Testing, arguments: Arguments) -> object:
+async def step_clock(testing: Testing, arguments: RequestArguments) -> object:
     """Advance the clock by `seconds`; with `heartbeats` they count as silence of clients."""
     seconds, heartbeats = arguments.number("seconds", STEP_SECONDS_MAX), arguments.flag("heartbeats")
     await testing.time.step(seconds, heartbeats=bool(heartbeats))
     return testing.time.show()
 
 
-async def set_clock(testing: Testing, arguments: Arguments) -> object:
+async def set_clock(testing: Testing, arguments: RequestArguments) -> object:
     """Set the clock to `to`; with `heartbeats` the time until then counts as silence of clients."""
     await testing.time.set(time_of(arguments, "to"), heartbeats=bool(arguments.flag("heartbeats")))
     return testing.time.show()
 
 
-async def reset(testing: Testing, arguments: Arguments) -> object:
+async def reset(testing: Testing, arguments: RequestArguments) -> object:
     """Reset the broker."""
     return await testing.reset()
 
 
-async def show_history(testing: Testing, arguments: Arguments) -> object:
+async def show_history(testing: Testing, arguments: RequestArguments) -> object:
     """Return events of messages."""
     return testing.expectations.history(arguments)
 
 
-async def clear_history(testing: Testing, arguments: Arguments) -> object:
+async def clear_history(testing: Testing, arguments: RequestArguments) -> object:
     """Forget the events so far."""
     testing.history.clear()
     return {"last": testing.history.last}
 
 
-async def expect(testing: Testing, arguments: Arguments) -> object:
+async def expect(testing: Testing, arguments: RequestArguments) -> object:
     """Wait for events, or for a state of a queue."""
     return await testing.expectations.expect(arguments)
 
 
-async def idle(testing: Testing, arguments: Arguments) -> object:
+async def idle(testing: Testing, arguments: RequestArguments) -> object:
     """Wait until nothing is left to do."""
     return await testing.expectations.idle(arguments)
 
 
-async def show_faults(testing: Testing, arguments: Arguments) -> object:
+async def show_faults(testing: Testing, arguments: RequestArguments) -> object:
     """Return the requested faults, and how often each has happened."""
     return [fault.shown() for fault in testing.faults.requested.values()]
 
 
-async def show_fault_table(testing: Testing, arguments: Arguments) -> object:
+async def show_fault_table(testing: Testing, arguments: RequestArguments) -> object:
     """Return the table of faults that can be requested."""
     return table_shown()
 
 
-async def order_fault(testing: Testing, arguments: Arguments) -> object:
+async def order_fault(testing: Testing, arguments: RequestArguments) -> object:
     """Request a fault."""
     return testing.faults.request(arguments.all()).shown()
 
 
-async def lift_fault(testing: Testing, arguments: Arguments) -> object:
+async def lift_fault(testing: Testing, arguments: RequestArguments) -> object:
     """Lift a fault."""
     testing.faults.lift(int(number_of(arguments, "id", 0)))
     return {"lifted": 1}
 
 
-async def lift_faults(testing: Testing, arguments: Arguments) -> object:
+async def lift_faults(testing: Testing, arguments: RequestArguments) -> object:
     """Lift all faults."""
     return {"lifted": testing.faults.lift_all()}
 
 
-async def show_snapshots(testing: Testing, arguments: Arguments) -> object:
+async def show_snapshots(testing: Testing, arguments: RequestArguments) -> object:
     """Return the names of the snapshots."""
     return testing.snapshots.names()
 
 
-async def save_snapshot(testing: Testing, arguments: Arguments) -> object:
+async def save_snapshot(testing: Testing, arguments: RequestArguments) -> object:
     """Save definitions and messages under a name."""
     return await testing.snapshots.save(arguments.text("name"))
 
 
-async def restore_snapshot(testing: Testing, arguments: Arguments) -> object:
+async def restore_snapshot(testing: Testing, arguments: RequestArguments) -> object:
     """Restore a snapshot: all else is deleted."""
     return await testing.snapshots.restore(testing.snapshots.path(arguments.text("name")))
 
 
-async def delete_snapshot(testing: Testing, arguments: Arguments) -> object:
+async def delete_snapshot(testing: Testing, arguments: RequestArguments) -> object:
     """Delete a snapshot."""
     testing.snapshots.delete(arguments.text("name"))
     return {"deleted": 1}
 
 
-async def restore_backup(testing: Testing, arguments: Arguments) -> object:
+async def restore_backup(testing: Testing, arguments: RequestArguments) -> object:
     """Restore the backup in a directory: all else is deleted."""
     return await testing.snapshots.restore(Path(arguments.text("directory")))
 

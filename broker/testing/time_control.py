@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.node.broker import Broker
 from broker.session.login.phase import Phase
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.quiescence import Quiescence
+from broker.testing.request_arguments import RequestArguments
 
 if TYPE_CHECKING:
     from broker.server.net.transport import Transport
@@ -151,7 +151,7 @@ class TimeControl:
                 transport.connection.release()  # now, not when its task runs, so that the step includes it
 
 
-def time_of(arguments: Arguments, name: str) -> int:
+def time_of(arguments: RequestArguments, name: str) -> int:
     """Return a time argument, milliseconds since the epoch or RFC 3339 text. Raises AdministrationError `invalid`."""
     value = arguments.value(name)
     if not isinstance(value, str):

@@ -10,8 +10,8 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
-from broker.admin.protocol import ask
 from broker.config import CHECK_INVARIANTS
+from harness.brokers.admin_requests import ask
 from harness.project import ROOT
 from leveret.testing.broker_copies import Copy, copies_of
 

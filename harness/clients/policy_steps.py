@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker.admin.protocol import AdministrationError, ask
+from broker.admin.protocol import AdministrationError
+from harness.brokers.admin_requests import ask
 
 
 class Operator(Protocol):

@@ -24,15 +24,17 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
-from broker.cli.list_command import LISTINGS
+from broker.admin.commands.admin_command import VhostList, command_name
+from broker.admin.protocol import AdministrationError, NotRunning, socket_path
 from broker.cli.main import leveret, main
 from broker.cli.messages.tail_command import FIREHOSE
 from broker.cli.table_output import on_terminal, text
 from broker.cli.usage.examples import EXAMPLES
+from broker.cli.usage.listing_kinds import LISTINGS
 from broker.cli.usage.suggestions import COMMANDS
 from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
+from harness.brokers.admin_requests import ask
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from leveret import use_packages
@@ -141,7 +143,7 @@ ASKED = [
     asks("permission set --vhost v ann . . .", "set_permissions", **ANY),
     asks("permission clear -p v ann", "clear_permissions", vhost="v", user="ann"),
     asks("topic-permission set ann t w r", "set_topic_permissions", **HERS, exchange="t", write="w", read="r"),
-    asks("topic-permission clear ann", "clear_topic_permissions", **HERS, exchange=None),
+    asks("topic-permission clear ann", "clear_topic_permissions", **HERS),
     asks("topic-permission clear ann t", "clear_topic_permissions", **HERS, exchange="t"),
     asks('policy set -p v --priority -5 --apply-to queues p ^q {"a":5}', "set_policy", **POLICY),
     asks('operator-policy set o . {"a":5}', "set_operator_policy", **PLAIN),
@@ -156,9 +158,7 @@ ASKED = [
     asks("cluster-name n", "set_cluster_name", name="n"),
     asks("ping", "ping"),
     asks("delete-queue q", "delete_queue", vhost="/", name="q", if_empty=False, if_unused=False),
-    asks(
-        "vhost set v --tags a,b", "update_vhost", name="v", description=None, tags=["a", "b"], default_queue_type=None
-    ),
+    asks("vhost set v --tags a,b", "update_vhost", name="v", tags=["a", "b"]),
     asks("set-memory-high-watermark 0.4", "set_vm_memory_high_watermark", fraction=0.4),
     asks("set-memory-high-watermark 2GB", "set_vm_memory_high_watermark", bytes=2_000_000_000),
     asks("set-disk-free-limit 1GiB", "set_disk_free_limit", bytes=1 << 30),
@@ -175,7 +175,7 @@ ASKED = [
 
 def asks_rows(line: str, kind: str, **arguments: object) -> tuple[str, str, dict[str, object]]:
     """A command line, and what it asks for: the usual columns of a kind."""
-    return line, LISTINGS[kind].command, {**arguments, "columns": list(LISTINGS[kind].columns)}
+    return line, command_name(LISTINGS[kind].command), {**arguments, "columns": list(LISTINGS[kind].columns)}
 
 
 ASKED_FOR_ROWS = [
@@ -188,9 +188,14 @@ ASKED_FOR_ROWS = [
     asks_rows("policy list -p v", "policies", vhost="v"),
     asks_rows("operator-policy list", "operator-policies", vhost="/"),
     asks("user permissions ann", "list_user_permissions", name="ann"),
-    *(asks_rows(f"list {kind}", kind, **({"vhost": None} if it.in_vhost else {})) for kind, it in LISTINGS.items()),
+    *(asks_rows(f"list {kind}", kind) for kind in LISTINGS),
+    *(
+        asks_rows(f"list {kind} -p v", kind, vhost="v")
+        for kind, it in LISTINGS.items()
+        if issubclass(it.command, VhostList)
+    ),
     asks_rows("list queue -p v", "queues", vhost="v"),
-    asks_rows("list operator_policy", "operator-policies", vhost=None),
+    asks_rows("list operator_policy", "operator-policies"),
     asks_rows("users list", "users"),
     asks("list queues name -p v", "list_queues", vhost="v", columns=["name"]),
 ]

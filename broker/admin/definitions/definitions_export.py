@@ -7,7 +7,6 @@ from typing import Any
 
 from broker import __version__
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
 from broker.admin.kinds import parameter_kind, policy_kind, topology_entries, user_kind, vhost_kind
 from broker.admin.kinds.topology_entries import VhostContents, contents_of
 from broker.admin.short_steps import in_steps
@@ -19,7 +18,7 @@ Section = tuple[str, Iterable[Row]]
 """A list of a definitions file: its name, and its entries."""
 
 
-async def export_definitions(administration: Administration, arguments: Arguments) -> dict[str, Any]:
+async def export_definitions(administration: Administration) -> dict[str, Any]:
     """Return everything that is not exclusive to a connection, users with the hashes of their passwords."""
     stored = await administration.definitions.load()
     sections = {kind: [row async for row in in_steps(rows)] for kind, rows in whole(administration, stored)}

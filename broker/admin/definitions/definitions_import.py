@@ -14,7 +14,6 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.apply_changes import KINDS
-from broker.admin.command_arguments import Arguments
 from broker.admin.definitions import unfinished_import
 from broker.admin.definitions.definitions_check import check
 from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert_in_steps
@@ -26,12 +25,11 @@ from broker.entities.scheduling.future import Future
 from storage.definitions.definition_rows import TABLES, Definitions, Delete, Put, SetMetadata
 
 
-async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
+async def import_definitions(administration: Administration, definitions: object, vhost: str | None) -> dict[str, int]:
     """Import definitions: all of them, or into a `vhost` what belongs there. Returns the number of changes by kind.
 
     A DefinitionsFile was moved into the virtual host when it was read.
     """
-    definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
     vhost = None if vhost is None else administration.vhost(vhost).name
     if not isinstance(definitions, DefinitionsFile):
         definitions = await convert_in_steps(definitions, vhost)
@@ -121,7 +119,9 @@ async def _needed(changes: Iterable[Put | Delete], stored: Definitions) -> list[
     known = {_identity(Put(row)): row for kind in KINDS async for row in in_steps(getattr(stored, TABLES[kind].name))}
     wanted = {_identity(change): change async for change in in_steps(changes)}
     return [
-        change for identity, change in wanted.items() if isinstance(change, Delete) or known.get(identity) != change.row
+        change
+        async for identity, change in in_steps(wanted.items())
+        if isinstance(change, Delete) or known.get(identity) != change.row
     ]
 
 

@@ -1,1 +1,1 @@
-"""What is of the broker as a whole: its process, its connections."""
+"""The node: its process and its memory."""

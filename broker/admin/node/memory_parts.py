@@ -1,4 +1,4 @@
-"""What the node's memory is used for, as far as that can be told apart."""
+"""Resident memory by use: connections, queues, the message store, code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORE_FILE = "data.mdb"
 
 
 async def memory_parts(administration: Administration) -> dict[str, Any]:
-    """Bytes by what they are for; together they are what is resident.
+    """Return bytes by use; together they are the resident memory.
 
     `msg_index` are pages of the message store that are mapped, `code` those of other files, `allocated_unused` is what
     was freed and is kept for what comes next, `other_system` the rest: Python's objects, with messages among them.
@@ -43,14 +43,14 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
 
 
 def relative(row: dict[str, Any]) -> dict[str, int]:
-    """The same in per cent of what is resident; 1 at least of what is there at all."""
+    """Return the same in per cent of the resident memory, at least 1 for every use."""
     whole = row["total"]["rss"] or 1
     parts = {name: value for name, value in row.items() if isinstance(value, int)}
     return {"total": 100} | {name: max(1, round(100 * part / whole)) if part else 0 for name, part in parts.items()}
 
 
 def _mapped() -> tuple[int, int]:
-    """Resident bytes of the message store's file, and of all other files that are mapped."""
+    """Return resident bytes of the message store's file, and of all other mapped files."""
     try:
         lines = Path("/proc/self/smaps").read_text().splitlines()
     except OSError:
@@ -70,7 +70,7 @@ def _mapped() -> tuple[int, int]:
 
 
 class _MallInfo(ctypes.Structure):
-    """What glibc's mallinfo2 answers."""
+    """The answer of glibc's mallinfo2."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -90,14 +90,14 @@ class _MallInfo(ctypes.Structure):
 
 
 def _freed_bytes() -> int:
-    """What the C library keeps of what was freed; 0 where it does not say."""
+    """Return the freed bytes that the C library keeps; 0 if it does not say."""
     ask = _mallinfo()
     return 0 if ask is None else int(ask().fordblks)
 
 
 @cache
 def _mallinfo() -> Callable[[], _MallInfo] | None:
-    """The C library's function, looked up once: each object for the library is a cycle of its own."""
+    """Return the C library's function, looked up once: each object for the library is a reference cycle."""
     ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if ask is not None:
         ask.restype = _MallInfo

@@ -1,4 +1,4 @@
-"""What the system says of this process. What it does not say is None."""
+"""Figures of this process from the system. A figure that it does not give is None."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ OWN = Path("/proc/self")
 
 
 class Threads(NamedTuple):
-    """Threads of this process, and how many its user may have in all."""
+    """Threads of this process, and the limit for all of its user's."""
 
     used: int
     limit: int
 
 
 def open_files() -> int | None:
-    """How many descriptors are open."""
+    """Return the number of open descriptors."""
     try:
         directory = OWN / "fd"
         return directory.stat().st_size or sum(1 for _ in directory.iterdir()) - 1  # the size says so since Linux 6.2
@@ -27,12 +27,12 @@ def open_files() -> int | None:
 
 
 def open_files_limit() -> int:
-    """How many descriptors may be open."""
+    """Return the limit of open descriptors."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def threads() -> Threads | None:
-    """Threads that there are, and may be."""
+    """Return the number of threads, and their limit."""
     used = status_number("Threads")
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if limit == resource.RLIM_INFINITY:
@@ -44,28 +44,23 @@ def threads() -> Threads | None:
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process, pages of the message store that are mapped included."""
+    """Return the resident memory of this process, with mapped pages of the message store."""
     return status_number("VmRSS")
 
 
-def mapped_bytes() -> int | None:
-    """The part of it that is files': the kernel takes it back when it needs the room."""
-    return status_number("RssFile")
-
-
 def context_switches() -> int:
-    """How often another thread was given the processor."""
+    """Return the number of context switches."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_nvcsw + used.ru_nivcsw
 
 
 def collections() -> int:
-    """How often Python has looked for cycles of objects."""
+    """Return the number of Python's garbage collections."""
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
 def status_number(name: str) -> int | None:
-    """A value of /proc/self/status; sizes are bytes."""
+    """Return a value of /proc/self/status; sizes are bytes."""
     try:
         text = (OWN / "status").read_text()
     except OSError:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
 from broker.admin.views.columns import Column, Columns
-from broker.admin.views.listing import View, vhosts
+from broker.admin.views.listing import View
 from broker.entities.node.user_limits import UserLimits
 from broker.entities.node.users import User
 from broker.entities.vhosts.vhost import VHost
@@ -94,27 +93,27 @@ def _listed_vhosts(administration: Administration) -> Columns[VHost]:
     return Columns({**vhost_columns(administration.node.name), "limits": lambda vhost: limits.get(vhost.name, {})})
 
 
-def _users(administration: Administration, arguments: Arguments) -> list[User]:
+def _users(administration: Administration, owner: None) -> list[User]:
     return list(administration.users.by_name.values())
 
 
-def _permissions(administration: Administration, arguments: Arguments) -> Iterator[Permitted]:
-    chosen = {vhost.name for vhost in vhosts(administration, arguments)}
+def _permissions(administration: Administration, vhost: str | None) -> Iterator[Permitted]:
+    chosen = {each.name for each in administration.vhosts(vhost)}
     return (given for given in all_permissions(administration) if given.vhost in chosen)
 
 
-def _topic_permissions(administration: Administration, arguments: Arguments) -> Iterator[Permitted]:
-    chosen = {vhost.name for vhost in vhosts(administration, arguments)}
+def _topic_permissions(administration: Administration, vhost: str | None) -> Iterator[Permitted]:
+    chosen = {each.name for each in administration.vhosts(vhost)}
     return (given for given in all_topic_permissions(administration) if given.vhost in chosen)
 
 
-def _permissions_of_user(administration: Administration, arguments: Arguments) -> Iterator[Permitted]:
-    name = administration.user(arguments.text("name")).name
+def _permissions_of_user(administration: Administration, user: str) -> Iterator[Permitted]:
+    name = administration.user(user).name
     return (given for given in all_permissions(administration) if given.user == name)
 
 
-def _topic_permissions_of_user(administration: Administration, arguments: Arguments) -> Iterator[Permitted]:
-    name = administration.user(arguments.text("name")).name
+def _topic_permissions_of_user(administration: Administration, user: str) -> Iterator[Permitted]:
+    name = administration.user(user).name
     return (given for given in all_topic_permissions(administration) if given.user == name)
 
 
@@ -123,7 +122,7 @@ def _without_user(columns: Mapping[str, Column[Permitted]]) -> Columns[Permitted
 
 
 USERS = View(_users, _listed_users)
-VHOSTS = View(vhosts, _listed_vhosts)
+VHOSTS = View(Administration.vhosts, _listed_vhosts)
 PERMISSIONS = View(_permissions, lambda administration: PERMISSIONS_SHOWN)
 TOPIC_PERMISSIONS = View(_topic_permissions, lambda administration: TOPIC_PERMISSIONS_SHOWN)
 USER_PERMISSIONS = View(_permissions_of_user, lambda administration: _without_user(PERMISSION_COLUMNS))

@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
 from broker.admin.views.columns import Column, Columns
 from broker.admin.views.listing import View
 from broker.session.channel.channel import Channel
@@ -195,11 +194,11 @@ def _listed_channels(administration: Administration) -> Columns[Channel]:
     )
 
 
-def _connections(administration: Administration, arguments: Arguments) -> list[Connection]:
+def _connections(administration: Administration, owner: None) -> list[Connection]:
     return administration.registry.network_connections
 
 
-def _channels(administration: Administration, arguments: Arguments) -> Iterator[Channel]:
+def _channels(administration: Administration, owner: None) -> Iterator[Channel]:
     connections = administration.registry.network_connections
     return (channel for connection in connections for channel in list(connection.channels.values()))
 

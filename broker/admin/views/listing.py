@@ -5,11 +5,10 @@ So a long list goes out in parts while the broker goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
 from broker.admin.json_tables import plain, typed
 from broker.admin.protocol import invalid
 from broker.admin.views.columns import Columns, columns_of
@@ -21,25 +20,34 @@ Row = dict[str, Any]
 class View(NamedTuple):
     """All things of one kind, and the columns that a list shows of them.
 
-    `things` raises AdministrationError when it is called. What it returns may be iterated over while the broker goes
-    on. `null` is shown where a column is None.
+    `things` is called with the name of the virtual host or user whose things are listed, None for all, and raises
+    AdministrationError. What it returns may be iterated over while the broker goes on. `null` is shown where a column
+    is None.
     """
 
-    things: Callable[[Administration, Arguments], Iterable[Any]]
+    things: Callable[[Administration, Any], Iterable[Any]]
     columns: Callable[[Administration], Columns[Any]]
     null: str | None = ""
 
 
-def rows(view: View, administration: Administration, arguments: Arguments) -> Iterator[Row]:
-    """Return the rows, with the `columns` that were asked for, or with all.
+class Selection(NamedTuple):
+    """What a list shows: whose things, None for all, and which columns, all if none is named.
 
     With `typed`, field tables are lists of [name, type, value]; with `lenient`, unknown columns are empty texts.
-    Raises AdministrationError at once.
     """
+
+    owner: str | None
+    columns: Sequence[str]
+    typed: bool
+    lenient: bool
+
+
+def rows(view: View, administration: Administration, selection: Selection) -> Iterator[Row]:
+    """Return the rows of a list, each computed when it is asked for. Raises AdministrationError at once."""
     columns = view.columns(administration)
-    wanted = _wanted(columns, arguments)
-    row = columns.view(wanted, typed if arguments.flag("typed") else plain)
-    things, names, null = view.things(administration, arguments), wanted or columns.names, view.null
+    wanted = _wanted(columns, selection)
+    row = columns.view(wanted, typed if selection.typed else plain)
+    things, names, null = view.things(administration, selection.owner), wanted or columns.names, view.null
     return (_completed(row(thing), names, null) for thing in things)
 
 
@@ -47,11 +55,10 @@ def _completed(found: Row, names: Iterable[str], null: str | None) -> Row:
     return {name: null if (value := found.get(name, "")) is None else value for name in names}
 
 
-def _wanted(columns: Columns[Any], arguments: Arguments) -> tuple[str, ...]:
-    known = columns.names
-    wanted = arguments.texts("columns") if arguments.given("columns") else ()
+def _wanted(columns: Columns[Any], selection: Selection) -> tuple[str, ...]:
+    known, wanted = columns.names, tuple(dict.fromkeys(selection.columns))
     unknown = [name for name in wanted if name not in known]
-    if unknown and not arguments.flag("lenient"):
+    if unknown and not selection.lenient:
         raise invalid(f"there is no column {unknown[0]}; known: {', '.join(known)}")
     return wanted
 
@@ -62,20 +69,14 @@ def cells(*names: str) -> Callable[[Administration], Columns[Any]]:
     return lambda administration: columns
 
 
-def in_vhosts(items: Callable[[VHost], Iterable[Any]]) -> Callable[[Administration, Arguments], Iterator[Any]]:
+def in_vhosts(items: Callable[[VHost], Iterable[Any]]) -> Callable[[Administration, str | None], Iterator[Any]]:
     """Return the `items` of the virtual host that is named, or of all of them.
 
     `items` returns copies, which may be iterated over while the broker goes on.
     """
 
-    def things(administration: Administration, arguments: Arguments) -> Iterator[Any]:
-        chosen = vhosts(administration, arguments)
-        return (item for vhost in chosen for item in items(vhost))
+    def things(administration: Administration, vhost: str | None) -> Iterator[Any]:
+        chosen = administration.vhosts(vhost)
+        return (item for each in chosen for item in items(each))
 
     return things
-
-
-def vhosts(administration: Administration, arguments: Arguments) -> list[VHost]:
-    """The virtual host that is named, or all. Raises AdministrationError `not_found`."""
-    name = arguments.optional("vhost")
-    return list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]

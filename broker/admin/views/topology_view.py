@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
 from broker.admin.kinds.topology_entries import destination_type
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.connection_view import channel_name
-from broker.admin.views.listing import View, in_vhosts, vhosts
+from broker.admin.views.listing import View, in_vhosts
 from broker.admin.views.queue_view import policy_name
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.consumer_prefetch import Consumer
@@ -157,9 +156,9 @@ def _bindings(vhost: VHost) -> Iterator[BindingOf]:
         yield from (named(vhost.name, binding) for binding in list(exchange.bindings))
 
 
-def _consumers(administration: Administration, arguments: Arguments) -> Iterator[Consumer]:
+def _consumers(administration: Administration, vhost: str | None) -> Iterator[Consumer]:
     """Consumers of network and direct connections. Channels are gone through: most queues may have no consumer."""
-    chosen = {vhost.name for vhost in vhosts(administration, arguments)}
+    chosen = {each.name for each in administration.vhosts(vhost)}
     connections = list(administration.registry.connections)
     return (
         consumer

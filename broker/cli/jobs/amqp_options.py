@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.admin.commands.node_admin import ListListeners
 from broker.admin.protocol import AdministrationError
 from broker.cli.target_broker import Target
 
@@ -69,7 +70,7 @@ def _broker(target: Target, given: dict[str, str], tls: bool) -> dict[str, str]:
 def _running(target: Target, tls: bool) -> tuple[str, int] | None:
     """Where the broker that runs here listens, if one does."""
     try:
-        listeners = target.ask("list_listeners")
+        listeners = target.ask(ListListeners())
     except AdministrationError:
         return None
     wanted = "amqp/ssl" if tls else "amqp"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from broker.admin.commands.node_admin import SealEvents
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.target_broker import Target
@@ -120,7 +121,7 @@ def sourced(command: Command) -> Command:
         **options: Any,
     ) -> Any:
         if seal:
-            target.ask("seal_events")
+            target.ask(SealEvents())
         where = where or str(target.config.events_directory)
         return command(target, *args, source=Source(where, _access(user, password_file)), **options)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 import click
 
+from broker.admin.commands.vhost_admin import ListVhosts, TraceOff, TraceOn
 from broker.cli.jobs.amqp_options import broker_options
 from broker.cli.messages.amqp_client import AmqpClient, logged_in
 from broker.cli.messages.message_output import show_json, show_line
@@ -64,11 +65,11 @@ def _watch(client: AmqpClient, exchange: str, key: str) -> None:
 @contextmanager
 def _tracing(target: Target, vhost: str) -> Iterator[None]:
     """The virtual host is traced meanwhile, and afterwards if it was before."""
-    rows = target.ask("list_vhosts", columns=["name", "tracing"])
+    rows = target.ask(ListVhosts(columns=["name", "tracing"]))
     traced = any(row["tracing"] for row in rows if row["name"] == vhost)
-    target.ask("trace_on", vhost=vhost)
+    target.ask(TraceOn(vhost=vhost))
     try:
         yield
     finally:
         if not traced:
-            target.ask("trace_off", vhost=vhost)
+            target.ask(TraceOff(vhost=vhost))

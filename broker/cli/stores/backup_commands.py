@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from broker.admin.commands.node_admin import Backup
 from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -19,7 +20,9 @@ def check(target: Target, as_json: bool) -> None:
 
     Exit code 0 when all is well, 1 when something was found; nothing is changed either way.
     """
-    report = target.run_stopped("check")
+    from broker.server.offline.offline_commands import check_stores
+
+    report = check_stores(target.config)
     show_tree(report, as_json)
     if report["problems"]:
         sys.exit(1)
@@ -34,7 +37,7 @@ def backup(target: Target, directory: Path) -> None:
     `leveret restore DIRECTORY` brings it back.
     """
     # The broker has a working directory of its own.
-    target.run("backup", directory=str(directory.absolute()), timeout_seconds=None)
+    target.run(Backup(directory=str(directory.absolute())), timeout_seconds=None)
     done("backup in {}", str(directory.absolute()))
 
 

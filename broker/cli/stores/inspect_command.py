@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.node_admin import Backup
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.table_output import aligned, text
@@ -102,7 +103,7 @@ def _place(target: Target, copied: bool) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="leveret-inspect-") as scratch:
         copy = Path(scratch) / "copy"
-        target.ask("backup", directory=str(copy), timeout_seconds=None)
+        target.ask(Backup(directory=str(copy)), timeout_seconds=None)
         yield copy
 
 

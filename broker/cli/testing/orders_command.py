@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.node_admin import RequestOfTest
 from broker.cli.table_output import show_tree
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -22,7 +23,7 @@ def testing(target: Target, as_json: bool, order: str, arguments: tuple[str, ...
     A VALUE is JSON, or else a text. docs/testing-with-leveret.md has the orders and their arguments.
     """
     given = dict(map(_argument, arguments))
-    answer = target.ask("testing", order=order, arguments=given, timeout_seconds=None)
+    answer = target.ask(RequestOfTest(order=order, arguments=given), timeout_seconds=None)
     if isinstance(answer, dict) and not as_json:
         show_tree(answer, as_json)
     else:

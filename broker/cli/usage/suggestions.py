@@ -6,8 +6,8 @@ import difflib
 
 import click
 
-from broker.cli.list_command import LISTINGS
 from broker.cli.usage.command_groups import meant
+from broker.cli.usage.listing_kinds import LISTINGS
 from broker.cli.usage.verb_table import VERBS
 from broker.rabbitmq.ctl.verb_catalogue import VERBS as RABBITMQ_VERBS
 

@@ -81,7 +81,7 @@ SECTIONS = {
         "rabbitmq-queues": Verb("rabbitmq.ctl.ctl_command", "rabbitmq_queues", "checks of queues on many nodes"),
         "rabbitmq-streams": Verb("rabbitmq.ctl.ctl_command", "rabbitmq_streams", "streams and super streams"),
         "rabbitmq-upgrade": Verb("rabbitmq.ctl.ctl_command", "rabbitmq_upgrade", "checks before an upgrade"),
-        "rabbitmqadmin": Verb("rabbitmq.admin.admin_command", "rabbitmqadmin", "by HTTP, of any broker"),
+        "rabbitmqadmin": Verb("rabbitmq.admin.rabbitmqadmin_command", "rabbitmqadmin", "by HTTP, of any broker"),
     },
 }
 

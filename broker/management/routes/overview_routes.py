@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.commands.connection_admin import ResetAuthAttempts
 from broker.admin.node.memory_parts import memory_parts, relative
 from broker.admin.short_steps import AT_ONCE, in_steps, pause_if_due
 from broker.entities.vhosts.vhost import VHost
@@ -188,7 +189,7 @@ async def list_login_attempts_by_source(call: ApiCall) -> Response:
 async def reset_login_attempts(call: ApiCall) -> Response:
     """Reset the counters of login attempts."""
     _assert_here(call)
-    await call.change("reset_auth_attempts")
+    await call.change(ResetAuthAttempts())
     return empty(204)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from broker.admin.node.testing_orders import NOT_MET, OFF
+from broker.admin.administration import NOT_MET, TESTING_OFF
+from broker.admin.commands.node_admin import RequestOfTest
 from broker.admin.protocol import AdministrationError
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
@@ -20,10 +21,10 @@ def ordering(order: str) -> Handler:
 
     async def carry_out(call: ApiCall) -> Response:
         if call.api.administration.testing is None:
-            raise Problem(403, "testing_disabled", OFF)
+            raise Problem(403, "testing_disabled", TESTING_OFF)
         given = {**(await call.fields()).values, **call.parameters, **call.names}
         try:
-            return in_json(await call.change("testing", order=order, arguments=given))
+            return in_json(await call.change(RequestOfTest(order=order, arguments=given)))
         except AdministrationError as error:
             if error.kind not in STATUSES:
                 raise

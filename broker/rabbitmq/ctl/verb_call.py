@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.admin.protocol import AdministrationError, Conversation, connected
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.protocol import AdministrationError
+from broker.admin.socket_conversation import Conversation, connected
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Outcome, Refusal, Shown
 
@@ -51,9 +53,9 @@ class Call:
         """Let the broker go."""
         self._open.close()
 
-    def ask(self, command: str, **arguments: object) -> Any:
-        """Have the broker carry out a command. Raises AdministrationError."""
-        return self.connect().ask(command, **arguments)
+    def ask(self, command: AdminCommand) -> Any:
+        """Have the broker carry out a command. Returns its answer. Raises AdministrationError."""
+        return self.connect().ask(command)
 
     def done(self) -> Shown:
         """There is nothing to be shown."""
@@ -97,3 +99,17 @@ class Verb(NamedTuple):
     alone: bool = False
     """It needs no broker, or looks for one itself."""
     form: str = "table"
+
+
+def asking(
+    command: Callable[..., AdminCommand],
+    refused: Callable[[Call, AdministrationError], Refusal] = generally_refused,
+    banner: Callable[[Call], str] | None = None,
+) -> Verb:
+    """Return a verb that has the broker carry out the command made of the call and its arguments, and shows nothing."""
+
+    def run(call: Call) -> Outcome:
+        call.ask(command(call, *call.arguments))
+        return call.done()
+
+    return Verb(run, refused, banner=banner)

@@ -112,7 +112,7 @@ def _use_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
             expected = f"the key of the first certificate in {settings.certificate_file}, this is another one's"
             raise ConfigError(f"{key}: {file}: expected {expected}") from None
         if asked:
-            which = "the key is encrypted, and the password is wrong" if password else "the key is encrypted"
+            which = "the key is encrypted, and the password does not open it" if password else "the key is encrypted"
             raise ConfigError(
                 f"{key}: {file}: {which}; expected its password in tls.key_password_file, "
                 "tls.key_password or LEVERET_TLS_KEY_PASSWORD"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import trio
 
-from broker.admin.command_table import carry_out
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.commands.command_execution import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock, recovery
@@ -26,8 +26,21 @@ from storage import restored_files
 from storage.events.event_log_recovery import highest_boot
 
 
-def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:
+def run(config: Config, command: AdminCommand) -> object:
     """Carry out a command and return its answer. Raises AdministrationError and StoreError."""
+    directory = _with_stores(config)
+    # Read as a broker would read it: the types of arguments are not checked before.
+    checked = type(command).parse(command.request()["arguments"])
+    return trio.run(_run, config, directory, checked)
+
+
+def check_stores(config: Config) -> dict[str, Any]:
+    """Check the stores. Returns the report. Raises AdministrationError and StoreError."""
+    return check(_with_stores(config))
+
+
+def _with_stores(config: Config) -> Path:
+    """Return the data directory. Raises AdministrationError `not_found` if it has no stores."""
     directory = config.server.directory
     has_stores = (directory / DEFINITIONS_FILE).exists() or (directory / MESSAGES_DIRECTORY).exists()
     if not has_stores and not restored_files.is_unfinished(directory):
@@ -35,12 +48,10 @@ def run(config: Config, command: str, arguments: Mapping[str, object]) -> object
         raise AdministrationError(
             "not_found", f"no broker has run on the data directory {directory.absolute()} yet: {text}"
         )
-    if command == "check":
-        return check(directory)
-    return trio.run(_run, config, directory, command, arguments)
+    return directory
 
 
-async def _run(config: Config, directory: Path, command: str, arguments: Mapping[str, object]) -> object:
+async def _run(config: Config, directory: Path, command: AdminCommand) -> object:
     os.umask(0o077)
     with directory_lock.for_command(directory) as lock:
         stores = recovery.open_stores(
@@ -50,13 +61,13 @@ async def _run(config: Config, directory: Path, command: str, arguments: Mapping
             known_boot=highest_boot(config.events_directory, config.identity.shown_cluster_name),
         )
         try:
-            return await _carry_out(config, stores, command, arguments)
+            return await _carry_out(config, stores, command)
         finally:
             stores.definitions.close()
             stores.messages.close()
 
 
-async def _carry_out(config: Config, stores: Stores, command: str, arguments: Mapping[str, object]) -> object:
+async def _carry_out(config: Config, stores: Stores, command: AdminCommand) -> object:
     wakeup = Wakeup()
     recovered = recovery.recover(config, stores, wakeup.pace)
     answer, failure = None, None
@@ -66,7 +77,7 @@ async def _carry_out(config: Config, stores: Stores, command: str, arguments: Ma
         for task in (server.committer.watch, server.definition_log.run, server.engine.run):
             nursery.start_soon(task)
         try:
-            answer = await carry_out(server.administration, command, arguments)
+            answer = await carry_out(server.administration, command)
         except AdministrationError as error:
             failure = error  # raised outside the nursery, which would wrap it in an ExceptionGroup
         with trio.move_on_after(config.shutdown.timeout_seconds) as limit:

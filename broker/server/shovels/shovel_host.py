@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.command_table import carry_out
+from broker.admin.commands.command_execution import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.config import ConfigError
 from broker.entities.node.parameters import SHOVEL
@@ -106,9 +106,12 @@ class ShovelHost:
 
     async def _forget(self, name: ShovelName) -> None:
         administration = self._server.administration.acting_for(ACTING)
-        arguments = {"vhost": name.vhost, "component": SHOVEL, "name": name.name}
+        # Imported here, as all else that only a broker with shovels needs.
+        from broker.admin.commands.parameter_admin import ClearParameter
+
+        assert name.vhost is not None, "a static shovel has no parameter"
         try:
-            await carry_out(administration, "clear_parameter", arguments)
+            await carry_out(administration, ClearParameter(vhost=name.vhost, component=SHOVEL, name=name.name))
         except AdministrationError as error:
             log.warning("shovel %s has finished, but its parameter cannot be removed: %s", name, error)
 

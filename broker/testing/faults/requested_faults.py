@@ -10,9 +10,9 @@ from random import Random
 from threading import Lock
 from typing import Any
 
-from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import invalid, not_found
 from broker.testing.faults.fault_table import FAULTS, NOW, STANDING, FaultParameter
+from broker.testing.request_arguments import RequestArguments
 
 log = logging.getLogger("leveret.testing")
 
@@ -91,7 +91,7 @@ class Faults:
 
     def request(self, given: Mapping[str, object]) -> RequestedFault:
         """Request a fault. Raises AdministrationError `not_found` for an unknown one, `invalid` for wrong arguments."""
-        arguments = Arguments(given)
+        arguments = RequestArguments(given)
         name = arguments.text("fault")
         if name not in FAULTS:
             raise not_found(f"there is no fault {name}; known: {', '.join(FAULTS)}")
@@ -151,7 +151,7 @@ def _nothing(fault: RequestedFault) -> None:
     """Do nothing: no fault can be requested before `attach`."""
 
 
-def _read(number: int, name: str, arguments: Arguments, given: Mapping[str, object]) -> RequestedFault:
+def _read(number: int, name: str, arguments: RequestArguments, given: Mapping[str, object]) -> RequestedFault:
     kind = FAULTS[name]
     known = (*kind.parameters, *kind.scope, *(() if name in STANDING else COUNTING))
     for argument in given:
@@ -170,11 +170,11 @@ def _read(number: int, name: str, arguments: Arguments, given: Mapping[str, obje
     return RequestedFault(number, name, parameters, scope, counting)
 
 
-def _scope(name: str, arguments: Arguments) -> str | int:
+def _scope(name: str, arguments: RequestArguments) -> str | int:
     return int(arguments.number(name, 65_535)) if name == "channel" else arguments.text(name)
 
 
-def _parameter(name: str, parameter: FaultParameter, arguments: Arguments) -> float | str:
+def _parameter(name: str, parameter: FaultParameter, arguments: RequestArguments) -> float | str:
     if not arguments.given(name):
         if parameter.default is None:
             raise invalid(f"argument {name} is missing: {parameter.meaning}")

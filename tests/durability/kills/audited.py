@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.admin.protocol import ask
+from harness.brokers.admin_requests import ask
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.recording_broker import events_in
 from harness.clients.wire_client import Client

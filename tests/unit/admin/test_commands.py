@@ -460,7 +460,7 @@ def test_a_backup_under_load_is_a_data_directory(fresh_broker: BrokerProcess, tm
     client.close()
     assert failing(tell, "backup", directory=str(copy))[0] == "already_exists"
     assert failing(tell, "backup", directory="a\0b") == ("invalid", "argument directory: holds a zero byte")
-    assert offline_commands.run(Config(server=ServerSettings(data_dir=str(copy))), "check", {})["problems"] == []
+    assert offline_commands.check_stores(Config(server=ServerSettings(data_dir=str(copy))))["problems"] == []
     restored = BrokerProcess(copy)
     restored.start()
     client = Client.connect(restored.address)

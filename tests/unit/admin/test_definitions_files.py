@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -100,6 +101,12 @@ def test_every_start_makes_it_what_the_file_says(start: Start) -> None:
     process.tell("add_user", name="ann", password="x", tags=[])
     process.restart()
     assert names(process, "users") == ["kim", "ann"]
+    everything, changed, nothing = re.findall("definitions imported: (.*)", process.log())
+    assert sorted(everything.split(", ")) == [
+        *("1 global parameter", "1 permission", "1 queue", "1 topic permission", "1 user", "1 user limit"),
+        *("1 vhost", "1 vhost limit", "2 exchanges", "2 policies", "3 bindings"),
+    ]
+    assert (changed, nothing) == ("1 user, 1 permission", "nothing is new")
 
 
 def test_who_is_there_besides_the_users_of_a_file(start: Start) -> None:

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.admin.command_table import LISTINGS
-from broker.admin.protocol import AdministrationError, connected, socket_path
+from broker.admin.commands.admin_command import ListCommand
+from broker.admin.commands.command_catalogue import COMMANDS
+from broker.admin.commands.node_admin import Ping
+from broker.admin.commands.queue_admin import ListQueues
+from broker.admin.protocol import AdministrationError, socket_path
+from broker.admin.socket_conversation import connected
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.queue_steps import deposit
 from harness.clients.shorthand import consume, queue_bind, queue_declare
@@ -65,8 +69,8 @@ def test_a_list_has_the_columns_that_are_asked_for_and_field_tables_with_their_t
         {"channel_pid": channel, "activity_status": "up"}
     ]
     assert tell("list_channels", columns=["pid", "connection_pid"]) == [{"pid": channel, "connection_pid": connection}]
-    for command in LISTINGS:
-        kind, words = refusal(tell, command, columns=["size"])
+    for command in [name for name, kind in COMMANDS.items() if issubclass(kind, ListCommand)]:
+        kind, words = refusal(tell, command, columns=["size"], name="guest")
         assert (kind, words.startswith("there is no column size; known: ")) == ("invalid", True)
 
 
@@ -87,8 +91,8 @@ def test_a_long_list_comes_in_parts(tell: Tell, file_broker: BrokerProcess, dial
     assert sorted(name for name in listed if "-x" in name) == names
     assert [row["name"] for row in tell("list_queues", columns=["name"])] == listed
     with connected(file_broker.data_dir, 20) as conversation:
-        assert [row["name"] for row in conversation.rows("list_queues", columns=["name"])] == listed
-        assert conversation.ask("ping") == "pong"
+        assert [row["name"] for row in conversation.rows(ListQueues(columns=["name"]))] == listed
+        assert conversation.ask(Ping()) == "pong"
 
 
 def test_limits_of_memory_and_disk_hold_at_once(tell: Tell, node: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from broker.admin.commands.command_catalogue import read_command
 from broker.admin.protocol import AdministrationError
 from broker.config import Config, ServerSettings
 from broker.server import directory_lock
@@ -73,7 +74,10 @@ def stopped(original: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def tell(process: BrokerProcess, command: str, **arguments: object) -> Any:
     """Carry out a command on the data of a broker that does not run."""
-    return offline_commands.run(Config(server=ServerSettings(data_dir=str(process.data_dir))), command, arguments)
+    config = Config(server=ServerSettings(data_dir=str(process.data_dir)))
+    if command == "check":
+        return offline_commands.check_stores(config)
+    return offline_commands.run(config, read_command(command, arguments))
 
 
 def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

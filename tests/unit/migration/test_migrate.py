@@ -291,7 +291,7 @@ class Picky:
         self.refused = refused
         self.taken: list[str] = []
 
-    def take_in(self, definitions: Definitions) -> None:
+    def import_definitions(self, definitions: Definitions) -> None:
         names = [entry["name"] for entries in definitions.values() for entry in entries]
         wrong = [name for name in names if name in self.refused]
         if wrong:

@@ -13,7 +13,9 @@ import pytest
 import trio
 
 from broker.admin.administration import Administration
-from broker.admin.command_table import carry_out
+from broker.admin.commands.command_execution import carry_out
+from broker.admin.commands.node_admin import Backup
+from broker.admin.commands.vhost_admin import DeleteVhost
 from broker.admin.protocol import AdministrationError
 from broker.config import Config, ServerSettings
 from broker.entities.queues.queue import Queue, QueueSpec
@@ -45,7 +47,7 @@ class Broker:
 
     async def backup(self, directory: Path) -> None:
         """Copy both stores, as the command does."""
-        await carry_out(self.administration, "backup", {"directory": str(directory)})
+        await carry_out(self.administration, Backup(directory=str(directory)))
 
     async def queue(self, name: str) -> Queue:
         """A durable queue with messages, on disk."""
@@ -139,5 +141,5 @@ async def test_a_durable_queue_that_never_had_a_message_leaves_no_tombstone(
         queue = await administration.settled(administration.vhost("/").declare_queue(spec, None))
         await broker.delete(queue)
         await administration.settled(administration.vhost("/").declare_queue(spec, None))
-        await carry_out(administration, "delete_vhost", {"name": "/"})
+        await carry_out(administration, DeleteVhost(name="/"))
         await eventually(lambda: not broker.tombstones(), "the tombstones to go")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from broker.admin.commands.definitions_admin import ImportDefinitions
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
 from broker.admin.json_input.strict_json import UnreadableJson
@@ -82,7 +83,7 @@ def _named(file: str) -> dict[str, str]:
 
 async def import_all(call: ApiCall) -> Response:
     """Import definitions: users, permissions, policies, limits and parameters are replaced, others are only added."""
-    await call.change("import_definitions", definitions=await _uploaded(call))
+    await call.change(ImportDefinitions(definitions=await _uploaded(call)))
     return empty(204)
 
 
@@ -90,7 +91,7 @@ async def import_vhost(call: ApiCall) -> Response:
     """Import definitions into a virtual host, whatever virtual host they were exported from."""
     vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
-        await call.change("import_definitions", definitions=await _uploaded(call, vhost), vhost=vhost)
+        await call.change(ImportDefinitions(definitions=await _uploaded(call, vhost), vhost=vhost))
     return empty(204)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.node.feature_flags import FLAGS
+from broker.admin.commands.feature_flags import FLAGS, EnableFeatureFlag
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import columns_of
 from broker.entities.queues.queue import Queue
@@ -59,7 +59,7 @@ async def list_flags(call: ApiCall) -> Response:
 async def enable_flag(call: ApiCall) -> Response:
     """Enable a feature flag: all of them are enabled already."""
     with where_absent(lambda reason: bad_request("unsupported")):
-        await call.change("enable_feature_flag", name=call.names["name"])
+        await call.change(EnableFeatureFlag(name=call.names["name"]))
     return empty(204)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.commands.limit_admin import ClearUserLimits, ClearVhostLimits, SetUserLimits, SetVhostLimit
 from broker.admin.views.columns import columns_of
 from broker.entities.node.user_limits import OF_USERS, OF_VHOSTS
 from broker.management.access import NOT_IN_VHOST, Tag, denied
@@ -37,7 +38,9 @@ async def put_vhost_limit(call: ApiCall) -> Response:
     vhost, fields = call.names["vhost"], await call.fields()
     fields.require("value")
     with where_absent(vhost_not_found):
-        await call.change("set_vhost_limit", name=vhost, limit=call.names["name"], value=fields.values["value"])
+        await call.change(
+            SetVhostLimit.parse({"name": vhost, "limit": call.names["name"], "value": fields.values["value"]})
+        )
     return empty(204)
 
 
@@ -45,7 +48,7 @@ async def delete_vhost_limit(call: ApiCall) -> Response:
     """Remove a limit of a virtual host, if it is set."""
     vhost, name = call.vhost.name, call.names["name"]
     if name in OF_VHOSTS:
-        await call.change("clear_vhost_limits", name=vhost, limits=[name])
+        await call.change(ClearVhostLimits(name=vhost, limits=[name]))
     return empty(204)
 
 
@@ -67,7 +70,7 @@ async def put_user_limit(call: ApiCall) -> Response:
     fields.require("value")
     limit = {call.names["name"]: fields.values["value"]}
     with where_absent(bad_request):
-        await call.change("set_user_limits", name=call.names["user"], limits=limit)
+        await call.change(SetUserLimits.parse({"name": call.names["user"], "limits": limit}))
     return empty(204)
 
 
@@ -75,7 +78,7 @@ async def delete_user_limit(call: ApiCall) -> Response:
     """Remove a limit of a user, if it is set."""
     user, name = user_of(call).name, call.names["name"]
     if name in OF_USERS:
-        await call.change("clear_user_limits", name=user, limits=[name])
+        await call.change(ClearUserLimits(name=user, limits=[name]))
     return empty(204)
 
 

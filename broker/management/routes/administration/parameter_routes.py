@@ -7,8 +7,16 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.commands.parameter_admin import (
+    GLOBAL_PARAMETER_COLUMNS,
+    PARAMETER_COLUMNS,
+    ClearGlobalParameter,
+    ClearParameter,
+    SetClusterName,
+    SetGlobalParameter,
+    SetParameter,
+)
 from broker.admin.kinds.parameter_kind import parameters_of
-from broker.admin.settings.parameter_admin import GLOBAL_PARAMETER_COLUMNS, PARAMETER_COLUMNS
 from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
@@ -54,13 +62,13 @@ async def put_parameter(call: ApiCall) -> Response:
     fields = await call.fields()
     fields.require("value")
     with where_absent(vhost_not_found):
-        await call.change("set_parameter", **call.names, value=fields.values["value"])
+        await call.change(SetParameter.parse({**call.names, "value": fields.values["value"]}))
     return empty(204 if existed else 201)
 
 
 async def delete_parameter(call: ApiCall) -> Response:
     """Remove a parameter."""
-    await call.change("clear_parameter", **call.names)
+    await call.change(ClearParameter.parse(call.names))
     return empty(204)
 
 
@@ -86,13 +94,13 @@ async def put_global_parameter(call: ApiCall) -> Response:
     name, fields = call.names["name"], await call.fields()
     fields.require("value")
     existed = name in call.broker.parameters.everywhere
-    await call.change("set_global_parameter", name=name, value=fields.values["value"])
+    await call.change(SetGlobalParameter.parse({"name": name, "value": fields.values["value"]}))
     return empty(204 if existed else 201)
 
 
 async def delete_global_parameter(call: ApiCall) -> Response:
     """Remove a global parameter."""
-    await call.change("clear_global_parameter", name=call.names["name"])
+    await call.change(ClearGlobalParameter(name=call.names["name"]))
     return empty(204)
 
 
@@ -105,7 +113,7 @@ async def put_cluster_name(call: ApiCall) -> Response:
     """Set the name of the cluster."""
     fields = await call.fields()
     fields.require("name")
-    await call.change("set_cluster_name", name=fields.values["name"])
+    await call.change(SetClusterName.parse({"name": fields.values["name"]}))
     return empty(204)
 
 

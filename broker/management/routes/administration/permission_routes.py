@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from broker.admin.commands.admin_command import AdminCommand
+from broker.admin.commands.permission_admin import (
+    ClearPermissions,
+    ClearTopicPermissions,
+    SetPermissions,
+    SetTopicPermissions,
+)
 from broker.admin.short_steps import in_steps
 from broker.admin.views.access_view import (
     PERMISSIONS_SHOWN,
@@ -94,7 +101,7 @@ async def show_permission(call: ApiCall) -> Response:
 async def put_permission(call: ApiCall) -> Response:
     """Set the permissions of a user in a virtual host."""
     existed = (call.names["vhost"], call.names["user"]) in call.broker.users.permissions
-    await _set(call, "set_permissions", ACTIONS)
+    await _set(call, SetPermissions, ACTIONS)
     return empty(204 if existed else 201)
 
 
@@ -103,7 +110,7 @@ async def delete_permission(call: ApiCall) -> Response:
     vhost, user = call.names["vhost"], call.names["user"]
     if (vhost, user) not in call.broker.users.permissions:
         raise not_found()
-    await call.change("clear_permissions", vhost=vhost, user=user)
+    await call.change(ClearPermissions(vhost=vhost, user=user))
     return empty(204)
 
 
@@ -118,7 +125,7 @@ async def show_topic_permissions(call: ApiCall) -> Response:
 async def put_topic_permission(call: ApiCall) -> Response:
     """Set the topic permissions of a user on an exchange."""
     existed = await _find_topic_permissions(call, call.names["vhost"], call.names["user"])
-    await _set(call, "set_topic_permissions", TOPIC_FIELDS)
+    await _set(call, SetTopicPermissions, TOPIC_FIELDS)
     return empty(204 if existed else 201)
 
 
@@ -126,16 +133,16 @@ async def delete_topic_permissions(call: ApiCall) -> Response:
     """Remove a user's topic permissions in a virtual host, on one exchange or on all."""
     if not await _find_topic_permissions(call, call.names["vhost"], call.names["user"]):
         raise not_found()
-    await call.change("clear_topic_permissions", **call.names)
+    await call.change(ClearTopicPermissions.parse(call.names))
     return empty(204)
 
 
-async def _set(call: ApiCall, command: str, needed: tuple[str, ...]) -> None:
+async def _set(call: ApiCall, command: type[AdminCommand], needed: tuple[str, ...]) -> None:
     fields = await call.fields()
     fields.require(*needed)
     given = {key: fields.values[key] for key in needed}
     with where_absent(lambda reason: bad_request("vhost_or_user_not_found")):
-        await call.change(command, vhost=call.names["vhost"], user=call.names["user"], **given)
+        await call.change(command.parse({**given, "vhost": call.names["vhost"], "user": call.names["user"]}))
 
 
 RESOURCES: list[Resource] = [

@@ -7,8 +7,14 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.commands.policy_admin import (
+    POLICY_COLUMNS,
+    ClearOperatorPolicy,
+    ClearPolicy,
+    SetOperatorPolicy,
+    SetPolicy,
+)
 from broker.admin.kinds.policy_kind import value_of
-from broker.admin.settings.policy_admin import POLICY_COLUMNS
 from broker.admin.short_steps import in_steps
 from broker.admin.views.columns import columns_of
 from broker.entities.arguments.policies import Policy
@@ -27,7 +33,8 @@ class PolicyRoutes:
 
     def __init__(self, *, operator: bool) -> None:
         self._operator = operator
-        self._kind = "operator_policy" if operator else "policy"
+        self._set = SetOperatorPolicy if operator else SetPolicy
+        self._clear = ClearOperatorPolicy if operator else ClearPolicy
 
     async def list(self, call: ApiCall) -> Response:
         """List the policies of a virtual host, or of all that the user sees, by ascending priority."""
@@ -52,12 +59,12 @@ class PolicyRoutes:
         values = {key: fields.values[key] for key in ("pattern", "definition")}
         values |= {"apply_to": fields.values.get("apply-to", "all"), "priority": fields.values.get("priority", 0)}
         with where_absent(vhost_not_found):
-            await call.change(f"set_{self._kind}", vhost=vhost, name=name, **values)
+            await call.change(self._set.parse({**values, "vhost": vhost, "name": name}))
         return empty(204 if existed else 201)
 
     async def delete(self, call: ApiCall) -> Response:
         """Remove a policy."""
-        await call.change(f"clear_{self._kind}", vhost=call.names["vhost"], name=call.names["name"])
+        await call.change(self._clear(vhost=call.names["vhost"], name=call.names["name"]))
         return empty(204)
 
     def _of(self, call: ApiCall, vhost: str) -> Mapping[str, Policy]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.settings.shovel_admin import SHOVEL_COLUMNS
+from broker.admin.commands.shovel_admin import SHOVEL_COLUMNS, DeleteShovel, RestartShovel
 from broker.admin.views.columns import columns_of
 from broker.credentials import without_credentials
 from broker.entities.node.parameters import SHOVEL
@@ -46,13 +46,13 @@ async def show_shovel(call: ApiCall) -> Response:
 
 async def delete_shovel(call: ApiCall) -> Response:
     """Remove a dynamic shovel."""
-    await call.change("delete_shovel", **call.names)
+    await call.change(DeleteShovel.parse(call.names))
     return empty(204)
 
 
 async def restart_shovel(call: ApiCall) -> Response:
     """Restart a dynamic shovel."""
-    await call.change("restart_shovel", **call.names)
+    await call.change(RestartShovel.parse(call.names))
     return empty(204)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
+from broker.admin.commands.user_admin import DeleteUser, DeleteUsers, PutUser
 from broker.admin.short_steps import in_steps
 from broker.admin.views.access_view import user_columns
 from broker.admin.views.columns import Columns
@@ -71,13 +72,13 @@ async def put_user(call: ApiCall) -> Response:
         given["tags"] = "administrator" if fields.flag("administrator") else ""
     existed = name in call.broker.users.by_name
     with where_absent(bad_request):  # a virtual host of its permissions
-        await call.change("put_user", name=name, **given)
+        await call.change(PutUser.parse({"name": name, **given}))
     return empty(204 if existed else 201)
 
 
 async def delete_user(call: ApiCall) -> Response:
     """Delete a user, and close its connections."""
-    await call.change("delete_user", name=call.names["user"])
+    await call.change(DeleteUser(name=call.names["user"]))
     return empty(204)
 
 
@@ -86,7 +87,7 @@ async def delete_users(call: ApiCall) -> Response:
     fields = await call.fields()
     fields.require("users")
     with where_absent(bad_request):
-        await call.change("delete_users", names=fields.values["users"])
+        await call.change(DeleteUsers.parse({"names": fields.values["users"]}))
     return empty(204)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from broker.admin.commands.vhost_admin import DeleteVhost, PutVhost
 from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
@@ -59,19 +60,22 @@ async def put_vhost(call: ApiCall) -> Response:
     tracing = None if fields.values.get("tracing") is None else fields.flag("tracing")
     existed = name in call.broker.vhosts
     await call.change(
-        "put_vhost",
-        name=name,
-        **given,
-        default_queue_type=None if queue_type == UNDEFINED else queue_type,
-        tracing=tracing,
-        user=call.account.name,
+        PutVhost.parse(
+            {
+                "name": name,
+                **given,
+                "default_queue_type": None if queue_type == UNDEFINED else queue_type,
+                "tracing": tracing,
+                "user": call.account.name,
+            }
+        )
     )
     return empty(204 if existed else 201)
 
 
 async def delete_vhost(call: ApiCall) -> Response:
     """Delete a virtual host with all its contents, and close its connections."""
-    await call.change("delete_vhost", name=call.names["vhost"])
+    await call.change(DeleteVhost(name=call.names["vhost"]))
     return empty(204)
 
 

@@ -8,6 +8,27 @@ from typing import Any
 
 import click
 
+from broker.admin.commands.admin_command import ListCommand, VhostList
+from broker.admin.commands.limit_admin import ClearUserLimits, SetUserLimits
+from broker.admin.commands.permission_admin import (
+    ClearPermissions,
+    ClearTopicPermissions,
+    ListPermissions,
+    ListTopicPermissions,
+    ListUserPermissions,
+    ListUserTopicPermissions,
+    SetPermissions,
+    SetTopicPermissions,
+)
+from broker.admin.commands.user_admin import (
+    AddUser,
+    AuthenticateUser,
+    ChangePassword,
+    ClearPassword,
+    DeleteUser,
+    ListUsers,
+    SetUserTags,
+)
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import (
@@ -77,20 +98,20 @@ def _add_user(call: Call) -> Outcome:
     """A user whose password is blank cannot log in with one."""
     name, password = call.arguments[0], _password(call)
     try:
-        call.ask("add_user", name=name, password=password or secrets.token_urlsafe(), tags=[])
+        call.ask(AddUser(name=name, password=password or secrets.token_urlsafe(), tags=[]))
     except AdministrationError as error:
         if error.kind == "already_exists":
             raise Refusal(SOFTWARE, str(error)) from error
         raise
     if not password:
-        call.ask("clear_password", name=name)
+        call.ask(ClearPassword(name=name))
     return Shown([] if call.quiet else [GRANT], {"message": GRANT, "node": call.node, "status": "ok"})
 
 
 def _authenticate_user(call: Call) -> Outcome:
     name = call.arguments[0]
     try:
-        call.ask("authenticate_user", name=name, password=_password(call))
+        call.ask(AuthenticateUser(name=name, password=_password(call)))
     except AdministrationError as error:
         if error.kind != "refused":
             raise
@@ -102,24 +123,24 @@ def _authenticate_user(call: Call) -> Outcome:
 def _change_password(call: Call) -> Outcome:
     name, password = call.arguments[0], _password(call)
     if password:
-        call.ask("change_password", name=name, password=password)
+        call.ask(ChangePassword(name=name, password=password))
     else:
-        call.ask("clear_password", name=name)
+        call.ask(ClearPassword(name=name))
     return call.done()
 
 
 def _clear_password(call: Call) -> Outcome:
-    call.ask("clear_password", name=call.arguments[0])
+    call.ask(ClearPassword(name=call.arguments[0]))
     return call.done()
 
 
 def _delete_user(call: Call) -> Outcome:
-    call.ask("delete_user", name=call.arguments[0])
+    call.ask(DeleteUser(name=call.arguments[0]))
     return call.done()
 
 
 def _set_user_tags(call: Call) -> Outcome:
-    call.ask("set_user_tags", name=call.arguments[0], tags=list(call.arguments[1:]))
+    call.ask(SetUserTags(name=call.arguments[0], tags=list(call.arguments[1:])))
     return call.done()
 
 
@@ -128,14 +149,14 @@ def _tags_banner(call: Call) -> str:
 
 
 def _set_user_limits(call: Call) -> Outcome:
-    call.ask("set_user_limits", name=call.arguments[0], limits=parsed_json(call.arguments[1]))
+    call.ask(SetUserLimits(name=call.arguments[0], limits=parsed_json(call.arguments[1])))
     return call.done()
 
 
 def _clear_user_limits(call: Call) -> Outcome:
     name, limit = call.arguments
     try:
-        call.ask("clear_user_limits", name=name, limits=[limit])
+        call.ask(ClearUserLimits(name=name, limits=[limit]))
     except AdministrationError as error:
         if error.kind != "invalid":  # a limit that there is not is not there afterwards
             raise
@@ -149,7 +170,7 @@ def _clear_banner(call: Call) -> str:
 
 
 def _list_user_limits(call: Call) -> Outcome:
-    users = {row["name"]: row["limits"] for row in call.ask("list_users", columns=["name", "limits"])}
+    users = {row["name"]: row["limits"] for row in call.ask(ListUsers(columns=["name", "limits"]))}
     if call.options.get("global"):
         rows = [{"user": name, "limits": sorted_json(limits)} for name, limits in users.items() if limits]
         return Listed(["user", "limits"], rows, streamed=False)
@@ -167,24 +188,24 @@ def _limits_banner(call: Call) -> str:
 
 def _set_permissions(call: Call) -> Outcome:
     user, configure, write, read = call.arguments
-    call.ask("set_permissions", vhost=call.vhost, user=user, configure=configure, write=write, read=read)
+    call.ask(SetPermissions(vhost=call.vhost, user=user, configure=configure, write=write, read=read))
     return call.done()
 
 
 def _clear_permissions(call: Call) -> Outcome:
-    call.ask("clear_permissions", vhost=call.vhost, user=call.arguments[0])
+    call.ask(ClearPermissions(vhost=call.vhost, user=call.arguments[0]))
     return call.done()
 
 
 def _set_topic_permissions(call: Call) -> Outcome:
     user, exchange, write, read = call.arguments
-    call.ask("set_topic_permissions", vhost=call.vhost, user=user, exchange=exchange, write=write, read=read)
+    call.ask(SetTopicPermissions(vhost=call.vhost, user=user, exchange=exchange, write=write, read=read))
     return call.done()
 
 
 def _clear_topic_permissions(call: Call) -> Outcome:
     exchange = call.arguments[1] if len(call.arguments) > 1 else None
-    call.ask("clear_topic_permissions", vhost=call.vhost, user=call.arguments[0], exchange=exchange)
+    call.ask(ClearTopicPermissions(vhost=call.vhost, user=call.arguments[0], exchange=exchange))
     return call.done()
 
 
@@ -197,12 +218,12 @@ _PERMISSION = ("user", "configure", "write", "read")
 _TOPIC_PERMISSION = ("user", "exchange", "write", "read")
 
 
-def _permission_list(command: str, *columns: str, headed: bool = True, of_user: bool = False) -> Any:
-    """A verb that lists permissions, of a virtual host or of a user."""
+def _permission_list(kind: type[ListCommand], *columns: str, headed: bool = True) -> Any:
+    """Return a verb that lists permissions, of a virtual host or of a user."""
 
     def run(call: Call) -> Outcome:
-        about = {"name": call.arguments[0]} if of_user else {"vhost": call.vhost}
-        rows = call.ask(command, columns=list(columns), **about)
+        owner: dict[str, Any] = {"vhost": call.vhost} if issubclass(kind, VhostList) else {"name": call.arguments[0]}
+        rows = call.ask(kind(columns=list(columns), **owner))
         return Listed(columns, rows, streamed=False, headed=headed)
 
     return run
@@ -214,7 +235,7 @@ VERBS: dict[str, Verb] = {
     "change_password": Verb(_change_password, _no_such_user),
     "clear_password": Verb(_clear_password, _no_such_user_term),
     "delete_user": Verb(_delete_user, _no_such_user),
-    "list_users": Verb(lister("list_users", ("user", "tags"))),
+    "list_users": Verb(lister(ListUsers, ("user", "tags"))),
     "set_user_tags": Verb(_set_user_tags, _no_such_user, banner=_tags_banner),
     "set_user_limits": Verb(_set_user_limits, _no_such_user_term),
     "clear_user_limits": Verb(_clear_user_limits, _no_such_user_term, banner=_clear_banner),
@@ -225,13 +246,11 @@ VERBS: dict[str, Verb] = {
     "clear_permissions": Verb(_clear_permissions, _of_permissions),
     "set_topic_permissions": Verb(_set_topic_permissions, _of_permissions),
     "clear_topic_permissions": Verb(_clear_topic_permissions, _of_permissions, banner=_clear_topic_banner),
-    "list_permissions": Verb(_permission_list("list_permissions", *_PERMISSION), no_vhost),
-    "list_topic_permissions": Verb(_permission_list("list_topic_permissions", *_TOPIC_PERMISSION), no_vhost),
-    "list_user_permissions": Verb(
-        _permission_list("list_user_permissions", "vhost", *_PERMISSION[1:], of_user=True), _no_such_user_term
-    ),
+    "list_permissions": Verb(_permission_list(ListPermissions, *_PERMISSION), no_vhost),
+    "list_topic_permissions": Verb(_permission_list(ListTopicPermissions, *_TOPIC_PERMISSION), no_vhost),
+    "list_user_permissions": Verb(_permission_list(ListUserPermissions, "vhost", *_PERMISSION[1:]), _no_such_user_term),
     "list_user_topic_permissions": Verb(
-        _permission_list("list_user_topic_permissions", "vhost", *_TOPIC_PERMISSION[1:], of_user=True, headed=False),
+        _permission_list(ListUserTopicPermissions, "vhost", *_TOPIC_PERMISSION[1:], headed=False),
         _no_such_user_term,
     ),
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.admin.commands.node_admin import ListAlarms, ListCertificates, ListListeners, Ping
 from broker.cli.health_checks import SECONDS, expiring, protocol_of, unreachable
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import DATA, UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown, bad_argument
@@ -17,7 +18,7 @@ ALARMS = {"memory": "Memory alarm on node {}", "disk": "Free disk space alarm on
 
 def alarm_texts(call: Call) -> list[str]:
     """What RabbitMQ calls the alarms that are raised."""
-    return [ALARMS[alarm["resource"]].format(alarm["node"]) for alarm in call.ask("list_alarms")]
+    return [ALARMS[alarm["resource"]].format(alarm["node"]) for alarm in call.ask(ListAlarms())]
 
 
 def listener_text(listener: Mapping[str, Any]) -> str:
@@ -33,18 +34,18 @@ def running_text(call: Call) -> str:
 
 
 def _check_running(call: Call) -> Outcome:
-    call.ask("ping")
+    call.ask(Ping())
     return call.message(running_text(call))
 
 
 def _is_running(call: Call) -> Outcome:
-    call.ask("ping")
+    call.ask(Ping())
     return Shown([running_text(call)], {"message": running_text(call), "result": True})
 
 
 def _is_booting(call: Call) -> Outcome:
     """A broker answers when it is through with its start."""
-    call.ask("ping")
+    call.ask(Ping())
     words = "is fully booted (check with is_running), stopped or has not started booting yet"
     return Shown(
         [f"RabbitMQ on node {call.node} {words}"], {"message": f"RabbitMQ on node {call.node} {words}", "result": False}
@@ -79,7 +80,7 @@ def _alarms(call: Call) -> Outcome:
 
 
 def _listeners(call: Call) -> Outcome:
-    listeners = call.ask("list_listeners")
+    listeners = call.ask(ListListeners())
     if call.options.get("formatter") == "csv":
         return Listed(("node", "protocol", "interface", "port", "purpose"), listeners)
     json = {"listeners": listeners, "node": call.node, "result": "ok"}
@@ -87,7 +88,7 @@ def _listeners(call: Call) -> Outcome:
 
 
 def _check_port_connectivity(call: Call) -> Outcome:
-    listeners = call.ask("list_listeners")
+    listeners = call.ask(ListListeners())
     failed = unreachable(listeners)
     if failed:
         ports = ", ".join(str(listener["port"]) for listener in failed)
@@ -98,7 +99,7 @@ def _check_port_connectivity(call: Call) -> Outcome:
 
 
 def _check_port_listener(call: Call) -> Outcome:
-    port, listeners = call.arguments[0], call.ask("list_listeners")
+    port, listeners = call.arguments[0], call.ask(ListListeners())
     ports = [listener["port"] for listener in listeners]
     if int(port) in ports:
         found = {"node": call.node, "port": port, "result": "ok"}
@@ -116,7 +117,7 @@ def _check_port(call: Call) -> None:
 
 
 def _check_protocol_listener(call: Call) -> Outcome:
-    asked, listeners = call.arguments[0], call.ask("list_listeners")
+    asked, listeners = call.arguments[0], call.ask(ListListeners())
     protocol, protocols = protocol_of(asked), list(dict.fromkeys(listener["protocol"] for listener in listeners))
     if protocol in protocols:
         found = {"node": call.node, "protocol": asked, "result": "ok"}
@@ -128,13 +129,13 @@ def _check_protocol_listener(call: Call) -> Outcome:
 
 
 def _check_virtual_hosts(call: Call) -> Outcome:
-    call.ask("ping")
+    call.ask(Ping())
     return Shown([f"Node {call.node} reported all vhosts as running"], {"result": "ok"}, hushed=True)
 
 
 def _only_node(text: str) -> Callable[[Call], Outcome]:
     def run(call: Call) -> Outcome:
-        call.ask("ping")
+        call.ask(Ping())
         return Shown([text.format(f"Node {call.node}")], {"message": text.format("Target node"), "result": "ok"})
 
     return run
@@ -162,7 +163,7 @@ def _day(seconds: float) -> str:
 
 
 def _certificates(call: Call) -> Outcome:
-    found = call.ask("list_certificates")
+    found = call.ask(ListCertificates())
     lines = [f"{each['file']}: {each['subject']}, valid until {_day(each['until'])}" for each in found]
     return Shown(lines, found)
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from broker.admin.commands.admin_command import ListCommand, VhostList
+from broker.admin.commands.connection_admin import ListChannels, ListConnections
+from broker.admin.commands.feature_flags import ListFeatureFlags
+from broker.admin.commands.queue_admin import ListBindings, ListConsumers, ListExchanges, ListQueues
+from broker.admin.commands.vhost_admin import ListVhosts
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.ctl.outcomes import Listed, Misuse, Outcome
 from broker.rabbitmq.ctl.verb_call import Call, Verb
@@ -43,15 +48,14 @@ UNRESPONSIVE_COLUMNS = names_in("arguments auto_delete durable name pid recovera
 
 
 class Kind(NamedTuple):
-    """A kind of thing that is listed: our command, RabbitMQ's columns, and which of them are shown unasked.
+    """A kind of thing that is listed: our command, RabbitMQ's columns, and those shown by default.
 
     `named` says which column of ours one of RabbitMQ's is, where names differ; `changed` makes a value RabbitMQ's.
     """
 
-    command: str
+    command: type[ListCommand]
     columns: Sequence[str]
     usual: Sequence[str]
-    in_vhost: bool = True
     named: Mapping[str, str] = {}
     changed: Mapping[str, Callable[[Any], Any]] = {}
 
@@ -83,8 +87,10 @@ def _list(kind: Kind) -> Callable[[Call], Outcome]:
 def _rows(call: Call, kind: Kind, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Each row when it has come. Of a virtual host that there is not, nothing exists."""
     ours = {name: kind.named.get(name, name) for name in columns}
-    place = {"vhost": call.vhost} if kind.in_vhost else {}
-    found = call.connect().rows(kind.command, columns=list(ours.values()), lenient=True, typed=True, **place)
+    command = kind.command(columns=list(ours.values()), lenient=True, typed=True)
+    if isinstance(command, VhostList):
+        command.vhost = call.vhost
+    found = call.connect().rows(command)
     try:
         for row in found:
             yield {name: _shown(kind, name, row[own]) for name, own in ours.items()}
@@ -102,9 +108,9 @@ def _listing(kind: Kind) -> Verb:
     return Verb(_list(kind), check=check_columns(kind.columns))
 
 
-def lister(command: str, columns: Sequence[str]) -> Callable[[Call], Outcome]:
-    """A list that always has the same columns."""
-    return _list(Kind(command, columns, columns, in_vhost=False))
+def lister(command: type[ListCommand], columns: Sequence[str]) -> Callable[[Call], Outcome]:
+    """Return a list with fixed columns."""
+    return _list(Kind(command, columns, columns))
 
 
 def _queues_banner(call: Call) -> str:
@@ -117,43 +123,40 @@ def _none(call: Call) -> Outcome:
 
 
 _QUEUES = Kind(
-    "list_queues",
+    ListQueues,
     QUEUE_COLUMNS,
     ["name", "messages"],
     changed={"members": lambda nodes: nodes or "", "online": lambda nodes: nodes or ""},
 )
 _CONNECTIONS = Kind(
-    "list_connections",
+    ListConnections,
     CONNECTION_COLUMNS,
     ["user", "peer_host", "peer_port", "state"],
-    in_vhost=False,
     changed={"protocol": lambda protocol: (0, 9, 1)},
 )
 _CHANNELS = Kind(
-    "list_channels",
+    ListChannels,
     CHANNEL_COLUMNS,
     ["pid", "user", "consumer_count", "messages_unacknowledged"],
-    in_vhost=False,
     named={"connection": "connection_pid"},
 )
 _CONSUMERS = Kind(
-    "list_consumers",
+    ListConsumers,
     CONSUMER_COLUMNS,
     [name for name in CONSUMER_COLUMNS if name != "activity_status"],
 )
 _VHOSTS = Kind(
-    "list_vhosts",
+    ListVhosts,
     VHOST_COLUMNS,
     ["name"],
-    in_vhost=False,
     changed={"default_queue_type": lambda queue_type: queue_type or "undefined"},
 )
-_FLAGS = Kind("list_feature_flags", FLAG_COLUMNS, ["name", "state"], in_vhost=False)
+_FLAGS = Kind(ListFeatureFlags, FLAG_COLUMNS, ["name", "state"])
 
 VERBS: dict[str, Verb] = {
     "list_queues": _listing(_QUEUES)._replace(banner=_queues_banner),
-    "list_exchanges": _listing(Kind("list_exchanges", EXCHANGE_COLUMNS, ["name", "type"])),
-    "list_bindings": _listing(Kind("list_bindings", BINDING_COLUMNS, BINDING_COLUMNS)),
+    "list_exchanges": _listing(Kind(ListExchanges, EXCHANGE_COLUMNS, ["name", "type"])),
+    "list_bindings": _listing(Kind(ListBindings, BINDING_COLUMNS, BINDING_COLUMNS)),
     "list_consumers": _listing(_CONSUMERS),
     "list_connections": _listing(_CONNECTIONS),
     "list_channels": _listing(_CHANNELS),

@@ -8,29 +8,49 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from broker.admin.commands.admin_command import ListCommand
+from broker.admin.commands.definitions_admin import ExportDefinitions, ImportDefinitions
+from broker.admin.commands.parameter_admin import (
+    ClearGlobalParameter,
+    ClearParameter,
+    ListGlobalParameters,
+    ListParameters,
+    SetClusterName,
+    SetGlobalParameter,
+    SetParameter,
+)
+from broker.admin.commands.policy_admin import (
+    ClearOperatorPolicy,
+    ClearPolicy,
+    ListOperatorPolicies,
+    ListPolicies,
+    SetOperatorPolicy,
+    SetPolicy,
+)
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError
 from broker.credentials import without_credentials
 from broker.rabbitmq.ctl.formatters import json_text
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import DATA, UNAVAILABLE, Listed, Outcome, Refusal, Shown, bad_argument
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verb_call import Call, Verb, asking, generally_refused
 from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, parsed_json, sorted_json
 
 POLICY_COLUMNS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
 
-def _set_policy(command: str) -> Callable[[Call], Outcome]:
+def _set_policy(command: type[SetPolicy | SetOperatorPolicy]) -> Callable[[Call], Outcome]:
     def run(call: Call) -> Outcome:
         name, pattern, definition = call.arguments
         call.ask(
-            command,
-            vhost=call.vhost,
-            name=name,
-            pattern=pattern,
-            definition=parsed_json(definition),
-            priority=call.options.get("priority", 0),
-            apply_to=call.options.get("apply-to", "all"),
+            command(
+                vhost=call.vhost,
+                name=name,
+                pattern=pattern,
+                definition=parsed_json(definition),
+                priority=call.options.get("priority", 0),
+                apply_to=call.options.get("apply-to", "all"),
+            )
         )
         return call.done()
 
@@ -49,17 +69,6 @@ def _policy_banner(kind: str) -> Callable[[Call], str]:
     return banner
 
 
-def _clear(command: str, *names: str) -> Callable[[Call], Outcome]:
-    """A verb that removes what its arguments name."""
-
-    def run(call: Call) -> Outcome:
-        named = dict(zip(names, call.arguments, strict=True))
-        call.ask(command, **named, **({"vhost": call.vhost} if command != "clear_global_parameter" else {}))
-        return call.done()
-
-    return run
-
-
 def _no_parameter(call: Call, error: AdministrationError) -> Refusal:
     """Where there is no virtual host, nothing in it exists."""
     if error.kind == "not_found":
@@ -67,9 +76,10 @@ def _no_parameter(call: Call, error: AdministrationError) -> Refusal:
     return generally_refused(call, error)
 
 
-def _list_policies(command: str) -> Callable[[Call], Outcome]:
+def _list_policies(command: type[ListPolicies]) -> Callable[[Call], Outcome]:
     def run(call: Call) -> Outcome:
-        return Listed(POLICY_COLUMNS, _in_text(call.ask(command, vhost=call.vhost), "definition"), streamed=False)
+        rows = _in_text(call.ask(command(vhost=call.vhost)), "definition")
+        return Listed(POLICY_COLUMNS, rows, streamed=False)
 
     return run
 
@@ -83,33 +93,24 @@ def _set_parameter(call: Call) -> Outcome:
     component, name, value = call.arguments
     if component == "policy":
         raise Refusal(UNAVAILABLE, "policies may not be set using this method")
-    call.ask("set_parameter", vhost=call.vhost, component=component, name=name, value=parsed_json(value))
+    call.ask(SetParameter(vhost=call.vhost, component=component, name=name, value=parsed_json(value)))
     return call.done()
 
 
 def _list_parameters(call: Call) -> Outcome:
-    rows = _in_text(_listed(call, "list_parameters", vhost=call.vhost), "value")
+    rows = _in_text(_listed(call, ListParameters(vhost=call.vhost)), "value")
     return Listed(("component", "name", "value"), rows, streamed=False)
 
 
-def _listed(call: Call, command: str, **arguments: object) -> Any:
+def _listed(call: Call, command: ListCommand) -> Any:
     """Rows with values as they were set, credentials included: scripts read them, as from RabbitMQ."""
-    rows = call.ask(command, **arguments)
+    rows = call.ask(command)
     return without_credentials(rows) if call.conceals else rows
 
 
-def _set_global_parameter(call: Call) -> Outcome:
-    call.ask("set_global_parameter", name=call.arguments[0], value=parsed_json(call.arguments[1]))
-    return call.done()
-
-
 def _list_global_parameters(call: Call) -> Outcome:
-    return Listed(("name", "value"), _in_text(_listed(call, "list_global_parameters"), "value"), streamed=False)
-
-
-def _set_cluster_name(call: Call) -> Outcome:
-    call.ask("set_cluster_name", name=call.arguments[0])
-    return call.done()
+    rows = _in_text(_listed(call, ListGlobalParameters()), "value")
+    return Listed(("name", "value"), rows, streamed=False)
 
 
 # Definitions
@@ -141,7 +142,7 @@ def _file(call: Call) -> Path | None:
 
 def _export_definitions(call: Call) -> Outcome:
     _refuse_erlang(call)
-    written = json_text(call.ask("export_definitions"))
+    written = json_text(call.ask(ExportDefinitions()))
     if call.arguments[0] == "-":
         return Shown([written], {"message": written})
     # It holds password hashes.
@@ -163,7 +164,7 @@ def _import_definitions(call: Call) -> Outcome:
         definitions = decode_json(text)
     except ValueError as error:
         raise Refusal(DATA, f"Failed to deserialise input (format: JSON) (error: {error})") from error
-    call.ask("import_definitions", definitions=definitions)
+    call.ask(ImportDefinitions(definitions=definitions))
     text = "Successfully started definition import. This process is asynchronous and can take some time."
     return Shown([] if call.quiet else [text], {"node": call.node, "result": "ok"})
 
@@ -188,21 +189,21 @@ def _not_imported(call: Call, error: AdministrationError) -> Refusal:
 _POLICY = (Option("priority", int), Option("apply-to", str))
 _FORMAT = (Option("format", str), Option("skip-if-unchanged", bool))
 VERBS: dict[str, Verb] = {
-    "set_policy": Verb(_set_policy("set_policy"), no_vhost, _POLICY, banner=_policy_banner("policy")),
+    "set_policy": Verb(_set_policy(SetPolicy), no_vhost, _POLICY, banner=_policy_banner("policy")),
     "set_operator_policy": Verb(
-        _set_policy("set_operator_policy"), no_vhost, _POLICY, banner=_policy_banner("operator policy override")
+        _set_policy(SetOperatorPolicy), no_vhost, _POLICY, banner=_policy_banner("operator policy override")
     ),
-    "clear_policy": Verb(_clear("clear_policy", "name"), _no_parameter),
-    "clear_operator_policy": Verb(_clear("clear_operator_policy", "name"), _no_parameter),
-    "list_policies": Verb(_list_policies("list_policies"), no_vhost),
-    "list_operator_policies": Verb(_list_policies("list_operator_policies"), no_vhost),
+    "clear_policy": asking(lambda call, name: ClearPolicy(call.vhost, name), _no_parameter),
+    "clear_operator_policy": asking(lambda call, name: ClearOperatorPolicy(call.vhost, name), _no_parameter),
+    "list_policies": Verb(_list_policies(ListPolicies), no_vhost),
+    "list_operator_policies": Verb(_list_policies(ListOperatorPolicies), no_vhost),
     "set_parameter": Verb(_set_parameter, no_vhost),
-    "clear_parameter": Verb(_clear("clear_parameter", "component", "name"), _no_parameter),
+    "clear_parameter": asking(lambda call, component, name: ClearParameter(call.vhost, component, name), _no_parameter),
     "list_parameters": Verb(_list_parameters, no_vhost),
-    "set_global_parameter": Verb(_set_global_parameter),
-    "clear_global_parameter": Verb(_clear("clear_global_parameter", "name"), _no_parameter),
+    "set_global_parameter": asking(lambda call, name, value: SetGlobalParameter(name, parsed_json(value))),
+    "clear_global_parameter": asking(lambda call, name: ClearGlobalParameter(name), _no_parameter),
     "list_global_parameters": Verb(_list_global_parameters),
-    "set_cluster_name": Verb(_set_cluster_name),
+    "set_cluster_name": asking(lambda call, name: SetClusterName(name)),
     "export_definitions": Verb(_export_definitions, options=_FORMAT, check=_check_export, banner=_export_banner),
     "import_definitions": Verb(_import_definitions, _not_imported, _FORMAT, _check_import, _import_banner),
 }

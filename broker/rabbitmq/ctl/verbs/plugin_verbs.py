@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from broker.admin.commands.node_admin import Environment
 from broker.rabbitmq.conf.enabled_plugins import BUILT_IN, NEEDED, read_plugins
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, Misuse, Outcome, Refusal, Shown
@@ -30,7 +31,7 @@ class Plugin(NamedTuple):
 
 def enabled_plugins(call: Call) -> list[str]:
     """What is built in and switched on in the running broker."""
-    settings = call.ask("environment")
+    settings = call.ask(Environment())
     return [name for name in BUILT_IN if name not in NEEDED or _is_on(settings, NEEDED[name])]
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from broker.admin.commands.feature_flags import EnableFeatureFlag
+from broker.admin.commands.node_admin import Ping, SetDiskFreeLimit, SetLogLevel, SetVmMemoryHighWatermark, Status, Stop
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
 from broker.cli.named_directory import in_use
 from broker.cli.target_broker import LOOK_SECONDS, await_end
@@ -39,7 +41,7 @@ def _ping_milliseconds(call: Call) -> int:
 
 def _ping(call: Call) -> Outcome:
     try:
-        call.ask("ping")
+        call.ask(Ping())
     except (NotRunning, TimedOut) as error:
         text = f"Failed to connect and authenticate to {call.node} in {_ping_milliseconds(call)} ms"
         raise Refusal(UNAVAILABLE, text) from error
@@ -57,7 +59,7 @@ def _version(call: Call) -> Outcome:
 
 
 def _server_version(call: Call) -> Outcome:
-    version = call.ask("status")["rabbitmq_version"]
+    version = call.ask(Status())["rabbitmq_version"]
     return Shown([version], {"result": "ok", "value": version})
 
 
@@ -80,7 +82,7 @@ def _check_eval(call: Call) -> None:
 
 def _connects(call: Call) -> bool:
     try:
-        call.ask("ping")
+        call.ask(Ping())
     except NotRunning:
         return False
     return True
@@ -144,7 +146,7 @@ def _check_wait(call: Call) -> None:
 
 def _stop(call: Call) -> Outcome:
     try:
-        call.ask("stop")
+        call.ask(Stop())
     except NotRunning:
         if not call.options.get("idempotent"):
             raise
@@ -158,11 +160,11 @@ def _shutdown(call: Call) -> Outcome:
 
 
 def _ending(call: Call) -> Iterator[str]:
-    pid = call.ask("status")["pid"]
+    pid = call.ask(Status())["pid"]
     process = f"RabbitMQ node {call.node} running at PID {pid}"
     if not call.quiet:
         yield f"Shutting down {process}"
-    call.ask("stop")
+    call.ask(Stop())
     if call.options.get("wait", True):
         if not call.quiet:
             yield f"Waiting for PID {pid} to terminate"
@@ -172,12 +174,12 @@ def _ending(call: Call) -> Iterator[str]:
 
 
 def _start_app(call: Call) -> Outcome:
-    call.ask("ping")
+    call.ask(Ping())
     return call.done()
 
 
 def _await_online_nodes(call: Call) -> Outcome:
-    call.ask("ping")
+    call.ask(Ping())
     if int(call.arguments[0]) > 1:
         text = f"Error: timed out while waiting. Not enough nodes joined {call.node}'s cluster."
         raise Refusal(SOFTWARE, text)
@@ -220,7 +222,7 @@ def _health_banner(call: Call) -> str:
 def _set_memory(call: Call) -> Outcome:
     first, *rest = call.arguments
     limit = {"bytes": size(rest[0])} if rest else {"fraction": float(first)}
-    call.ask("set_vm_memory_high_watermark", **limit)
+    call.ask(SetVmMemoryHighWatermark(**limit))
     return call.done()
 
 
@@ -252,7 +254,7 @@ def _memory_banner(call: Call) -> str:
 
 def _set_disk(call: Call) -> Outcome:
     first, *rest = call.arguments
-    call.ask("set_disk_free_limit", **({"mem_relative": float(rest[0])} if rest else {"bytes": size(first)}))
+    call.ask(SetDiskFreeLimit(**{"mem_relative": float(rest[0])} if rest else {"bytes": size(first)}))
     return call.done()
 
 
@@ -276,7 +278,7 @@ def _disk_banner(call: Call) -> str:
 
 
 def _set_log_level(call: Call) -> Outcome:
-    call.ask("set_log_level", level=call.arguments[0])
+    call.ask(SetLogLevel(level=call.arguments[0]))
     return call.done()
 
 
@@ -287,7 +289,7 @@ def _check_log_level(call: Call) -> None:
 
 
 def _enable_feature_flag(call: Call) -> Outcome:
-    call.ask("enable_feature_flag", name=call.arguments[0])
+    call.ask(EnableFeatureFlag(name=call.arguments[0]))
     return call.done()
 
 
@@ -314,7 +316,7 @@ def _hipe_compile(call: Call) -> Outcome:
 
 
 def _rebalance(call: Call) -> Outcome:
-    call.ask("ping")
+    call.ask(Ping())
     return call.done()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from broker.admin.commands.connection_admin import CloseConnection, CloseConnections
+from broker.admin.commands.queue_admin import DeleteQueue, ListQueues, PurgeQueue
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, USAGE, Outcome, Refusal, bad_argument
@@ -12,7 +13,7 @@ from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
 
 
 def _purge_queue(call: Call) -> Outcome:
-    call.ask("purge_queue", vhost=call.vhost, name=call.arguments[0])
+    call.ask(PurgeQueue(vhost=call.vhost, name=call.arguments[0]))
     return call.done()
 
 
@@ -22,7 +23,7 @@ def _not_found(call: Call, error: AdministrationError) -> Refusal:
 
 def _delete_queue(call: Call) -> Outcome:
     conditions = {"if_empty": bool(call.options.get("if-empty")), "if_unused": bool(call.options.get("if-unused"))}
-    deleted = call.ask("delete_queue", vhost=call.vhost, name=call.arguments[0], **conditions)
+    deleted = call.ask(DeleteQueue(vhost=call.vhost, name=call.arguments[0], **conditions))
     return call.message(f"Queue was successfully deleted with {deleted['messages']} ready messages")
 
 
@@ -51,7 +52,7 @@ def _delete_banner(call: Call) -> str:
 def _close_connection(call: Call) -> Outcome:
     pid, reason = call.arguments
     try:
-        call.ask("close_connection", name=pid, reason=reason)
+        call.ask(CloseConnection(name=pid, reason=reason))
     except AdministrationError as error:
         if error.kind != "not_found":
             raise
@@ -61,23 +62,22 @@ def _close_connection(call: Call) -> Outcome:
 
 
 def _close_all_connections(call: Call) -> Outcome:
-    place: dict[str, Any] = {} if call.options.get("global") else {"vhost": call.vhost}
+    vhost = None if call.options.get("global") else call.vhost
     limit, delay = call.options.get("limit", 0), call.options.get("per-connection-delay", 0)
     if call.options.get("global"):
         limit = 0
     closed = 0
     if delay:
-        while (not limit or closed < limit) and _close(call, place, 1):
+        while (not limit or closed < limit) and _close(call, vhost, 1):
             closed += 1
             time.sleep(delay / 1000)
     else:
-        closed = _close(call, place, limit)
+        closed = _close(call, vhost, limit)
     return call.said(f"Closed {closed} connections")
 
 
-def _close(call: Call, place: dict[str, Any], limit: int) -> int:
-    limited = {"limit": limit} if limit else {}
-    closed: int = call.ask("close_connections", reason=call.arguments[0], **place, **limited)["closed"]
+def _close(call: Call, vhost: str | None, limit: int) -> int:
+    closed: int = call.ask(CloseConnections(reason=call.arguments[0], vhost=vhost, limit=limit or None))["closed"]
     return closed
 
 
@@ -90,12 +90,12 @@ def _close_all_banner(call: Call) -> str:
 
 def _close_all_user_connections(call: Call) -> Outcome:
     user, reason = call.arguments
-    call.ask("close_connections", user=user, reason=reason)
+    call.ask(CloseConnections(user=user, reason=reason))
     return call.done()
 
 
 def _sync_queue(call: Call) -> Outcome:
-    names = {row["name"] for row in call.ask("list_queues", vhost=call.vhost, columns=["name"])}
+    names = {row["name"] for row in call.ask(ListQueues(vhost=call.vhost, columns=["name"]))}
     if call.arguments[0] not in names:
         raise Refusal(UNAVAILABLE, "not_found")
     return call.done()

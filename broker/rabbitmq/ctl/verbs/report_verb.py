@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from broker.admin.commands.vhost_admin import ListVhosts
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner
 from broker.rabbitmq.ctl.outcomes import Outcome, Shown
 from broker.rabbitmq.ctl.verb_call import Call, Verb
@@ -29,7 +30,7 @@ def _report(call: Call) -> Outcome:
 
 def _parts(call: Call) -> Iterator[str]:
     call.conceals = True
-    vhosts = [row["name"] for row in call.ask("list_vhosts", columns=["name"])]
+    vhosts = [row["name"] for row in call.ask(ListVhosts(columns=["name"]))]
     for name in _OF_NODE:
         yield from _part(call, name)
     for vhost in vhosts:

@@ -1,13 +1,13 @@
-"""Shovels: how they do, begun anew, removed."""
+"""Shovels: their states, restart, removal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from broker.admin.commands.shovel_admin import DeleteShovel, ListShovels, RestartShovel
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Listed, Outcome, Refusal
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verb_call import Call, Verb, asking, generally_refused
 
 NAMES = {
     "src_queue": "source_queue",
@@ -25,7 +25,7 @@ NAMES = {
 
 def _status(call: Call) -> Outcome:
     """A table has the columns that some shovel has, by name."""
-    rows = [_shown(row) for row in call.ask("list_shovels")]
+    rows = [_shown(row) for row in call.ask(ListShovels())]
     columns = sorted({name for row in rows for name in row})
     return Listed(columns, [{name: row.get(name, "") for name in columns} for row in rows])
 
@@ -34,14 +34,6 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     always = {"name": row["name"], "type": row["type"], "state": row["state"], "last_changed": row["timestamp"]}
     always |= {"source": row["src_uri"], "destination": row["dest_uri"], "termination_reason": row["reason"]}
     return always | {shown: row[name] for name, shown in NAMES.items() if row[name]}
-
-
-def _of_one(command: str) -> Callable[[Call], Outcome]:
-    def run(call: Call) -> Outcome:
-        call.ask(command, vhost=call.vhost, name=call.arguments[0])
-        return call.done()
-
-    return run
 
 
 def _no_shovel(call: Call, error: AdministrationError) -> Refusal:
@@ -53,6 +45,6 @@ def _no_shovel(call: Call, error: AdministrationError) -> Refusal:
 
 VERBS: dict[str, Verb] = {
     "shovel_status": Verb(_status),
-    "restart_shovel": Verb(_of_one("restart_shovel"), _no_shovel),
-    "delete_shovel": Verb(_of_one("delete_shovel"), _no_shovel),
+    "restart_shovel": asking(lambda call, name: RestartShovel(call.vhost, name), _no_shovel),
+    "delete_shovel": asking(lambda call, name: DeleteShovel(call.vhost, name), _no_shovel),
 }

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from broker.admin.commands.connection_admin import ListAuthAttempts, ResetAuthAttempts
+from broker.admin.commands.feature_flags import ListFeatureFlags
+from broker.admin.commands.node_admin import Environment, ListAlarms, ListListeners, Memory, Status
 from broker.admin.json_terms import settings_text
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown
@@ -49,14 +52,14 @@ def _breakdown(memory: Mapping[str, Any]) -> list[tuple[str, int, float]]:
 
 
 def _memory_breakdown(call: Call) -> Outcome:
-    parts, unit = _breakdown(call.ask("memory")), _unit(call)
+    parts, unit = _breakdown(call.ask(Memory())), _unit(call)
     lines = [f"{name}: {in_unit(size, unit)} ({share}%)" for name, size, share in parts]
     return Shown([*lines, ""], {name: {"bytes": size, "percentage": share} for name, size, share in parts})
 
 
 def _status(call: Call) -> Outcome:
-    status, memory, listeners = call.ask("status"), call.ask("memory"), call.ask("list_listeners")
-    alarms, plugins = call.ask("list_alarms"), enabled_plugins(call)
+    status, memory, listeners = call.ask(Status()), call.ask(Memory()), call.ask(ListListeners())
+    alarms, plugins = call.ask(ListAlarms()), enabled_plugins(call)
     return Shown(
         _sections(_status_sections(call, status, memory, alarm_texts(call), listeners, plugins)),
         _status_json(call, status, memory, alarms, listeners, plugins),
@@ -179,8 +182,8 @@ def _status_json(
 
 
 def _cluster_status(call: Call) -> Outcome:
-    status, listeners = call.ask("status"), call.ask("list_listeners")
-    flags, alarms, node = call.ask("list_feature_flags"), alarm_texts(call), call.node
+    status, listeners = call.ask(Status()), call.ask(ListListeners())
+    flags, alarms, node = call.ask(ListFeatureFlags()), alarm_texts(call), call.node
     sections = {
         "Basics": [f"Cluster name: {status['cluster_name']}"],
         "Disk Nodes": [node],
@@ -209,17 +212,17 @@ def _cluster_status(call: Call) -> Outcome:
 
 
 def _environment(call: Call) -> Outcome:
-    settings = call.ask("environment")
+    settings = call.ask(Environment())
     return Shown([settings_text(settings)], {"leveret": settings})
 
 
 def _log_location(call: Call) -> Outcome:
-    files = call.ask("status")["log_files"]
+    files = call.ask(Status())["log_files"]
     return Shown(files, {"node": call.node, "result": "ok", "value": files})
 
 
 def _log_tail(call: Call) -> Outcome:
-    files = [file for file in call.ask("status")["log_files"] if file != STDERR]
+    files = [file for file in call.ask(Status())["log_files"] if file != STDERR]
     if not files:
         raise Refusal(UNAVAILABLE, "The log goes to standard error, and not to a file: ask what runs the broker for it")
     with Path(files[0]).open(encoding="utf-8", errors="replace") as log:
@@ -236,7 +239,7 @@ ATTEMPT_COLUMNS = ("protocol", "auth_attempts", "auth_attempts_failed", "auth_at
 
 def _auth_attempts(call: Call) -> Outcome:
     """By address they are not counted: RabbitMQ does so where it is told to."""
-    attempts = [] if call.options.get("by-source") else call.ask("list_auth_attempts")
+    attempts = [] if call.options.get("by-source") else call.ask(ListAuthAttempts())
     if not attempts:
         text = f"Node {call.node} reported no authentication attempt stats"
         return Shown([text], {"attempts": [], "node": call.node, "result": "ok"})
@@ -250,7 +253,7 @@ def _attempts_banner(call: Call) -> str:
 
 
 def _reset_attempts(call: Call) -> Outcome:
-    call.ask("reset_auth_attempts")
+    call.ask(ResetAuthAttempts())
     return call.done()
 
 

@@ -6,6 +6,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from broker.admin.commands.admin_command import VhostList
+from broker.admin.commands.definitions_admin import ImportDefinitions
+from broker.admin.commands.queue_admin import (
+    DeleteExchange,
+    DeleteQueue,
+    ListBindings,
+    ListExchanges,
+    ListQueues,
+    StreamStatus,
+)
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.conf.conf_values import Unfit, size
 from broker.rabbitmq.ctl.line_options import Option
@@ -43,7 +53,7 @@ def _not_found(call: Call, error: AdministrationError) -> Refusal:
 
 def _type_of(call: Call) -> str:
     """The type of the queue that is named first. Raises AdministrationError `not_found`, Refusal."""
-    rows = call.ask("list_queues", vhost=call.vhost, columns=["name", "type"])
+    rows = call.ask(ListQueues(vhost=call.vhost, columns=["name", "type"]))
     for row in rows:
         if row["name"] == call.arguments[0]:
             return str(row["type"])
@@ -64,7 +74,7 @@ def _status(call: Call) -> Outcome:
     _assert_stream(call, "Cannot get stream status of a {} queue")
     if call.options.get("tracking"):
         return Listed(TRACKING_COLUMNS, (), streamed=False)
-    status = call.ask("stream_status", vhost=call.vhost, name=call.arguments[0])
+    status = call.ask(StreamStatus(vhost=call.vhost, name=call.arguments[0]))
     return Listed(STATUS_COLUMNS, [{"role": "writer", "node": call.place.node, **status}])
 
 
@@ -224,15 +234,15 @@ def _add_super_stream(call: Call) -> Outcome:
             for order, (stream, key) in enumerate(zip(streams, keys, strict=True))
         ],
     }
-    call.ask("import_definitions", vhost=call.vhost, definitions=definitions)
+    call.ask(ImportDefinitions(vhost=call.vhost, definitions=definitions))
     return call.said(f"Super stream {name} has been created")
 
 
 def _assert_free(call: Call, name: str, streams: Sequence[str]) -> None:
     if not name.strip() or name.startswith("amq."):
         raise Refusal(SOFTWARE, f"{{:validation_failed, '{name} is not a correct name for a super stream'}}")
-    queues = _names(call, "list_queues")
-    taken = [f"an exchange named {name}"] if name in _names(call, "list_exchanges") else []
+    queues = _names(call, ListQueues)
+    taken = [f"an exchange named {name}"] if name in _names(call, ListExchanges) else []
     taken += [f"a queue named {stream}" for stream in streams if stream in queues]
     if len(set(streams)) < len(streams):
         raise Refusal(SOFTWARE, "reference_already_exists")
@@ -240,20 +250,20 @@ def _assert_free(call: Call, name: str, streams: Sequence[str]) -> None:
         raise Refusal(SOFTWARE, f"{{:reference_already_exists, 'there is already {taken[0]}'}}")
 
 
-def _names(call: Call, listing: str) -> set[str]:
-    return {row["name"] for row in call.ask(listing, vhost=call.vhost, columns=["name"])}
+def _names(call: Call, kind: type[VhostList]) -> set[str]:
+    return {row["name"] for row in call.ask(kind(vhost=call.vhost, columns=["name"]))}
 
 
 def _delete_super_stream(call: Call) -> Outcome:
     name = call.arguments[0]
-    if name not in _names(call, "list_exchanges"):
+    if name not in _names(call, ListExchanges):
         raise Refusal(SOFTWARE, "stream_not_found")
-    rows = call.ask("list_queues", vhost=call.vhost, columns=["name", "type"])
+    rows = call.ask(ListQueues(vhost=call.vhost, columns=["name", "type"]))
     streams = {row["name"] for row in rows if row["type"] == "stream"}
-    bindings = call.ask("list_bindings", vhost=call.vhost, columns=["source_name", "destination_name"])
+    bindings = call.ask(ListBindings(vhost=call.vhost, columns=["source_name", "destination_name"]))
     for stream in sorted({row["destination_name"] for row in bindings if row["source_name"] == name} & streams):
-        call.ask("delete_queue", vhost=call.vhost, name=stream)
-    call.ask("delete_exchange", vhost=call.vhost, name=name)
+        call.ask(DeleteQueue(vhost=call.vhost, name=stream))
+    call.ask(DeleteExchange(vhost=call.vhost, name=name))
     return call.said(f"Super stream {name} has been deleted")
 
 

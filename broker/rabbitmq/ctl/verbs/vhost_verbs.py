@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.admin.commands.limit_admin import ClearVhostLimits, SetVhostLimits
+from broker.admin.commands.vhost_admin import AddVhost, DeleteVhost, ListVhosts, TraceOff, TraceOn, UpdateVhost
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.rabbitmq.ctl.formatters import json_text
@@ -69,7 +71,7 @@ def _add_vhost(call: Call) -> Outcome:
     tags = [tag for tag in call.options.get("tags", "").split(",") if tag]
     queue_type = call.options.get("default-queue-type", "")
     description = call.options.get("description", "")
-    call.ask("add_vhost", name=call.arguments[0], description=description, tags=tags, default_queue_type=queue_type)
+    call.ask(AddVhost(name=call.arguments[0], description=description, tags=tags, default_queue_type=queue_type))
     return call.done()
 
 
@@ -80,12 +82,12 @@ def _unknown_type(call: Call, error: AdministrationError) -> Refusal:
 
 
 def _delete_vhost(call: Call) -> Outcome:
-    call.ask("delete_vhost", name=call.arguments[0])
+    call.ask(DeleteVhost(name=call.arguments[0]))
     return call.done()
 
 
 def _set_vhost_tags(call: Call) -> Outcome:
-    call.ask("update_vhost", name=call.arguments[0], tags=list(call.arguments[1:]))
+    call.ask(UpdateVhost(name=call.arguments[0], tags=list(call.arguments[1:])))
     return call.done()
 
 
@@ -94,19 +96,19 @@ def _tags_banner(call: Call) -> str:
 
 
 def _set_vhost_limits(call: Call) -> Outcome:
-    call.ask("set_vhost_limits", name=call.vhost, limits=parsed_json(call.arguments[0]))
+    call.ask(SetVhostLimits(name=call.vhost, limits=parsed_json(call.arguments[0])))
     return call.done()
 
 
 def _clear_vhost_limits(call: Call) -> Outcome:
     if not _limits_of(call).get(call.vhost):
         raise Refusal(UNAVAILABLE, "Parameter does not exist")
-    call.ask("clear_vhost_limits", name=call.vhost, limits=[])
+    call.ask(ClearVhostLimits(name=call.vhost, limits=[]))
     return call.done()
 
 
 def _limits_of(call: Call) -> dict[str, dict[str, int]]:
-    return {row["name"]: row["limits"] for row in call.ask("list_vhosts", columns=["name", "limits"])}
+    return {row["name"]: row["limits"] for row in call.ask(ListVhosts(columns=["name", "limits"]))}
 
 
 def _list_vhost_limits(call: Call) -> Outcome:
@@ -128,12 +130,12 @@ def _limits_banner(call: Call) -> str:
 
 
 def _trace_on(call: Call) -> Outcome:
-    call.ask("trace_on", vhost=call.vhost)
+    call.ask(TraceOn(vhost=call.vhost))
     return call.said(f"Trace enabled for vhost {call.vhost}")
 
 
 def _trace_off(call: Call) -> Outcome:
-    call.ask("trace_off", vhost=call.vhost)
+    call.ask(TraceOff(vhost=call.vhost))
     return call.said(f"Trace disabled for vhost {call.vhost}")
 
 

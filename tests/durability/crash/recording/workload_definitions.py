@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.admin.protocol import ask
 from broker.wire.method import Method
+from harness.brokers.admin_requests import ask
 from harness.clients.shorthand import (
     exchange_bind,
     exchange_declare,

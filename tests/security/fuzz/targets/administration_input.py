@@ -18,7 +18,8 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.admin.command_table import CHANGES, COPIES, QUESTIONS
+from broker.admin.commands.admin_command import AdminChange, LongQuestion, Question
+from broker.admin.commands.command_catalogue import COMMANDS as CATALOGUE
 from broker.config import Config, ServerSettings
 from broker.server import admin_socket, recovery
 from broker.server.engine import Wakeup
@@ -29,7 +30,9 @@ from tests.security.fuzz.choices import Choices, once_in, pick
 from tests.security.fuzz.grammar import ARGUMENTS, ODD_NAMES, TYPES
 
 KINDS = {"not_found", "already_exists", "invalid", "refused", "failed"}
-_MANY = (*QUESTIONS, *CHANGES, *CHANGES, *CHANGES, *COPIES, "import_definitions", "import_definitions", "unknown")
+_CHANGES = tuple(name for name, kind in CATALOGUE.items() if issubclass(kind, AdminChange))
+_ASKED = tuple(name for name, kind in CATALOGUE.items() if issubclass(kind, Question | LongQuestion | AdminChange))
+_MANY = (*_ASKED, *_CHANGES, *_CHANGES, "import_definitions", "import_definitions", "unknown")
 COMMANDS = tuple(command for command in _MANY if command != "stop")
 """All but the one that would end the process, which is that of the tests."""
 VHOST = "v"

@@ -1,11 +1,16 @@
-"""RabbitMQ's feature flags: what is named there is always on here, so all of them are enabled."""
+"""RabbitMQ's feature flags. All are enabled: what they switch is always on here."""
 
 from __future__ import annotations
 
-from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from broker.admin.commands.admin_command import Question, RowList, Text
 from broker.admin.protocol import not_found
-from broker.admin.views.listing import Row, View, cells
+
+if TYPE_CHECKING:
+    from broker.admin.administration import Administration
+
+Row = dict[str, Any]
 
 _DOCUMENTATION = "https://www.rabbitmq.com/docs/"
 
@@ -40,11 +45,20 @@ FLAGS: list[Row] = [
 """Those of RabbitMQ 3.10, and those up to 3.13 whose meaning holds here; 3.13 has made most of them `required`."""
 
 
-def enable_feature_flag(administration: Administration, arguments: Arguments) -> None:
-    """Nothing is to be done. Raises AdministrationError `not_found` for a flag that there is not."""
-    name = arguments.text("name")
-    if name != "all" and name not in {flag["name"] for flag in FLAGS}:
-        raise not_found(f"there is no feature flag '{name}'")
+class ListFeatureFlags(RowList):
+    """List the feature flags."""
+
+    row_columns: ClassVar[tuple[str, ...]] = tuple(FLAGS[0])
+
+    def rows(self, administration: Administration) -> list[Row]:
+        return FLAGS
 
 
-FEATURE_FLAGS = View(lambda administration, arguments: iter(FLAGS), cells(*FLAGS[0]))
+class EnableFeatureFlag(Question):
+    """Do nothing: all flags are enabled. Raises AdministrationError `not_found` for an unknown one."""
+
+    name: Text
+
+    def answer(self, administration: Administration) -> None:
+        if self.name != "all" and self.name not in {flag["name"] for flag in FLAGS}:
+            raise not_found(f"there is no feature flag '{self.name}'")

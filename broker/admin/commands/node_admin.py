@@ -1,0 +1,196 @@
+"""The node: its state, what changes while it runs, backups, and requests of tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from broker.admin.commands.admin_command import AdminChange, LongQuestion, Question, RowList, Text
+from broker.admin.commands.argument_values import named, number, table
+from broker.admin.protocol import AdministrationError, invalid
+
+if TYPE_CHECKING:
+    from broker.admin.administration import Administration
+
+LOG_FORMS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
+
+
+class Ping(Question):
+    """Answer, which takes a running event loop."""
+
+    def answer(self, administration: Administration) -> str:
+        return "pong"
+
+
+class Status(Question):
+    """Show version, addresses, alarms, memory, disk, totals. Sizes are bytes, times seconds."""
+
+    def answer(self, administration: Administration) -> dict[str, Any]:
+        return {**administration.status(), "totals": _totals(administration)}
+
+
+def _totals(administration: Administration) -> dict[str, int]:
+    connections = administration.registry.network_connections
+    vhosts = administration.broker.vhosts.values()
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    return {
+        "connections": len(connections),
+        "channels": sum(len(connection.channels) for connection in connections),
+        "vhosts": len(vhosts),
+        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+        "queues": len(queues),
+        "consumers": sum(len(queue.consumers) for queue in queues),
+        "messages_ready": sum(queue.ready for queue in queues),
+        "messages_unacknowledged": sum(queue.unacked for queue in queues),
+    }
+
+
+class Environment(Question):
+    """Show the settings that the broker runs with, without secrets."""
+
+    def answer(self, administration: Administration) -> dict[str, Any]:
+        return administration.process.settings()
+
+
+class Memory(LongQuestion):
+    """Show memory by its use, in bytes."""
+
+    async def answer(self, administration: Administration) -> dict[str, Any]:
+        from broker.admin.node.memory_parts import memory_parts
+
+        return await memory_parts(administration)
+
+
+class ListListeners(RowList):
+    """List the addresses that clients connect to."""
+
+    row_columns: ClassVar[tuple[str, ...]] = ("node", "interface", "port", "protocol", "purpose")
+
+    def rows(self, administration: Administration) -> list[dict[str, Any]]:
+        return administration.process.listeners()
+
+
+class ListCertificates(RowList):
+    """List the certificates in use."""
+
+    row_columns: ClassVar[tuple[str, ...]] = ("file", "subject", "until")
+
+    def rows(self, administration: Administration) -> list[dict[str, Any]]:
+        return administration.process.certificates()
+
+
+class ListAlarms(RowList):
+    """List the alarms that are raised."""
+
+    row_columns: ClassVar[tuple[str, ...]] = ("node", "resource")
+
+    def rows(self, administration: Administration) -> list[dict[str, Any]]:
+        from broker.entities.scheduling.alarms import DISK, MEMORY
+
+        raised = [name for name in (MEMORY, DISK) if administration.broker.alarms.is_raised(name)]
+        return [{"node": administration.process.node_name, "resource": name} for name in raised]
+
+
+class SetVmMemoryHighWatermark(AdminChange):
+    """Block publishers above a fraction of the memory, or above a number of bytes, until the next start."""
+
+    log_words: ClassVar[str] = "memory limit is set until the next start"
+    fraction: int | float | None = None
+    bytes: int | float | None = None
+
+    async def apply(self, administration: Administration) -> None:
+        if self.fraction is not None and self.bytes is None:
+            administration.process.limit_memory(number(self.fraction, "fraction", 1), 0)
+        elif self.bytes is not None and self.fraction is None:
+            administration.process.limit_memory(None, int(number(self.bytes, "bytes")))
+        else:
+            raise invalid("expected a fraction, or a number of bytes")
+
+
+class SetDiskFreeLimit(AdminChange):
+    """Block publishers below a number of bytes of free disk, or below a multiple of the memory."""
+
+    log_words: ClassVar[str] = "limit of free disk is set until the next start"
+    mem_relative: int | float | None = None
+    bytes: int | float | None = None
+
+    async def apply(self, administration: Administration) -> None:
+        process = administration.process
+        if self.bytes is not None and self.mem_relative is None:
+            process.limit_disk(int(number(self.bytes, "bytes")))
+        elif self.mem_relative is not None and self.bytes is None:
+            process.limit_disk(int(number(self.mem_relative, "mem_relative") * process.memory_total))
+        else:
+            raise invalid("expected a multiple of the memory, or a number of bytes")
+
+
+class SetLogLevel(AdminChange):
+    """Log from this level on, until the next start."""
+
+    log_words: ClassVar[str] = "log level is {level} until the next start"
+    level: Text
+
+    async def apply(self, administration: Administration) -> None:
+        if self.level not in LOG_LEVELS:
+            raise invalid(f"level {self.level} is not supported. Try one of {', '.join(LOG_LEVELS)}")
+        administration.process.log_level(self.level)
+
+
+class SetLogForm(AdminChange):
+    """Write the log as text or as JSON, until the next start."""
+
+    log_words: ClassVar[str] = "log is written as {form} until the next start"
+    form: Text
+
+    async def apply(self, administration: Administration) -> None:
+        if self.form not in LOG_FORMS:
+            raise invalid(f"form {self.form} is not supported. Try one of {', '.join(LOG_FORMS)}")
+        administration.process.log_form(self.form)
+
+
+class Stop(AdminChange):
+    """Stop the broker, as SIGTERM does."""
+
+    log_words: ClassVar[str] = "the broker is to stop"
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.stop()
+
+
+class SealEvents(LongQuestion):
+    """Make all events so far visible to readers of the event log."""
+
+    async def answer(self, administration: Administration) -> dict[str, bool]:
+        return {"sealed": await administration.process.seal_events()}
+
+
+class Backup(LongQuestion):
+    """Copy both stores into a new directory, while the broker runs."""
+
+    directory: Text
+
+    async def answer(self, administration: Administration) -> None:
+        directory = named(self.directory, "directory")
+        if "\0" in directory:
+            raise invalid("argument directory: holds a zero byte")
+        await administration.copy_stores(Path(directory))
+
+
+# Tests
+
+
+class RequestOfTest(LongQuestion):
+    """Carry out a request of a test. Raises AdministrationError `refused` if the settings do not allow them."""
+
+    name_on_wire: ClassVar[str] = "testing"
+
+    order: Text
+    arguments: object = None
+
+    async def answer(self, administration: Administration) -> object:
+        from broker.admin.administration import TESTING_OFF
+
+        if administration.testing is None:
+            raise AdministrationError("refused", TESTING_OFF)
+        return await administration.testing.carry_out(self.order, table(self.arguments, "arguments"))

@@ -1,0 +1,135 @@
+"""Virtual hosts: creation with the pre-declared exchanges, description, deletion with everything in them, tracing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.admin.commands.admin_command import AdminChange, ListCommand, Text
+from broker.admin.commands.argument_values import distinct, named, tags_of
+from broker.admin.protocol import invalid
+from storage.definitions.definition_rows import Change, PermissionRow, Put, VhostRow, delete
+
+if TYPE_CHECKING:
+    from broker.admin.administration import Administration
+    from broker.admin.views.listing import View
+    from broker.entities.vhosts.vhost import VHost
+
+QUEUE_TYPES = ("classic", "quorum", "stream")
+
+
+class ListVhosts(ListCommand):
+    """List the virtual hosts."""
+
+    def view(self) -> View:
+        from broker.admin.views.access_view import VHOSTS
+
+        return VHOSTS
+
+
+class AddVhost(AdminChange):
+    """Create a virtual host. An existing one gets this description, as in RabbitMQ."""
+
+    log_words: ClassVar[str] = "virtual host '{name}' is added"
+    name: Text
+    description: Text
+    tags: list[Text]
+    default_queue_type: Text
+
+    async def apply(self, administration: Administration) -> None:
+        _check_queue_type(self.default_queue_type)
+        row = VhostRow(named(self.name), self.description, distinct(self.tags), self.default_queue_type)
+        if row.name not in administration.broker.vhosts or any(row[1:]):
+            await administration.change(Put(row))
+
+
+class PutVhost(AdminChange):
+    """Create a virtual host in which `user` has all permissions, or change one, as RabbitMQ's API does.
+
+    What is not given is empty afterwards; tracing stays as it is.
+    """
+
+    log_words: ClassVar[str] = "virtual host '{name}' is added or changed"
+    name: Text
+    user: Text
+    description: Text | None = None
+    tags: list[Text] | Text | None = None
+    default_queue_type: Text | None = None
+    tracing: bool | None = None
+
+    async def apply(self, administration: Administration) -> None:
+        _check_queue_type(self.default_queue_type or "")
+        row = VhostRow(named(self.name), self.description or "", tags_of(self.tags), self.default_queue_type or "")
+        user = administration.user(self.user).name
+        changes: list[Change] = [Put(row)]
+        if row.name not in administration.broker.vhosts:
+            changes.append(Put(PermissionRow(user, row.name, ".*", ".*", ".*")))
+        await administration.change(*changes)
+        if self.tracing is not None:
+            _trace(administration.vhost(row.name), on=self.tracing)
+
+
+class UpdateVhost(AdminChange):
+    """Change what is given of a virtual host's description, tags and default queue type."""
+
+    log_words: ClassVar[str] = "virtual host '{name}' is changed"
+    name: Text
+    description: Text | None = None
+    tags: list[Text] | None = None
+    default_queue_type: Text | None = None
+
+    async def apply(self, administration: Administration) -> None:
+        vhost = administration.vhost(self.name)
+        before = vhost.description
+        row = VhostRow(
+            vhost.name,
+            before.description if self.description is None else self.description,
+            before.tags if self.tags is None else distinct(self.tags),
+            before.default_queue_type if self.default_queue_type is None else self.default_queue_type,
+        )
+        _check_queue_type(row.default_queue_type)
+        await administration.change(Put(row))
+
+
+class DeleteVhost(AdminChange):
+    """Delete a virtual host: consumers are cancelled, then its connections are closed, as in RabbitMQ."""
+
+    log_words: ClassVar[str] = "virtual host '{name}' is deleted"
+    name: Text
+
+    async def apply(self, administration: Administration) -> None:
+        name = administration.vhost(self.name).name
+        await administration.change(delete(VhostRow, name=name))
+        administration.end_turn()
+        administration.registry.close_connections(f"vhost '{name}' is deleted", vhost=name)
+
+
+class TraceOn(AdminChange):
+    """Publish a copy of every message of a virtual host to amq.rabbitmq.trace, until the broker stops."""
+
+    log_words: ClassVar[str] = "tracing of virtual host '{vhost}' is on"
+    vhost: Text
+
+    async def apply(self, administration: Administration) -> None:
+        _trace(administration.vhost(self.vhost), on=True)
+
+
+class TraceOff(AdminChange):
+    """Switch tracing off; no error if it is off."""
+
+    log_words: ClassVar[str] = "tracing of virtual host '{vhost}' is off"
+    vhost: Text
+
+    async def apply(self, administration: Administration) -> None:
+        _trace(administration.vhost(self.vhost), on=False)
+
+
+def _trace(vhost: VHost, *, on: bool) -> None:
+    from broker.session.channel import firehose
+
+    if vhost.traced != on:
+        (firehose.start if on else firehose.stop)(vhost)
+
+
+def _check_queue_type(queue_type: str) -> None:
+    if queue_type not in ("", *QUEUE_TYPES):
+        raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(QUEUE_TYPES)}")

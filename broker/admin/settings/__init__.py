@@ -1,1 +1,0 @@
-"""What holds for what exists: policies, limits, parameters."""
