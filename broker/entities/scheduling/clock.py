@@ -32,7 +32,7 @@ class SteadyClock:
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
-        """Both in seconds, the first since the epoch."""
+        """`wall` and `steady` return seconds, `wall` since the epoch."""
         self.stopped = False
         self._steady = steady
         self._offset = max(wall(), 1.0) - steady()

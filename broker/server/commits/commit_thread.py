@@ -232,6 +232,7 @@ class CommitSteps:
                 log.debug("the disk is still full: %s", error)
             later = yield commit_policy.RETRY_SECONDS
             if isinstance(later, SealedBatch):
+                assert later.number > batch.number, f"batch {later.number} was handed over after batch {batch.number}"
                 batch, left = merged(batch, later), merged(left, later)
 
     def _take_away(self, batch: SealedBatch) -> SealedBatch:

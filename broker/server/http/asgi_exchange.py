@@ -149,6 +149,7 @@ class HttpExchange:
         if message["type"] == "http.response.start":
             self._start = message
             return
+        assert self._start is not None or self.status, "the application sends a body before the start of its answer"
         body = message.get("body", b"")
         head = b""
         if self._start is not None:

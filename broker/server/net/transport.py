@@ -285,6 +285,7 @@ class Transport:
     def _send(self, pieces: list[Piece]) -> None:
         if not pieces:
             return
+        assert self._unsent is None, "earlier output has to be sent first"
         self.last_sent = trio.current_time()
         try:
             size = self._socket.sendmsg(pieces)

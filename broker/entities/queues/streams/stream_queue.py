@@ -203,15 +203,15 @@ class Stream(Queue):
     # Not supported by streams
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> QueuedMessage | None:
-        """Refused: raises ConnectionException 540."""
+        """Raise ConnectionException 540: not supported by streams."""
         raise self._unsupported("basic.get")
 
     def purge(self) -> int:
-        """Refused: raises ConnectionException 540."""
+        """Raise ConnectionException 540: not supported by streams."""
         raise self._unsupported("queue.purge")
 
     def refuse_return(self) -> None:
-        """Refused: raises ConnectionException 540."""
+        """Raise ConnectionException 540: not supported by streams."""
         raise self._unsupported("basic.nack and basic.reject")
 
     def _unsupported(self, method: str) -> ConnectionException:
