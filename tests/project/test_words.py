@@ -18,7 +18,6 @@ TREES = (
     *("tools", "harness", "tests", "bench"),
 )
 NOT_YET_PLAIN: tuple[str, ...] = (
-    "broker/admin/",
     "broker/cli/",
     "broker/rabbitmq/",
 )
