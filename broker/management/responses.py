@@ -149,7 +149,7 @@ class JsonResponse(Response):
         working, parts = client_of(scope).working, self._parts(compressed=takes_gzip(Request(scope)))
         async with aclosing(parts):
             async with working():
-                part, more = await anext(parts)
+                part, more = await anext(parts)  # computed before the head is sent: an error can still be answered
             if not more:
                 self.headers["content-length"] = str(len(part))
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

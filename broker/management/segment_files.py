@@ -97,7 +97,7 @@ class SegmentFiles:
 
     def _remember(self, name: SegmentName, identity: _Identity, sha256: str) -> None:
         if len(self._sha256) >= REMEMBERED_MAX:
-            del self._sha256[next(iter(self._sha256))]
+            del self._sha256[next(iter(self._sha256))]  # the first that was added: segments are removed oldest first
         self._sha256[name] = identity, sha256
 
 

@@ -60,7 +60,7 @@ async def read(call: ApiCall, stream: Stream, wanted: StreamRead) -> JsonArray:
         session.on_delivery = reader.take
         await call.answered(session.ask(methods.BasicQos(0, min(wanted.messages, 0xFFFF), False)))
         await call.answered(session.ask(_consume(stream.name, wanted)))
-        if not _beyond(stream, wanted.offset):
+        if not _beyond(stream, wanted.offset):  # otherwise no delivery comes that could end the wait
             with trio.move_on_after(READ_SECONDS):
                 await reader.done.wait()
     return reader.taken

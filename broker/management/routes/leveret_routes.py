@@ -90,7 +90,7 @@ async def move_messages(call: ApiCall) -> Response:
     while moved < count and not (source.deleted or target.deleted):
         await _ready(call, source)
         some = move(source, target, min(STEP_MESSAGES, count - moved), STEP_BYTES)
-        await call.api.administration.written()
+        await call.api.administration.written()  # one batch after the other: the disk sets the pace
         moved += some
         if not some:
             break

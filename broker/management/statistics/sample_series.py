@@ -120,13 +120,14 @@ class Series:
             self.before, self.latest, self.changed = self.latest, row, slot
             for ring in self.rings:
                 if not ring.stale:
+                    # A change within a wide slot becomes a row at the beginning of the next one.
                     ring.stale, ring.after = True, (slot - 1) // ring.width
         for ring in self.rings:
             if ring.stale:
                 if slot // ring.width > ring.after:
                     ring.add(slot // ring.width * ring.width, row)
             elif ring.rows and ring.rows[-len(row) - 1] <= slot - ring.width * ring.length:
-                ring.forget(row)
+                ring.forget(row)  # the last change is older than the ring reaches: `base` alone says the same
 
     def forget(self) -> None:
         """Drop all samples but the last two, so that rates stay."""
@@ -150,5 +151,6 @@ class Series:
             return [int(value) if value == int(value) else value for value in found]
         if self.kind.typecode != "I":
             return found
+        # Differences fit 31 bits, so the upper bits of an older value are those that are nearest to the latest one.
         latest = self.latest[column]
         return [latest + (value - latest + _HALF) % (1 << 32) - _HALF for value in found]

@@ -84,7 +84,7 @@ class Sampler:
         now = self._broker.clock.now
         while True:
             slot = now() // SLOT_MILLISECONDS
-            if slot < self.slot:  # a test has set the clock back
+            if slot < self.slot:  # a test has set the clock back: rows have to be in order
                 async for _ in in_steps(self.forget_all()):
                     pass
                 self.slot = 0
