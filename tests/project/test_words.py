@@ -14,8 +14,8 @@ import pytest
 from harness.project import ROOT
 
 TREES = (
-    *("leveret", "pytest_leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark"),
-    *("tools", "harness", "tests", "bench"),
+    *("leveret", "pytest_leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark", "leveret_events"),
+    *("tools", "harness", "tests", "bench", "examples"),
 )
 RELATIVE_CLAUSE = re.compile(r"(What|Of|That|Where|Whether|How|Which|So|Who|Whoever|Whose|When)\b")
 """Beginnings that keep the reader waiting for the noun, the rule or the number."""
