@@ -113,6 +113,7 @@ class LaneWrites:
 
     def seal(self, queue_id: int, lane: int) -> SealedLane:
         """Return the lane's writes as they are now, and clear them: the queue may not write again for long."""
+        assert not self.sealed, f"lane {lane} of queue {queue_id} is sealed already"
         sealed = SealedLane(
             queue_id,
             lane,

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
 @click.group(cls=Commands)
 def config() -> None:
-    """The file of settings: every setting with its default, and a check of yours."""
+    """Print every setting with its default, or check a file of settings."""
 
 
 @config.command(name="show", short_help="Print every setting with default, unit and reason.")
@@ -32,17 +32,17 @@ def show_example() -> None:
 def check_file(file: Path) -> None:
     """Check FILE, in TOML or, with a name that ends in .conf, in the format of rabbitmq.conf.
 
-    Certificates that it names are read, too. What is wrong is said with file, key and what was expected, and exit
-    code 1.
+    Certificates that it names are read, too. An error names the file, the key and the expected value; the exit code
+    is 1.
     """
     settings, without_effect = _rabbitmq_conf(file) if file.suffix == ".conf" else _toml(file)
-    click.echo(f"{file}: {counted(settings, 'setting')}, no mistake")
+    click.echo(f"{file}: OK, {counted(settings, 'setting')}")
     if without_effect:
         click.echo(f"without effect here: {', '.join(without_effect)}", err=True)
 
 
 def _toml(file: Path) -> tuple[int, list[str]]:
-    """How many settings there are, and what has no effect. Raises ConfigError."""
+    """Return the number of settings, and those without effect. Raises ConfigError."""
     settings = load(file, {})
     _read_certificates(settings, file)
     if settings.shovels:

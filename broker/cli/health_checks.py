@@ -1,4 +1,4 @@
-"""Whether a running broker is well: each check by itself, for `leveret health` and `rabbitmq-diagnostics`."""
+"""Health checks of a running broker, each by itself, for `leveret health` and `rabbitmq-diagnostics`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ALIASES = {
 
 CONNECT_SECONDS = 5.0
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where a listener of all interfaces is reached from here."""
+"""Addresses at which a listener on all interfaces is reached from here."""
 
 
 def protocol_of(name: str) -> str:
-    """What RabbitMQ calls a protocol that is known by several names."""
+    """Return RabbitMQ's name of a protocol that has several."""
     return ALIASES.get(name.lower(), name.lower())
 
 
@@ -56,6 +56,6 @@ def _connects(listener: Mapping[str, Any]) -> bool:
 
 
 def expiring(ask: Ask, within: int, unit: str) -> list[Mapping[str, Any]]:
-    """The certificates in use that are not valid any more after so many days, weeks, months or years."""
+    """Return the certificates in use that expire within a number of days, weeks, months or years."""
     limit = time.time() + within * SECONDS[unit]
     return [certificate for certificate in ask(ListCertificates()) if certificate["until"] < limit]

@@ -15,20 +15,20 @@ from broker.cli.usage.command_groups import Commands
 
 @click.group(cls=Commands)
 def health() -> None:
-    """Check one thing about the running broker: exit code 0 when it is well, else 1 and one line that says why."""
+    """Check one thing of the running broker: exit code 0 if it is well, else 1 and one line with the reason."""
 
 
 @health.command()
 @targeted
 def running(target: Target) -> None:
-    """It runs, is through with its start, and answers."""
+    """Check that the broker has started and answers."""
     click.echo(f"{target.ask(Status())['node']} is running")
 
 
 @health.command()
 @targeted
 def alarms(target: Target) -> None:
-    """Neither memory nor disk is short."""
+    """Check that no alarm is raised."""
     raised = [alarm["resource"] for alarm in target.ask(ListAlarms())]
     if raised:
         raise _unhealthy(f"{' and '.join(raised)} {'alarms are' if raised[1:] else 'alarm is'} raised")
@@ -38,7 +38,7 @@ def alarms(target: Target) -> None:
 @health.command()
 @targeted
 def connectivity(target: Target) -> None:
-    """Each address that is listened on takes a TCP connection."""
+    """Check that each listener accepts a TCP connection."""
     listeners = target.ask(ListListeners())
     failed = [f"{listener['interface']}:{listener['port']}" for listener in unreachable(listeners)]
     if failed:
@@ -50,30 +50,30 @@ def connectivity(target: Target) -> None:
 @targeted
 @click.argument("port", type=click.IntRange(1, 65535))
 def port_listener(target: Target, port: int) -> None:
-    """PORT is listened on."""
+    """Check that a listener has PORT."""
     ports = sorted(listener["port"] for listener in target.ask(ListListeners()))
     if port not in ports:
         raise _unhealthy(f"port {port} is not listened on; these are: {', '.join(map(str, ports))}")
-    click.echo(f"port {port} is listened on")
+    click.echo(f"a listener has port {port}")
 
 
 @health.command(name="protocol")
 @targeted
 @click.argument("protocol")
 def protocol_listener(target: Target, protocol: str) -> None:
-    """PROTOCOL is listened for: amqp, amqp/ssl, http, https or http/prometheus."""
+    """Check that a listener has PROTOCOL: amqp, amqp/ssl, http, https or http/prometheus."""
     protocols = sorted({listener["protocol"] for listener in target.ask(ListListeners())})
     if protocol_of(protocol) not in protocols:
         raise _unhealthy(f"{protocol} is not listened for; these are: {', '.join(protocols)}")
-    click.echo(f"{protocol_of(protocol)} is listened for")
+    click.echo(f"a listener has protocol {protocol_of(protocol)}")
 
 
 @health.command()
 @targeted
-@click.option("--within", type=click.IntRange(0), default=4, show_default=True, help="So many of the unit from now.")
+@click.option("--within", type=click.IntRange(0), default=4, show_default=True, help="Number of units from now.")
 @click.option("--unit", type=click.Choice(list(SECONDS)), default="weeks", show_default=True)
 def certificates(target: Target, within: int, unit: str) -> None:
-    """No certificate expires soon."""
+    """Check that no certificate expires soon."""
     ending = [
         f"{each['file']} expires on {datetime.fromtimestamp(each['until'], UTC).date()}"
         for each in expiring(target.ask, within, unit)

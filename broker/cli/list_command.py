@@ -31,12 +31,12 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("-p", "--vhost", metavar="VHOST", help="Only this virtual host; default: all of them.")
 @json_option
 def listing(target: Target, kind: str, columns: tuple[str, ...], vhost: str | None, as_json: bool) -> None:
-    """List things of a KIND, with these COLUMNS or the usual ones.
+    """List things of a KIND, with these COLUMNS or the default ones.
 
     KIND, in the singular or the plural: queues, exchanges, bindings, users, vhosts, permissions, topic-permissions,
     policies, operator-policies, parameters, global-parameters, feature-flags; of a running broker connections,
-    channels, consumers, shovels, listeners, alarms, certificates. For a column that there is not, the answer names
-    those that there are.
+    channels, consumers, shovels, listeners, alarms, certificates. The error for an unknown column names the known
+    ones.
     """
     show(target, kind, columns, vhost, as_json)
 

@@ -19,21 +19,21 @@ from broker.config import ConfigError
 from storage.storage_errors import StoreError
 
 EXPECTED = (ConfigError, AdministrationError, StoreError, OSError)
-"""What may go wrong without anything being wrong with the program: one clear line is the whole answer."""
+"""Errors that are no fault of the program: they are printed as one line, without a traceback."""
 
 
 @click.command(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 it could not be done (one line on standard error says why), 2 wrong usage.",
+    epilog="Exit codes: 0 success, 1 failure (one line on standard error has the reason), 2 wrong usage.",
 )
 @click.version_option(__version__, message="leveret %(version)s")
 def leveret() -> None:
     """Leveret, a durable AMQP 0-9-1 broker.
 
-    Commands are for one data directory: the one that --data-dir, --config or the environment variables
-    LEVERET_DATA_DIR and LEVERET_CONFIG name, else ./leveret-data or that of the service. A running broker carries them
-    out at once; a stopped one's stores are changed directly.
+    Commands apply to one data directory: that of --data-dir, --config or the environment variables LEVERET_DATA_DIR and
+    LEVERET_CONFIG, else ./leveret-data or that of the service. A running broker carries them out at once; if it is
+    stopped, its stores are changed directly.
     """
 
 

@@ -1,4 +1,4 @@
-"""Which data directory a command line is for: what it names, what the environment names, or one of the usual places."""
+"""Data directory of a command line: named by it or by the environment, or one of the usual places."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 ROOT = "LEVERET_ROOT"
 """The variable that names the directory which stands for /, as in the container image."""
 USUAL = ("var/lib/leveret", "var/lib/rabbitmq/leveret")
-"""Where the packaged service and the container image keep their data, below the root directory."""
+"""Data directories of the packaged service and of the container image, below the root directory."""
 
 _CONFIG, _DATA_DIR = "leveret.config", "leveret.data_dir"
 
@@ -55,7 +55,7 @@ def _remember(ctx: click.Context, key: str, value: object) -> None:
 
 
 def named() -> Named:
-    """What the command line that is being carried out names, else the environment."""
+    """Return what the current command line names, else the environment."""
     ctx = click.get_current_context(silent=True)
     meta = {} if ctx is None else ctx.meta
     config = meta.get(_CONFIG) or os.environ.get("LEVERET_CONFIG") or None

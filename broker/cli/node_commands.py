@@ -29,7 +29,7 @@ file_argument = click.argument("file", type=click.Path(path_type=Path, allow_das
 @targeted
 @json_option
 def status(target: Target, as_json: bool) -> None:
-    """Show what the running broker is and how it does."""
+    """Show version, addresses, alarms, memory, disk and totals of the running broker."""
     facts = target.ask(Status())
     show_tree(facts, as_json)
     if "testing" in facts and not as_json:
@@ -39,14 +39,14 @@ def status(target: Target, as_json: bool) -> None:
 @click.command()
 @targeted
 def ping(target: Target) -> None:
-    """Exit with 0 when a broker runs here and answers within five seconds, else with 1: for health checks."""
+    """Exit with 0 if a broker runs here and answers within five seconds, else with 1: for health checks."""
     target.ask(Ping(), timeout_seconds=PING_SECONDS)
     click.echo("pong")
 
 
 @click.group(cls=Commands)
 def export() -> None:
-    """Write out what exists."""
+    """Export definitions, or the event log."""
 
 
 @export.command(name="definitions")
@@ -55,7 +55,7 @@ def export() -> None:
 def export_definitions(target: Target, file: Path) -> None:
     """Write users, virtual hosts, permissions, exchanges, queues and bindings to FILE (- is standard output).
 
-    The form is RabbitMQ's definitions JSON. A new FILE is readable by its owner alone: it holds password hashes.
+    The format is RabbitMQ's definitions JSON. A new FILE is readable by its owner alone: it has password hashes.
     """
     written = json.dumps(target.run(ExportDefinitions()), indent=2) + "\n"
     if str(file) == "-":
@@ -71,7 +71,7 @@ export.add_command(export_events)
 
 @click.group(cls=Commands, name="import")
 def import_() -> None:
-    """Take in what another broker wrote out."""
+    """Import definitions."""
 
 
 @import_.command(name="definitions")
@@ -79,9 +79,9 @@ def import_() -> None:
 @file_argument
 @json_option
 def import_definitions(target: Target, file: Path, as_json: bool) -> None:
-    """Make what FILE names, RabbitMQ's definitions JSON (- is standard input), as it says there.
+    """Import FILE, RabbitMQ's definitions JSON (- is standard input).
 
-    Exchanges and queues that exist stay. The answer counts what was made or changed.
+    Existing exchanges and queues stay as they are. The numbers of created and changed definitions are printed.
     """
     answer = target.run(ImportDefinitions(definitions=_read_definitions(file)), timeout_seconds=None)
     show_tree(answer, as_json)
@@ -108,8 +108,8 @@ def close_connection(target: Target, name: str, reason: str) -> None:
 @click.command(name="delete-queue")
 @targeted
 @vhost_option
-@click.option("--if-empty", is_flag=True, help="Not when it has ready messages.")
-@click.option("--if-unused", is_flag=True, help="Not when it has consumers.")
+@click.option("--if-empty", is_flag=True, help="Only if it has no ready messages.")
+@click.option("--if-unused", is_flag=True, help="Only if it has no consumers.")
 @click.argument("name")
 def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, name: str) -> None:
     """Delete the queue NAME with its messages."""
@@ -122,6 +122,6 @@ def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, na
 @vhost_option
 @click.argument("name")
 def purge_queue(target: Target, vhost: str, name: str) -> None:
-    """Discard the messages of the queue NAME that no consumer holds."""
+    """Delete the ready messages of the queue NAME."""
     answer = target.run(PurgeQueue(vhost=vhost, name=name))
     done("queue {} is purged of {}", name, counted(answer["messages"], "message"))

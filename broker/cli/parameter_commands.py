@@ -20,7 +20,7 @@ from broker.cli.usage.json_argument import json_value
 
 @click.group(cls=Commands)
 def parameter() -> None:
-    """Parameters of a virtual host: operator policies and limits among them, and those of definitions files."""
+    """Parameters of a virtual host, including operator policies and limits."""
 
 
 @click.group(cls=Commands, name="global-parameter")
@@ -37,7 +37,7 @@ def global_parameter() -> None:
 def set_parameter(target: Target, vhost: str, component: str, name: str, value: str) -> None:
     """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy, shovel, vhost-limits.
 
-    With - for VALUE it is read from standard input: so a password in it is in no process list.
+    VALUE - is read from standard input, so that no process list shows a password in it.
     """
     target.run(SetParameter(vhost=vhost, component=component, name=name, value=json_value(value)))
     done("parameter {} of {} is set", name, component)
@@ -49,7 +49,7 @@ def set_parameter(target: Target, vhost: str, component: str, name: str, value: 
 @click.argument("component")
 @click.argument("name")
 def clear_parameter(target: Target, vhost: str, component: str, name: str) -> None:
-    """Remove the parameter NAME of COMPONENT, whatever component that is."""
+    """Remove the parameter NAME of COMPONENT, which may be any component."""
     target.run(ClearParameter(vhost=vhost, component=component, name=name))
     done("parameter {} of {} is cleared", name, component)
 
@@ -71,7 +71,7 @@ def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("value")
 def set_global_parameter(target: Target, name: str, value: str) -> None:
-    """Set the parameter NAME to VALUE, in JSON; with - it is read from standard input."""
+    """Set the parameter NAME to VALUE, in JSON; - is read from standard input."""
     target.run(SetGlobalParameter(name=name, value=json_value(value)))
     done("global parameter {} is set", name)
 
@@ -97,6 +97,6 @@ def list_global_parameters(target: Target, as_json: bool) -> None:
 @targeted
 @click.argument("name")
 def cluster_name(target: Target, name: str) -> None:
-    """Call the broker NAME: clients and tools read it."""
+    """Set the cluster name, which clients and tools read."""
     target.run(SetClusterName(name=name))
-    done("the broker is called {}", name)
+    done("cluster name is {}", name)

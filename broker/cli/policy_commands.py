@@ -16,7 +16,7 @@ from broker.cli.usage.json_argument import json_object
 
 @click.group(cls=Commands)
 def policy() -> None:
-    """Policies: time to live, limits, dead letters and more for queues and exchanges by their names."""
+    """Policies: time to live, limits, dead-lettering and more, for queues and exchanges by name."""
 
 
 @click.group(cls=Commands, name="operator-policy")
@@ -48,7 +48,7 @@ def _setting(command: Command) -> Command:
 @targeted
 @_setting
 def set_policy(target: Target, definition: str, **options: Any) -> None:
-    """Let what has PATTERN, a regular expression, in its name do as DEFINITION says; it takes effect at once.
+    """Apply DEFINITION to queues and exchanges whose name matches PATTERN (a regular expression), at once.
 
     DEFINITION is JSON such as {"max-length": 1000, "dead-letter-exchange": "dead"}. KIND is all, queues, exchanges,
     classic_queues, quorum_queues or streams. A queue or exchange has one policy at a time.
@@ -61,7 +61,7 @@ def set_policy(target: Target, definition: str, **options: Any) -> None:
 @targeted
 @_setting
 def set_operator_policy(target: Target, definition: str, **options: Any) -> None:
-    """Let no queue that has PATTERN in its name exceed what DEFINITION says; it takes effect at once.
+    """Limit queues whose name matches PATTERN (a regular expression) as DEFINITION says, at once.
 
     DEFINITION may have message-ttl, expires, max-length, max-length-bytes, max-in-memory-length,
     max-in-memory-bytes and delivery-limit. KIND is all, queues, classic_queues, quorum_queues or streams.
@@ -75,7 +75,7 @@ def set_operator_policy(target: Target, definition: str, **options: Any) -> None
 @vhost_option
 @click.argument("name")
 def clear_policy(target: Target, vhost: str, name: str) -> None:
-    """Remove the policy NAME; the next one that matches takes its place."""
+    """Remove the policy NAME; the next one that matches applies instead."""
     target.run(ClearPolicy(vhost=vhost, name=name))
     done("policy {} is cleared", name)
 
@@ -85,7 +85,7 @@ def clear_policy(target: Target, vhost: str, name: str) -> None:
 @vhost_option
 @click.argument("name")
 def clear_operator_policy(target: Target, vhost: str, name: str) -> None:
-    """Remove the operator policy NAME; the next one that matches takes its place."""
+    """Remove the operator policy NAME; the next one that matches applies instead."""
     target.run(ClearOperatorPolicy(vhost=vhost, name=name))
     done("operator policy {} is cleared", name)
 

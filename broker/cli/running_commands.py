@@ -1,4 +1,4 @@
-"""What a running broker is asked and told as a whole: `leveret environment|memory|report|wait|stop|set-...|...`."""
+"""Commands for a running broker as a whole: `leveret environment|memory|report|wait|stop|set-...|...`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.admin.commands.node_admin import (
     Stop,
 )
 from broker.admin.protocol import NotRunning
-from broker.cli.table_output import aligned, done, show_tree, text
+from broker.cli.table_output import aligned, counted, done, show_tree, text
 from broker.cli.target_broker import LOOK_SECONDS, Target, await_end, json_option, targeted
 from broker.cli.usage.listing_kinds import LISTINGS
 from broker.rabbitmq.conf.conf_values import Unfit, size
@@ -40,14 +40,14 @@ def environment(target: Target, as_json: bool) -> None:
 @targeted
 @json_option
 def memory(target: Target, as_json: bool) -> None:
-    """Show what takes how much memory, in bytes."""
+    """Show memory by its use, in bytes."""
     show_tree(target.ask(Memory()), as_json)
 
 
 @click.command()
 @targeted
 def report(target: Target) -> None:
-    """Print everything that one may want to know of the broker when something is wrong. It holds no secrets."""
+    """Print a report for the analysis of a fault. It has no secrets."""
     for title, command in (("Status", Status()), ("Memory", Memory()), ("Settings", Environment())):
         _section(title)
         show_tree(target.ask(command), False)
@@ -67,7 +67,7 @@ def _section(title: str) -> None:
 @targeted
 @click.option("--timeout", type=float, default=WAIT_SECONDS, show_default=True, metavar="SECONDS")
 def wait(target: Target, timeout: float) -> None:
-    """Return when the broker answers; exit code 1 when it does not in time."""
+    """Wait until the broker answers; exit code 1 if it does not in time."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -82,7 +82,7 @@ def wait(target: Target, timeout: float) -> None:
 @click.command()
 @targeted
 def stop(target: Target) -> None:
-    """End the broker in order, as SIGTERM does, and return when it is gone."""
+    """Stop the broker in order, as SIGTERM does, and wait until it has ended."""
     target.ask(Stop())
     await_end(target.directory)
     done("stopped")
@@ -92,9 +92,9 @@ def stop(target: Target) -> None:
 @targeted
 @click.argument("limit")
 def set_memory_high_watermark(target: Target, limit: str) -> None:
-    """Have publishers wait above LIMIT, a fraction such as 0.4 of all memory or a size such as 2GB, until a restart."""
+    """Block publishers above LIMIT, a fraction of memory such as 0.4 or a size such as 2GB, until a restart."""
     target.ask(SetVmMemoryHighWatermark(**_fraction_or_size(limit, "fraction")))
-    done("publishers wait above {} of memory, until the next start", limit)
+    done("memory limit is {} until the next start", limit)
 
 
 @click.command(name="set-disk-free-limit")
@@ -102,44 +102,44 @@ def set_memory_high_watermark(target: Target, limit: str) -> None:
 @click.argument("limit")
 @click.option("--relative", is_flag=True, help="LIMIT is a multiple of the memory, such as 1.5.")
 def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
-    """Have publishers wait when less than LIMIT, such as 2GB, of the disk is free, until a restart."""
+    """Block publishers when less than LIMIT of the disk is free, such as 2GB, until a restart."""
     target.ask(SetDiskFreeLimit(**{"mem_relative": _number(limit)} if relative else {"bytes": _size(limit)}))
-    done("publishers wait below {} of free disk, until the next start", limit)
+    done("limit of free disk is {} until the next start", limit)
 
 
 @click.command(name="set-log-level")
 @targeted
 @click.argument("level", type=click.Choice(["debug", "info", "warning", "error", "critical", "none"]))
 def set_log_level(target: Target, level: str) -> None:
-    """Have the log begin at LEVEL, until a restart; `logs.level` and LEVERET_LOG_LEVEL are for good."""
+    """Log from LEVEL on, until a restart; `logs.level` and LEVERET_LOG_LEVEL outlast one."""
     target.ask(SetLogLevel(level=level))
-    done("the log begins at level {}, until the next start", level)
+    done("log level is {} until the next start", level)
 
 
 @click.command(name="set-log-form")
 @targeted
 @click.argument("form", type=click.Choice(["text", "json"]))
 def set_log_form(target: Target, form: str) -> None:
-    """Have the log written as text or as JSON, until a restart; `logs.form` and LEVERET_LOG_FORM are for good."""
+    """Write the log as text or as JSON, until a restart; `logs.form` and LEVERET_LOG_FORM outlast one."""
     target.ask(SetLogForm(form=form))
-    done("the log is written as {}, until the next start", form)
+    done("log is written as {} until the next start", form)
 
 
 @click.command(name="close-connections")
 @targeted
-@click.option("-p", "--vhost", metavar="VHOST", help="Those in this virtual host.")
-@click.option("--user", metavar="NAME", help="Those of this user.")
-@click.option("--all", "everything", is_flag=True, help="All.")
-@click.option("--limit", type=click.IntRange(0), help="No more than so many.")
+@click.option("-p", "--vhost", metavar="VHOST", help="Connections in this virtual host.")
+@click.option("--user", metavar="NAME", help="Connections of this user.")
+@click.option("--all", "everything", is_flag=True, help="All connections.")
+@click.option("--limit", type=click.IntRange(0), help="Maximum number of connections.")
 @click.argument("reason", default="Closed via the command line")
 def close_connections(
     target: Target, vhost: str | None, user: str | None, everything: bool, limit: int | None, reason: str
 ) -> None:
-    """Close connections with 320 CONNECTION_FORCED and this REASON; their number is printed."""
+    """Close connections with 320 CONNECTION_FORCED and this REASON, and print their number."""
     if everything == (vhost is not None or user is not None):
         raise click.UsageError("expected --vhost or --user, or --all")
     closed = target.ask(CloseConnections(vhost=vhost, user=user, limit=limit, reason=reason))
-    click.echo(f"{closed['closed']} closed")
+    click.echo(counted(closed["closed"], "connection") + " closed")
 
 
 def _fraction_or_size(limit: str, fraction: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the command line prints: aligned columns for people, JSON for programs."""
+"""Output of the command line: aligned columns for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 _COMMANDS = re.compile(r"(\x1b\[[01]m|\x1b\([0B]|[\n\t])")
-"""What we have a terminal do: bold letters, lines around tables, the next line, the next column."""
+"""Terminal controls in use: bold text, lines around tables, the next line, the next column."""
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
@@ -55,7 +55,7 @@ def text(value: object) -> str:
 
 
 def on_terminal(shown: str) -> str:
-    """What is printed as RabbitMQ's commands print it, where a person looks at it: no name commands their terminal."""
+    """Return text as a terminal may show it: controls in names are escaped."""
     return "".join(part if _COMMANDS.fullmatch(part) else text(part) for part in _COMMANDS.split(shown))
 
 
@@ -66,7 +66,7 @@ def echo(shown: str, *, err: bool = False, color: bool | None = None) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something: 1 file, 2,000 files."""
+    """Return a number with its noun: 1 file, 2,000 files."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -22,12 +22,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 ANSWER_SECONDS = 60.0
 START_SECONDS = 30.0
-"""How long a broker that starts may take until it answers."""
+"""Longest time from a broker's start to its first answer."""
 LOOK_SECONDS = 0.05
 
 
 class Target:
-    """Where a command goes. A running broker is asked; a stopped one's stores are opened for the command."""
+    """Target of a command: a running broker, which is asked, or the stores of a stopped one, which are opened."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -111,7 +111,5 @@ def targeted(command: Command) -> Command:
     return data_directory_options(run)  # type: ignore[return-value]
 
 
-vhost_option = click.option(
-    "-p", "--vhost", default="/", show_default=True, metavar="VHOST", help="The virtual host it is about."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")
+vhost_option = click.option("-p", "--vhost", default="/", show_default=True, metavar="VHOST", help="Virtual host.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -12,16 +12,16 @@ from broker.cli.usage.command_groups import Commands
 
 @click.group(cls=Commands)
 def trace() -> None:
-    """Publish a copy of every message of a virtual host to its exchange amq.rabbitmq.trace, until the broker ends."""
+    """Publish a copy of every message of a virtual host to its exchange amq.rabbitmq.trace, until the broker stops."""
 
 
 @trace.command(name="on")
 @targeted
 @vhost_option
 def trace_on(target: Target, vhost: str) -> None:
-    """Start tracing: keys are publish.EXCHANGE and deliver.QUEUE, headers say the rest. It costs much speed."""
+    """Start tracing, with keys publish.EXCHANGE and deliver.QUEUE. It reduces throughput."""
     target.ask(TraceOn(vhost=vhost))
-    done("virtual host {} is traced into its exchange amq.rabbitmq.trace", vhost)
+    done("tracing of virtual host {} is on, to its exchange amq.rabbitmq.trace", vhost)
 
 
 @trace.command(name="off")
@@ -30,4 +30,4 @@ def trace_on(target: Target, vhost: str) -> None:
 def trace_off(target: Target, vhost: str) -> None:
     """Stop tracing."""
     target.ask(TraceOff(vhost=vhost))
-    done("virtual host {} is not traced", vhost)
+    done("tracing of virtual host {} is off", vhost)

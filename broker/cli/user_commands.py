@@ -67,9 +67,9 @@ def _tags(text: str) -> list[str]:
 @password_argument
 @click.option("--tags", default="", metavar="TAG,...", help="Tags such as administrator or monitoring.")
 def add_user(target: Target, name: str, password: str | None, tags: str) -> None:
-    """Create the user NAME. It may enter a virtual host once `permission set` says so.
+    """Create the user NAME. It has no access to virtual hosts until `permission set`.
 
-    Without PASSWORD, or for `-`, the password is asked for on a terminal, or read from standard input.
+    Without PASSWORD, or with `-`, the password is asked for on a terminal, or read from standard input.
     """
     named = _tags(tags)
     _warn_of_unknown(named)
@@ -99,7 +99,7 @@ def list_users(target: Target, as_json: bool) -> None:
 @click.argument("name")
 @password_argument
 def change_password(target: Target, name: str, password: str | None) -> None:
-    """Give the user NAME a new password; without PASSWORD, or for `-`, it is read from standard input."""
+    """Change the password of the user NAME; without PASSWORD, or with `-`, it is read from standard input."""
     target.run(ChangePassword(name=name, password=_password(password, new=True)))
     done("user {} has a new password", name)
 
@@ -108,7 +108,7 @@ def change_password(target: Target, name: str, password: str | None) -> None:
 @targeted
 @click.argument("name")
 def clear_password(target: Target, name: str) -> None:
-    """Let the user NAME log in by its certificate only: no password is the right one any more."""
+    """Remove the password of the user NAME, which can then log in by certificate only."""
     target.run(ClearPassword(name=name))
     done("user {} has no password", name)
 
@@ -118,16 +118,16 @@ def clear_password(target: Target, name: str) -> None:
 @click.argument("name")
 @click.argument("tags", nargs=-1)
 def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
-    """Let the user NAME have these TAGS and no others.
+    """Replace the tags of the user NAME.
 
-    Tags that mean something are administrator, monitoring, policymaker, management and impersonator.
+    Tags with a meaning are administrator, monitoring, policymaker, management and impersonator.
     """
     _warn_of_unknown(tags)
     answer = target.run(SetUserTags(name=name, tags=list(tags)))
     lost = [tag for tag in answer.get("tags_before", ()) if tag in TAGS and tag not in tags]
     done("user {} has the tags: {}", name, ", ".join(tags) or "none")
     if lost:
-        click.echo(f"leveret: warning: user {text(name)} had {', '.join(lost)}, and has not any more", err=True)
+        click.echo(f"leveret: warning: user {text(name)} has lost {', '.join(lost)}", err=True)
 
 
 def _warn_of_unknown(tags: Iterable[str]) -> None:
@@ -142,9 +142,9 @@ def _warn_of_unknown(tags: Iterable[str]) -> None:
 @click.argument("name")
 @password_argument
 def authenticate_user(target: Target, name: str, password: str | None) -> None:
-    """Try a user's password; exit code 1 when it is not the right one."""
+    """Check a user's password; exit code 1 if it is wrong."""
     target.run(AuthenticateUser(name=name, password=_password(password)))
-    done("the password of user {} is right", name)
+    done("password of user {} is correct", name)
 
 
 @user.command(name="permissions")
@@ -152,7 +152,7 @@ def authenticate_user(target: Target, name: str, password: str | None) -> None:
 @click.argument("name")
 @json_option
 def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
-    """List what the user NAME may do in each virtual host."""
+    """List the permissions of the user NAME."""
     rows = target.run(ListUserPermissions(name=name))
     show_rows(rows, ("vhost", "configure", "write", "read"), as_json)
 
@@ -166,7 +166,7 @@ def _limits(text: str) -> dict[str, Any]:
 @click.argument("name")
 @click.argument("definition")
 def set_user_limits(target: Target, name: str, definition: str) -> None:
-    """Limit the user NAME; DEFINITION is JSON such as {"max-connections": 5, "max-channels": 100}."""
+    """Set limits of the user NAME; DEFINITION is JSON such as {"max-connections": 5, "max-channels": 100}."""
     target.run(SetUserLimits(name=name, limits=_limits(definition)))
     done("limits of user {} are set", name)
 
@@ -176,7 +176,7 @@ def set_user_limits(target: Target, name: str, definition: str) -> None:
 @click.argument("name")
 @click.argument("limits", nargs=-1)
 def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
-    """Lift these LIMITS of the user NAME, or all of them."""
+    """Remove these LIMITS of the user NAME, or all."""
     target.run(ClearUserLimits(name=name, limits=list(limits)))
     done("limits of user {} are cleared", name)
 
@@ -197,8 +197,8 @@ def vhost() -> None:
 @vhost.command(name="add")
 @targeted
 @click.argument("name")
-@click.option("--description", default="", help="What it is for.")
-@click.option("--tags", default="", metavar="TAG,...", help="Tags of your own.")
+@click.option("--description", default="", help="Description.")
+@click.option("--tags", default="", metavar="TAG,...", help="Tags, with commas between.")
 @click.option(
     "--default-queue-type",
     default="",
@@ -214,8 +214,8 @@ def add_vhost(target: Target, name: str, description: str, tags: str, default_qu
 @vhost.command(name="set")
 @targeted
 @click.argument("name")
-@click.option("--description", help="What it is for.")
-@click.option("--tags", metavar="TAG,...", help="Tags of your own, in the place of those it has.")
+@click.option("--description", help="Description.")
+@click.option("--tags", metavar="TAG,...", help="Tags that replace those it has.")
 @click.option(
     "--default-queue-type",
     metavar="TYPE",
@@ -224,7 +224,7 @@ def add_vhost(target: Target, name: str, description: str, tags: str, default_qu
 def update_vhost(
     target: Target, name: str, description: str | None, tags: str | None, default_queue_type: str | None
 ) -> None:
-    """Describe the virtual host NAME anew; what is not named stays."""
+    """Change the virtual host NAME; options that are not given stay as they are."""
     named = None if tags is None else _tags(tags)
     target.run(UpdateVhost(name=name, description=description, tags=named, default_queue_type=default_queue_type))
     done("virtual host {} is changed", name)
@@ -252,7 +252,7 @@ def list_vhosts(target: Target, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("definition")
 def set_vhost_limits(target: Target, name: str, definition: str) -> None:
-    """Limit the virtual host NAME; DEFINITION is JSON such as {"max-connections": 5, "max-queues": 100}."""
+    """Set limits of the virtual host NAME; DEFINITION is JSON such as {"max-connections": 5, "max-queues": 100}."""
     target.run(SetVhostLimits(name=name, limits=_limits(definition)))
     done("limits of virtual host {} are set", name)
 
@@ -262,7 +262,7 @@ def set_vhost_limits(target: Target, name: str, definition: str) -> None:
 @click.argument("name")
 @click.argument("limits", nargs=-1)
 def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
-    """Lift these LIMITS of the virtual host NAME, or all of them."""
+    """Remove these LIMITS of the virtual host NAME, or all."""
     target.run(ClearVhostLimits(name=name, limits=list(limits)))
     done("limits of virtual host {} are cleared", name)
 
@@ -282,7 +282,7 @@ def _show_limits(target: Target, command: type[ListCommand], as_json: bool) -> N
 
 @click.group(cls=Commands)
 def permission() -> None:
-    """What users may configure, write and read in a virtual host."""
+    """Permissions of users in a virtual host: configure, write, read."""
 
 
 @permission.command(name="set")
@@ -293,7 +293,7 @@ def permission() -> None:
 @click.argument("write")
 @click.argument("read")
 def set_permissions(target: Target, vhost: str, user: str, configure: str, write: str, read: str) -> None:
-    """Let USER use names that match these regular expressions; the empty one matches none."""
+    """Set permissions of USER: regular expressions for names; an empty one matches none."""
     target.run(SetPermissions(vhost=vhost, user=user, configure=configure, write=write, read=read))
     done("permissions of user {} in virtual host {} are set", user, vhost)
 
@@ -303,7 +303,7 @@ def set_permissions(target: Target, vhost: str, user: str, configure: str, write
 @vhost_option
 @click.argument("user")
 def clear_permissions(target: Target, vhost: str, user: str) -> None:
-    """Keep USER out of the virtual host."""
+    """Remove the permissions of USER in the virtual host, and so its access."""
     target.run(ClearPermissions(vhost=vhost, user=user))
     done("user {} has no permissions in virtual host {}", user, vhost)
 
@@ -319,7 +319,7 @@ def list_permissions(target: Target, vhost: str, as_json: bool) -> None:
 
 @click.group(cls=Commands, name="topic-permission")
 def topic_permission() -> None:
-    """Which routing keys users may publish and bind with on a topic exchange."""
+    """Routing keys that users may publish and bind with on a topic exchange."""
 
 
 @topic_permission.command(name="set")
@@ -330,7 +330,7 @@ def topic_permission() -> None:
 @click.argument("write")
 @click.argument("read")
 def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, write: str, read: str) -> None:
-    """Let USER use routing keys of EXCHANGE that match; {username} and {vhost} in an expression are filled in."""
+    """Set the routing keys that USER may write and read on EXCHANGE; {username} and {vhost} are replaced."""
     target.run(SetTopicPermissions(vhost=vhost, user=user, exchange=exchange, write=write, read=read))
     done("topic permissions of user {} on exchange {} are set", user, exchange)
 
@@ -341,7 +341,7 @@ def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, 
 @click.argument("user")
 @click.argument("exchange", required=False)
 def clear_topic_permissions(target: Target, vhost: str, user: str, exchange: str | None) -> None:
-    """Lift what was set for USER on EXCHANGE, or on every exchange of the virtual host."""
+    """Remove the topic permissions of USER on EXCHANGE, or on every exchange of the virtual host."""
     target.run(ClearTopicPermissions(vhost=vhost, user=user, exchange=exchange))
     done("topic permissions of user {} in virtual host {} are cleared", user, vhost)
 

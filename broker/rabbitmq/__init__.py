@@ -1,1 +1,1 @@
-"""What programs written for RabbitMQ expect: its command lines, rabbitmqadmin, rabbitmq.conf, its container image."""
+"""Compatibility with programs of RabbitMQ: its command lines, rabbitmqadmin, rabbitmq.conf, its container image."""

@@ -53,6 +53,7 @@ from storage.definitions.definition_rows import (
     VhostRow,
 )
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
+from storage.events.event_log_recovery import highest_boot
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.store_origin import StoreOrigin
@@ -85,6 +86,11 @@ class Stores(NamedTuple):
     definitions: DefinitionStore
     messages: MessageStore
     lock: int
+
+
+def logged_boot(config: Config) -> int:
+    """Return the last boot in the event log that the settings name; 0 for none. Raises OSError."""
+    return highest_boot(config.events_directory, config.identity.shown_cluster_name)
 
 
 def open_stores(

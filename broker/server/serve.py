@@ -44,7 +44,6 @@ from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
 from broker.settled_future import settled
-from storage.events.event_log_recovery import highest_boot
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
                 journal_bytes=config.store.journal_bytes,
                 recorded=config.events.enabled,
                 accept_loss=config.store.accept_loss,
-                known_boot=highest_boot(config.events_directory, config.identity.shown_cluster_name),
+                known_boot=recovery.logged_boot(config),
             )
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)

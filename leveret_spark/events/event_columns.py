@@ -168,10 +168,10 @@ def encoded_batches(
     after: int = 0,
     until: int = sys.maxsize,
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of a segment's events, text dictionary-encoded; raises SegmentError, save for damage if a list is
-    given for the places of that: then events of damaged blocks are missing like those that were never written.
+    """Decode columns of a segment's events, text dictionary-encoded.
 
-    Of blocks without an event behind `after` and up to `until` the heads and checksums alone are read.
+    Blocks without an event in `after` < seq <= `until` are skipped after their checksum. Raises SegmentError. With
+    `damaged`, offsets of damage are appended to it instead, and the events of damaged blocks are missing.
     """
     decode = msgspec.msgpack.Decoder().decode
     gathered = _Runs(name)
@@ -200,6 +200,7 @@ class _Runs:
         """Positions, and message numbers where they are the same, of runs that are LISTED."""
         self._sizes: list[int] = []
         self._redelivered: list[bool] = []
+        # Numbers of kinds as in docs/storage-format.md.
         known: dict[int, Callable[..., None]] = {
             1: self._boot,
             2: self._stop,
@@ -275,6 +276,7 @@ class _Runs:
     ) -> None:
         key_at = 1 + route[0]
         names = vhost, died_in, route[1:key_at], route[key_at + 1 :], connection
+        # One run of publishes: names and flags are of all, sizes and positions of death are one for each.
         numbers = first, LISTED if died_at else NONE
         self._runs.append(
             (
@@ -426,6 +428,7 @@ class _Expansion:
                 return _nullable(values)
             case "persistent":
                 return _flag(self._spread(name, np.int8))
+        # `redelivered` is one value for a run of deliveries, or LISTED: one for each.
         values = self._spread(name, np.int8)
         values[values == LISTED] = self._redelivered
         return _flag(values)

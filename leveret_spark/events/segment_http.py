@@ -164,18 +164,23 @@ class SegmentHttp:
     def _asked(
         self, path: str, method: str = "GET", headers: Mapping[str, str] = NOTHING
     ) -> Iterator[http.client.HTTPResponse]:
-        """The answer to a request, if it is a good one. Raises _Failed, FileNotFoundError, HttpError, OptionError."""
+        """Send a request; yields an answer of status 200 or 206.
+
+        Raises _Failed, FileNotFoundError, HttpError, OptionError.
+        """
         web = self._web
         login = b64encode(f"{web.login.user}:{web.login.password}".encode()).decode()
         connection = self._connection()
         try:
             connection.connect()
+            # Connecting has its own, usually shorter, time-out.
             connection.sock.settimeout(web.read_timeout_seconds)
             connection.request(method, web.prefix + path, headers={"Authorization": f"Basic {login}", **headers})
             response = connection.getresponse()
             if response.status not in (200, 206):
                 raise self._refused(response, path)
             yield response
+        # An untrusted certificate and a port without TLS are final. Other errors may pass: another attempt is made.
         except ssl.SSLCertVerificationError as error:
             raise HttpError(f"{web}: {error.verify_message}") from None
         except ssl.SSLError as error:

@@ -131,4 +131,4 @@ def _seconds(value: datetime | int) -> int:
 
 
 READ: dict[str, Callable[[Any], Any]] = {"headers": _headers, "timestamp": _seconds}
-"""Conversions of properties that are not passed on as they are."""
+"""Conversions of columns that are not sent unchanged."""

@@ -51,7 +51,7 @@ class Ticket(NamedTuple):
         except OSError as error:
             raise AmqpError(f"{where}: {error}") from None
         if len(data) != size:
-            raise AmqpError(f"{where}: it has them no more")
+            raise AmqpError(f"{where}: the planner has dropped them")
         found: list[Message] = pickle.loads(data)
         return found
 

@@ -95,6 +95,7 @@ class _Copies:
         self._timeline = LogTimeline(node.coverage)
         copies = node.copies
         keys = Groups(*(copies.column(name).to_numpy() for name in ("place", "position", "first")))
+        # One row for each copy and reduced batch: below they are merged, over all batches and then by boot.
         rows = {name: copies.column(name).to_numpy()[keys.order] for name in copies.column_names}
         self._rows = rows
         self._groups = groups = Sorted(rows["place"], rows["position"])
@@ -108,6 +109,7 @@ class _Copies:
         self.kept = groups.max(rows["kept"])
         self.first_deliver_us = groups.min(rows["first_deliver_us"])
         self.deliveries, self.acks = groups.sum(rows["deliveries"]), groups.sum(rows["acks"])
+        # An end that had not reached the disk may have come undone: it is in `ended`, and not in `end`.
         certain = self._timeline.certain(rows["end"])
         self.end = groups.min(certain)
         self.how = groups.first(certain < NEVER, rows["end_kind"], MOVE)

@@ -206,6 +206,7 @@ class Columns:
 
     def copies(self) -> tuple[pa.Table, list[Place]]:
         """Return a row for each copy, and the places that their numbers refer to."""
+        # Offsets of streams are no copies: their messages are not consumed for good, and not judged.
         found = np.flatnonzero(is_one_of(self.kind, OF_COPIES) & (self.position >= OFFSETS_END))
         groups = Groups(self.place[found], self.position[found])
         rows = found[groups.order]
@@ -214,6 +215,7 @@ class Columns:
         persistent = numbers(self._batch.column("persistent").cast(pa.int8()))[rows]
         routed, delivered, ended = (kind == CODES["route"], kind == CODES["deliver"], is_one_of(kind, ENDS))
         new = delivered & (redelivered == 0)
+        # A death and the publish of its dead letter are recorded behind the copy's end, and do not show that it lives.
         heard = (kind != CODES["deadletter"]) & (kind != CODES["publish"])
         used, place = np.unique(self.place[rows[groups.starts]], return_inverse=True)
         columns = {

@@ -96,6 +96,7 @@ def session(
     archive = _set_environment(master, keep_classes=keep_classes)
     options = f"-Dlog4j2.configurationFile=file:{LOGGING} {archive} {java_options}".strip()
     master = master or f"local[{cores}]"
+    # Local Spark stays on the loopback address; the nodes of a cluster have to reach this process.
     here = {**HERE, **_search_path()} if master.startswith("local") else {}
     ours = {**QUIET, **here, "spark.driver.extraJavaOptions": options}
     with _spark(name, master, {**ours, **(settings or {})}) as spark:

@@ -93,7 +93,7 @@ def _row(found: Found, owner: Owner | None) -> tuple[Any, ...]:
         bool(message.flags & PERSISTENT),
         None if stream else found.delivered,
         max(message.delivery_count, int(found.delivered)) if owner is not None and owner.type == "quorum" else None,
-        _time(message.expires_at) if stream else None,
+        _time(message.expires_at) if stream else None,  # in a stream this field is the time of publishing
         None if stream else _time(message.expires_at),
         _time(found.due_at),
         _death(message.flags),

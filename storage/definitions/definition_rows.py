@@ -111,7 +111,7 @@ class GlobalParameterRow(NamedTuple):
 
 
 class VhostLimitRow(NamedTuple):
-    """A limit of a virtual host, such as `max-connections`; negative means none."""
+    """A limit of a virtual host, such as `max-connections`; negative: no limit."""
 
     vhost: str
     name: str
@@ -119,7 +119,7 @@ class VhostLimitRow(NamedTuple):
 
 
 class UserLimitRow(NamedTuple):
-    """A limit of a user, such as `max-channels`; negative means none."""
+    """A limit of a user, such as `max-channels`; negative: no limit."""
 
     user: str
     name: str

@@ -50,7 +50,7 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
             segment = segment or EventSegmentFile.create(directory, node, boot, first, 0.0)
             segment.add(block, first, events)
     except OSError as error:
-        log.error("events of boot %d stay out of the event log until the next start: %s", boot, error)
+        log.error("cannot add events of boot %d to the event log, the next start will: %s", boot, error)
         tails = []
     if segment is not None:
         segment.seal()

@@ -58,6 +58,7 @@ class EventTailFile:
 
     def add(self, records: bytes, first: int, events: int) -> None:
         """Append a MessagePack array of records. Raises OSError, and then nothing of it is in the file."""
+        assert events > 0, "a block without events has no place in the numbering"
         self._append(with_head(records, first, events))
         self.events += events
 

@@ -138,7 +138,7 @@ class Journal:
             try:
                 self._high_water.note(self._salt, self._boot, self.number)
             except OSError as error:
-                log.warning("%s; how far the journal goes is not noted, until the next start", error)
+                log.warning("%s; the high-water mark of the journal is not written until the next start", error)
                 self._high_water.close()
                 self._high_water = None
 
@@ -147,6 +147,7 @@ class Journal:
 
         Raises OSError.
         """
+        assert boot > self._boot, f"boot {boot} does not come after boot {self._boot}"
         with self._lock:
             self._writes, self._parcel = UnappliedWrites(), None
         self.number, self._boot, self._marked = 0, boot, False
@@ -275,7 +276,7 @@ def _high_water(directory: Path) -> HighWaterFile | None:
     try:
         return HighWaterFile(directory / HIGH_WATER)
     except OSError as error:
-        log.warning("%s; how far the journal goes is not noted, until the next start", error)
+        log.warning("%s; the high-water mark of the journal is not written until the next start", error)
         return None
 
 

@@ -11,7 +11,7 @@ ring continues at its start.
     head of the file, and of a record:
     magic        4 bytes    "LvJ2"
     kind         4 bytes    1: head of the file, 2: a batch of messages
-    salt         16 bytes   random, drawn again each time a journal is opened for writing
+    salt         16 bytes   random, a new one each time a journal is opened for writing
     number       8 bytes    of the batch, ascending by one; of the head of the file: the boot
     previous     4 bytes    checksum of the record before, CRC32 of the salt in the first one
     size         4 bytes    of the payload; of the head of the file: pages of the ring
@@ -106,6 +106,7 @@ class JournalFile:
         assert self.fits(len(payload)), f"a record of {len(payload)} bytes does not fit"
         head = _head(BATCH, self.salt, number, self.previous, len(payload), crc32(payload))
         size = PAYLOAD_AT + len(payload)
+        assert self.at % PAGE_BYTES == 0, f"a record begins at {self.at}, within a page"
         began = perf_counter()
         if self.at + size <= self.size:
             written = os.pwritev(self._descriptor, (head, payload), RING_AT + self.at)
@@ -122,6 +123,7 @@ class JournalFile:
 
     def _append_around_the_end(self, record: bytes) -> None:
         before = self.size - self.at
+        assert 0 < before < len(record), f"{before} bytes to the end of the ring, for a record of {len(record)}"
         synced_files.write_all(self._descriptor, record[:before], RING_AT + self.at)
         synced_files.write_all(self._descriptor, record[before:], RING_AT)
 
@@ -180,6 +182,7 @@ def pages(size: int) -> int:
 
 
 def _head(kind: int, salt: bytes, number: int, previous: int, size: int, checksum: int) -> bytes:
+    assert kind in (FILE, BATCH), f"a head of kind {kind}, which no release reads"
     head = HEADER.pack(MAGIC, kind, salt, number, previous, size, checksum)
     return head + CHECKSUM.pack(crc32(head))
 

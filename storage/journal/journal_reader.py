@@ -100,6 +100,7 @@ def read_journal(directory: Path, mark: JournalMark, reached: HighWaterMark | No
         return _all_lost(mark, known, problem)
     ring = _Ring(data, mark)
     records, position = _chain(ring, mark.position)
+    assert position.number == mark.position.number + len(records), "a chain has every number behind the mark"
     # Number `position.number + 1` may be there as a head without its payload: the record that the crash interrupted.
     later = {head.number: at for at, head in ring.heads() if head.number > position.number + 1}
     last, is_cut = max((position.number, known, *later)), len(data) < RING_AT + mark.size

@@ -179,6 +179,7 @@ class UnappliedWrites:
 
     def add(self, batch: SealedBatch) -> None:
         """Add the next batch."""
+        assert batch.number >= self._number, f"batch {batch.number} is added behind batch {self._number}"
         lanes = self._lanes
         for lane in batch.lanes:
             place = lane.queue_id, lane.lane
@@ -198,6 +199,7 @@ class UnappliedWrites:
         self._number = batch.number
         self._last_event = batch.last_event or self._last_event
         self.bytes += batch.bytes
+        assert 0 <= self.staying <= self._brought, f"{self.staying} of {self._brought} messages are left"
         self.staying_bytes = self.bytes * self.staying // self._brought if self._brought else 0
         self.batches += 1
 

@@ -24,7 +24,7 @@ def backup(store: MessageStore, directory: Path, backup_id: bytes) -> None:
     Call it from a thread of its own. Raises StoreError.
     """
     if lmdb_environment.exists(directory):
-        raise StoreError(f"{directory} exists already: name a directory that does not")
+        raise StoreError(f"{directory} exists already: choose a new directory")
     synced_files.make_directory(directory.parent)
     fresh = directory.with_name(f"{directory.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)

@@ -149,6 +149,7 @@ class LaneReader:
                 alike = payloads[start:body_at]
                 route, header, alike_checksum = alike[:route_size], alike[route_size:], crc32(alike)
             body: bytes | None = payloads[body_at : body_at + (0 if body_id else body_size)]
+            # A shared body is empty here, and so is its share of this checksum: its own record has one.
             if crc32(body, alike_checksum) != checksum:
                 self._damaged(segment.entry(slot), "a message fails its checksum")
                 continue

@@ -100,7 +100,7 @@ def lock(directory: Path) -> int:
         synced_files.make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        text = f"{path.absolute()} cannot be made ({error.strerror}): see that this user may write there"
+        text = f"{path.absolute()} cannot be made ({error.strerror}): check that this user may write there"
         raise StoreError(text) from error
     deadline = time.monotonic() + READERS_SECONDS
     while flocked(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
@@ -122,7 +122,7 @@ def hold(directory: Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"{path} cannot be opened ({error}): see that this user may read it") from error
+        raise StoreError(f"{path} cannot be opened ({error}): check that this user may read it") from error
     return _locked(descriptor, fcntl.LOCK_SH, directory)
 
 
@@ -164,10 +164,10 @@ def check_identity(directory: Path, uuid: bytes | None) -> StoreIdentity:
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():
         raise StoreIncompatible(
-            f"{directory / 'data.mdb'} is missing, there is no message store: bring it back, restore a backup by "
+            f"{directory / 'data.mdb'} is missing, there is no message store: put it back, restore a backup by "
             "`leveret restore`, or choose another directory"
         )
-    _refuse_cut_short(directory / "data.mdb")
+    _refuse_cut_short(directory / "data.mdb")  # before LMDB maps it: a page behind the end would kill the process
     try:
         with open_environment(directory, readonly=True) as environment, environment.begin(buffers=True) as txn:
             record = txn.get(IDENTITY)
@@ -183,7 +183,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> StoreIdentity:
     if uuid is not None and identity.uuid != uuid:
         raise StoreIncompatible(
             f"{directory} belongs to other definitions (store {identity.uuid.hex()}, wanted {uuid.hex()}): "
-            "put the two files of one broker together again"
+            "use the two files of one broker together"
         )
     return identity
 

@@ -141,6 +141,7 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
     route_before, header_before, flags_before = None, None, BLIND
     for position, (record, time) in puts:
         route, header, flags, body, body_id = record.route, record.header, record.flags, record.body, record.body_id
+        # Identity is enough: equal parts in other objects only cost a further checksum. BCC keys are not in `header`.
         if header is not header_before or route is not route_before or flags != flags_before or flags & BLIND:
             route_before, header_before, flags_before = route, header, flags
             stored = record.stored_header if flags & BLIND else header
@@ -148,6 +149,7 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
             kind, stored_flags = 0 if flags & PERSISTENT else TRANSIENT, flags & 0xFFFF
         body_size, count = len(body), len(index)
         size = route_size + stored_size + (0 if body_id else body_size)
+        # A further entry takes its part of the limit too. A message beyond the limit gets a segment of its own.
         if count == SEGMENT_MESSAGES or (count and offset + size > _PAYLOAD_BYTES - count * ENTRY.size):
             yield first, _segment(kinds, index, payload)
             index, payload, first, kinds, offset = [], [], position, 0, 0
@@ -157,7 +159,7 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
             index.append(ENTRY.pack(position, *times, body_id, whole, offset, *of_each))
             payload += (route, stored) if body_id else (route, stored, body)
             kinds |= kind | (SHARED if body_id else 0)
-        else:
+        else:  # nearly all messages: packed without the fields that are 0
             whole = crc32(body, checksum)
             index.append(pack_entry(position, time, whole, offset, stored_size, body_size, stored_flags, route_size))
             payload += route, stored, body

@@ -130,10 +130,11 @@ class MessageStore:
             return cls(directory, open_directory(directory, opening), lock)
         except (OSError, lmdb.Error) as error:
             os.close(lock)
+            # LMDB reports a full disk by its text alone, and has no error of its own for a quota.
             if "No space left" in str(error) or "quota" in str(error):
                 raise StoreFull(f"{directory} cannot be opened: the disk is full ({error}): free some space") from error
             raise StoreError(
-                f"{directory} cannot be opened ({error}): see that this user may read and write there"
+                f"{directory} cannot be opened ({error}): check that this user may read and write it"
             ) from error
         except BaseException:
             os.close(lock)
@@ -232,6 +233,7 @@ class MessageStore:
         journal = self.journal
         if not journal.make_parcel(everything=batch is not None) and batch is None:
             return
+        assert not self.catching_up, "LMDB has one writer: a batch must wait while it catches up"
         self.catching_up = True
         writes, mark = journal.parcel(batch)
         try:
@@ -290,6 +292,7 @@ class MessageStore:
                 txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
                 txn.put(ORIGIN, self.origin.encode())
                 txn.put(IDENTITY, StoreIdentity(self.uuid, boot).encode())
+                # As at a start: records may be damaged, and transient data of the copy's boots is dead.
                 repair(txn, boot, recount=False)
                 stepwise_deletion.begin_boot(txn, boot)
         except lmdb.Error as error:
@@ -330,6 +333,7 @@ class MessageStore:
         """Read the live messages at these positions, which ascend. Positions without one are missing in the result."""
         if not positions:
             return []
+        assert positions[0] <= positions[-1], "positions ascend"
         started = time.perf_counter()
         with self._reading(queue_id, lane, positions[0] - 1, positions[-1] + 1) as reader:
             found = list(reader.at(positions))

@@ -213,6 +213,7 @@ class MessageWriter:
     def _rewrite(self, key: bytes, segment: MessageSegment, settled: Settled) -> None:
         kept = [(entry, segment.payload(entry)) for entry in segment.live(settled)]
         self._delete(key)
+        assert kept, "a segment without live messages is deleted, not rewritten"
         # Fewer messages and bytes than one segment held: one segment again. Its key may lie below its first position.
         ((_first, value),) = repack(kept)
         self.txn.put(key, value)

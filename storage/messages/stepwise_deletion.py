@@ -145,6 +145,7 @@ def _sweep_some(writer: MessageWriter, queue_id: int, lane: int, sweep: Sweep, b
         keys.append(key)
     for key in keys:
         _sweep_segment(writer, key, sweep)
+    assert not keys or place_of(keys[0])[2] >= sweep.cursor, "a sweep goes forward only, or it would never end"
     if len(keys) == budget:  # there may be more: the next step continues behind the last one
         _write_sweep(writer, queue_id, lane, sweep._replace(cursor=place_of(keys[-1])[2] + 1))
         return 0

@@ -73,7 +73,9 @@ def first_boot(*known: int) -> int:
 
 def next_offset(highest: int, timeline: int) -> int:
     """Offset at which a timeline's streams continue; none of them has reached `highest`."""
-    return (-(-highest // OFFSET_STRIDE) + 1 + timeline % _STRIDES) * OFFSET_STRIDE
+    offset = (-(-highest // OFFSET_STRIDE) + 1 + timeline % _STRIDES) * OFFSET_STRIDE
+    assert offset > highest, f"offset {offset} may have been given out before: {highest} was"
+    return offset
 
 
 def read_origin(txn: lmdb.Transaction[Any]) -> StoreOrigin:

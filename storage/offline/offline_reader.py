@@ -139,6 +139,7 @@ class StoppedStore:
 
         Messages that are only in the journal are in the last range.
         """
+        assert segments > 0, "a range has at least one segment"
         firsts = list(islice(self._firsts(queue_id, lane), None, None, segments))
         firsts[:1] = [min((*firsts[:1], *islice(self._unapplied(queue_id, lane).puts, 1)), default=0)]
         return [Range(queue_id, lane, *cut) for cut in zip(firsts, [*firsts[1:], POSITION_END], strict=True)]

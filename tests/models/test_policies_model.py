@@ -86,7 +86,7 @@ class PolicedQueue(LimitedQueue):
         rules.ttl, rules.messages, rules.bytes = smallest.values()
         nearest = {**said[0], **declared}
         rules.overflow = nearest.get("overflow", "drop-head")
-        rules.buries = "dead-letter-exchange" in nearest
+        rules.dead_letters = "dead-letter-exchange" in nearest
         if "drop-head" in (overflow, rules.overflow) and rules.full():
             rules.hand_out(now)
             while rules.ready and rules.full():

@@ -91,7 +91,6 @@ def confirm_after_failed_commit(patch: Patch) -> None:
         try:
             return commit(store, batch, to_journal=to_journal)
         except StoreFailed:
-            store._remember(batch)
             return False
 
     patch(MessageStore, "commit", commit_at_any_rate)
@@ -110,7 +109,9 @@ def going_on_after_failed_sync(patch: Patch) -> None:
             store._environment.close()
             store._environment = lmdb_environment.open_environment(store.directory)
             store._classifier = FailureClassifier(store.directory)
-            store.streams = Streams(store._environment)
+            store.streams = Streams(store._environment, store.journal)
+            store.space._environment = store._lmdb._environment = store._environment
+            store._lmdb._classifier, store._lmdb.failed = store._classifier, False
             return commit(store, batch, to_journal=to_journal)
 
     patch(MessageStore, "commit", commit_with_another_file)

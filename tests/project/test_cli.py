@@ -232,7 +232,7 @@ def test_tags_that_mean_nothing_and_tags_that_are_lost_are_named(run: Run, peer:
     assert unknown.startswith(
         "leveret: warning: the tag admin means nothing here; the tags that mean something are admini"
     )
-    assert lost == "leveret: warning: user guest had administrator, and has not any more"
+    assert lost == "leveret: warning: user guest has lost administrator"
 
 
 QUEUES = [
@@ -527,7 +527,7 @@ def test_every_command_has_an_example_that_its_command_line_takes(run: Run) -> N
 
 def test_every_verb_explains_itself(run: Run) -> None:
     overview = run("--help").out
-    assert "Exit codes: 0 done" in overview
+    assert "Exit codes: 0 success" in overview
     for verb in VERBS:
         assert f"  {verb} " in overview
         explained = run(verb, "--help").out

@@ -115,7 +115,7 @@ def test_a_text_that_is_not_plain_is_noticed(source: str, found: int) -> None:
     assert said + sum(map(begins_late, texts)) == found
 
 
-SHARED_NAMES_MAX = 3
+SHARED_NAMES_MAX = 2
 """Names of more than one class. It may only shrink, to 0."""
 
 

@@ -1,1 +1,1 @@
-"""What an operator can do: each command with its arguments, what it does and its log line; one file per subject."""
+"""Commands of an operator, one file per subject: each with its arguments, its handler and its log line."""

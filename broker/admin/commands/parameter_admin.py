@@ -159,7 +159,7 @@ class ClearGlobalParameter(AdminChange):
 class SetClusterName(AdminChange):
     """Set the name of the broker, which otherwise its settings say."""
 
-    log_words: ClassVar[str] = "the broker is called '{name}'"
+    log_words: ClassVar[str] = "cluster name is '{name}'"
     name: Text
 
     async def apply(self, administration: Administration) -> None:

@@ -38,14 +38,13 @@ class VhostEntry(VhostMetadata, DefinitionEntry, frozen=True, kw_only=True):
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the virtual host. One that is there keeps its default queue type, as in RabbitMQ 3.10."""
-        more = self.metadata
-        queue_type = self.default_queue_type or more.default_queue_type
+        given = {name: getattr(self, name) or getattr(self.metadata, name) for name in VhostMetadata.__struct_fields__}
+        given["tags"] = separated(given["tags"])
         if self.name in broker.vhosts:
-            queue_type = broker.vhosts[self.name].description.default_queue_type
-        elif queue_type == UNDEFINED:
-            queue_type = ""
-        tags = separated(self.tags) or separated(more.tags)
-        yield Put(VhostRow(self.name, self.description or more.description, tags, queue_type))
+            given["default_queue_type"] = broker.vhosts[self.name].description.default_queue_type
+        elif given["default_queue_type"] == UNDEFINED:
+            given["default_queue_type"] = ""
+        yield Put(VhostRow(self.name, **given))
 
 
 def exported(vhost: VHost) -> dict[str, Any]:
@@ -56,10 +55,15 @@ def exported(vhost: VHost) -> dict[str, Any]:
 
 def metadata(description: VHostDescription) -> dict[str, Any]:
     """Return a virtual host's `metadata`: its description, without a default queue type where none was chosen."""
-    shown = {"description": description.description, "tags": list(description.tags)}
-    if description.default_queue_type:
-        shown["default_queue_type"] = description.default_queue_type
+    shown = described(description)
+    if not description.default_queue_type:
+        del shown["default_queue_type"]
     return shown
+
+
+def described(description: VHostDescription) -> dict[str, Any]:
+    """Return the fields of a description, as JSON can hold them."""
+    return {**description._asdict(), "tags": list(description.tags)}
 
 
 # Effect
@@ -102,14 +106,14 @@ def _changed(broker: Broker, row: VhostRow) -> Iterator[ChangeEvent]:
 
 def _headers(broker: Broker, row: VhostRow) -> dict[str, Any]:
     assert broker.event_exchange is not None
+    description = _description(row)
     return {
         "name": row.name,
+        **described(description),
         "default_queue_type": row.default_queue_type or UNDEFINED,
-        "metadata": _erlang_map(metadata(_description(row))),
+        "metadata": _erlang_map(metadata(description)),
         "tracing": False,
         "cluster_state": {broker.event_exchange.node: "running"},
-        "description": row.description,
-        "tags": list(row.tags),
     }
 
 

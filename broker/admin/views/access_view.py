@@ -10,7 +10,7 @@ from broker.admin.views.columns import Column, Columns
 from broker.admin.views.listing import View
 from broker.entities.node.user_limits import UserLimits
 from broker.entities.node.users import User
-from broker.entities.vhosts.vhost import VHost
+from broker.entities.vhosts.vhost import VHost, VHostDescription
 
 # Users
 
@@ -31,12 +31,20 @@ def vhost_columns(node: str) -> dict[str, Column[VHost]]:
     """The columns that the HTTP API and lists share, for virtual hosts on a node."""
     return {
         "name": lambda vhost: vhost.name,
-        "description": lambda vhost: vhost.description.description,
-        "tags": lambda vhost: list(vhost.description.tags),
-        "default_queue_type": lambda vhost: vhost.description.default_queue_type,
+        **{field: _described(field) for field in VHostDescription._fields},
         "tracing": lambda vhost: vhost.traced,
         "cluster_state": lambda vhost: {node: "running"},
     }
+
+
+def _described(field: str) -> Column[VHost]:
+    """Return the column of a field of the description; tags are a list."""
+
+    def column(vhost: VHost) -> Any:
+        value = getattr(vhost.description, field)
+        return list(value) if isinstance(value, tuple) else value
+
+    return column
 
 
 # Permissions

@@ -31,7 +31,7 @@ class View(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a list shows: whose things, None for all, and which columns, all if none is named.
+    """Choice of rows and columns of a list: whose things, None for all; which columns, all if none is named.
 
     With `typed`, field tables are lists of [name, type, value]; with `lenient`, unknown columns are empty texts.
     """

@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 PASSWORD = "LEVERET_PASSWORD"
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where to reach what listens everywhere."""
+"""Addresses at which a listener on all interfaces is reached."""
 
 PLACES = {"host": "host", "port": "port", "vhost": "vhost", "user": "user", "uri": "uri"}
 FILES = {"password_file": "passwordFile", "tls_ca_file": "tlsCaFile"}
@@ -47,7 +47,7 @@ _OPTIONS = (
     click.option("--password-file", metavar="FILE", help="A file with the password."),
     click.option("--uri", envvar="LEVERET_URI", help="amqp://user@host:port/vhost, or amqps://, in place of these."),
     click.option("--tls", is_flag=True, help="Connect by TLS."),
-    click.option("--tls-ca-file", metavar="FILE", help="Certificates to believe, PEM; default: the system's."),
+    click.option("--tls-ca-file", metavar="FILE", help="Trusted CA certificates, PEM; default: the system's."),
 )
 
 
@@ -68,7 +68,7 @@ def _broker(target: Target, given: dict[str, str], tls: bool) -> dict[str, str]:
 
 
 def _running(target: Target, tls: bool) -> tuple[str, int] | None:
-    """Where the broker that runs here listens, if one does."""
+    """Return the address of the broker that runs here, or None."""
     try:
         listeners = target.ask(ListListeners())
     except AdministrationError:

@@ -24,11 +24,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 @targeted
 @broker_options
 @click.option("--queue", required=True, metavar="NAME", help="The queue to archive.")
-@click.option("--out", required=True, metavar="DIR|URI", help="Where files go: a directory, s3://..., hdfs://...")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="So many messages; default: as many as are ready.")
-@click.option("--until-empty", is_flag=True, help="Go on until none comes any more.")
-@click.option("--follow", is_flag=True, help="Go on until interrupted.")
-@click.option("--keep", is_flag=True, help="Look only: all messages go back into the queue, marked as redelivered.")
+@click.option("--out", required=True, metavar="DIR|URI", help="Directory for the files, s3://..., hdfs://...")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Number of messages; default: all that are ready.")
+@click.option("--until-empty", is_flag=True, help="Stop when the queue is empty.")
+@click.option("--follow", is_flag=True, help="Do not stop until interrupted.")
+@click.option("--keep", is_flag=True, help="Return all messages to the queue, marked as redelivered.")
 @click.option("--file-messages", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="N")
 @click.option("--file-bytes", type=click.IntRange(1, 1 << 30), default=64 << 20, show_default=True, metavar="BYTES")
 @click.option("--file-seconds", type=click.FloatRange(0.1), default=60.0, show_default=True, metavar="SECONDS")
@@ -45,10 +45,11 @@ def archive(
     file_bytes: int,
     file_seconds: float,
 ) -> None:
-    """Move a queue's messages into Parquet files, a file for each so many messages or bytes, or seconds with --follow.
+    """Move a queue's messages into Parquet files. A file ends by messages or bytes, with --follow also by seconds.
 
-    A message is acknowledged when the file with it is on disk and listed in a manifest. Whatever is killed, none is
-    lost; some may come twice. An interrupt (^C) ends it in order. It works with any AMQP 0-9-1 broker.
+    A message is acknowledged when its file is on disk and listed in a manifest. If this process or the broker is
+    killed, no message is lost; some may be in two files. An interrupt (^C) ends it in order. It works with any AMQP
+    0-9-1 broker.
     """
     _check(limit=limit, until_empty=until_empty, follow=follow, keep=keep)
     archiving = pipeline_module("archive")
@@ -78,7 +79,7 @@ def _check(*, limit: int | None, until_empty: bool, follow: bool, keep: bool) ->
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether the end was asked for, by a signal. A second signal ends the process at once."""
+    """Yield a function that returns True once a signal asked for the end. A second signal ends the process at once."""
     asked = threading.Event()
     before = {number: signal.getsignal(number) for number in ENDING}
 

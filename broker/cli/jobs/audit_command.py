@@ -10,7 +10,7 @@ import click
 
 from broker.cli.jobs.job_output import number, show_coverage, show_lines
 from broker.cli.jobs.pipeline_extra import pipeline_module
-from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced
+from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, sourced
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -21,12 +21,12 @@ FOUND = ("vhost", "queue", "position", "evidence")
 @targeted
 @sourced
 @placed
-@click.option("--strict", is_flag=True, help="Fail where it is unknown whether a message was lost, too.")
+@click.option("--strict", is_flag=True, help="Fail also if it is unknown whether a message was lost.")
 @json_option
-def audit(target: Target, source: Source, setting: Setting, strict: bool, as_json: bool) -> None:
-    """Judge every message by the event log: was a confirmed one lost, delivered after its end, or out of order?
+def audit(target: Target, source: JobSource, setting: JobSetting, strict: bool, as_json: bool) -> None:
+    """Check every message in the event log: was a confirmed one lost, delivered after its end, or out of order?
 
-    Exit code 0 when nothing of the kind was found, 1 when something was (or it could not be done).
+    Exit code 0 if nothing was found, 1 if something was found or the job failed.
     """
     with setting.reading("audit", source) as (read, parts, place):
         found = pipeline_module("jobs.audit_job").run_audit(read, parts, place)

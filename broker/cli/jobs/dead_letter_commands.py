@@ -12,7 +12,7 @@ import click
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.amqp_options import broker_options
 from broker.cli.jobs.pipeline_extra import pipeline_module
-from broker.cli.jobs.pipeline_options import Setting, Source, placed, timed
+from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, timed
 from broker.cli.table_output import aligned, text
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -29,16 +29,16 @@ look_option = click.option(
     default=LOOK_MAX,
     show_default=True,
     metavar="N",
-    help="Look at so many messages at most.",
+    help="Maximum number of messages to look at.",
 )
 queue_option = click.option("--queue", required=True, metavar="NAME", help="The dead-letter queue.")
 
 
-@click.command(name="dead-letters", short_help="Why messages lie in a dead-letter queue.")
+@click.command(name="dead-letters", short_help="Why messages are in a dead-letter queue.")
 @targeted
 @broker_options
 @queue_option
-@click.option("--events", metavar="DIR|URI", help="An event log, or an export: dead-letter rates are taken from it.")
+@click.option("--events", metavar="DIR|URI", help="Event log, or an export of one, for dead-letter rates.")
 @look_option
 @timed
 @placed
@@ -51,15 +51,15 @@ def dead_letters(
     look: int,
     since: Any,
     until: Any,
-    setting: Setting,
+    setting: JobSetting,
     as_json: bool,
 ) -> None:
-    """Say why messages lie in a dead-letter queue: reason, origin, how often, since when, and what they look like.
+    """Show why messages are in a dead-letter queue: reason, origin, count, time of the first, and samples.
 
-    They stay there, marked as redelivered. At most --look messages from the queue's head are looked at.
+    They stay there, marked as redelivered. At most --look messages from the queue's head are read.
     """
     _count(broker, queue)  # what is refused is refused before Spark has started
-    source = None if events is None else Source(events, _access(broker, events))
+    source = None if events is None else JobSource(events, _access(broker, events))
     parts = None if source is None else source.parts()
     with setting.spark("dead-letters") as (spark, place):
         jobs = pipeline_module("jobs.dead_letter_job")
@@ -79,11 +79,13 @@ def dead_letters(
 @targeted
 @broker_options
 @queue_option
-@click.option("--where", required=True, metavar="SQL", help="Which: a condition over the columns, see docs/jobs.md.")
-@click.option("--exchange", default=ORIGINAL, show_default=True, help="Where to; the original one is of x-death.")
-@click.option("--routing-key", default=ORIGINAL, show_default=True, help="With which key; the same.")
-@click.option("--back", is_flag=True, help="Straight into the queue in which it died, in place of these.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay so many at most.")
+@click.option("--where", required=True, metavar="SQL", help="Condition over the columns, see docs/jobs.md.")
+@click.option(
+    "--exchange", default=ORIGINAL, show_default=True, help="Exchange to publish to; default: that of x-death."
+)
+@click.option("--routing-key", default=ORIGINAL, show_default=True, help="Routing key; default: that of x-death.")
+@click.option("--back", is_flag=True, help="Publish to the queue in which it died, instead.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum number of messages to replay.")
 @look_option
 @click.option(
     "--x-death",
@@ -91,9 +93,9 @@ def dead_letters(
     type=click.Choice(["keep", "remove"]),
     default="keep",
     show_default=True,
-    help="Whether the history in its headers goes along.",
+    help="Keep the x-death headers.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be replayed, and publish nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be replayed; publish nothing.")
 def replay(
     target: Target,
     broker: dict[str, str],
@@ -109,8 +111,8 @@ def replay(
 ) -> None:
     """Publish messages of a dead-letter queue again, with confirms, and only then take them out of it.
 
-    The others stay there in their order. Exit code 1 when a message was returned or refused: it stays, too. A command
-    that is killed loses nothing; up to 500 messages may then be in both places.
+    The others stay there in their order. Exit code 1 if a message was returned or refused: it stays, too. If the
+    command is killed, no message is lost; up to 500 may then be in both places.
     """
     if back and (exchange, routing_key) != (ORIGINAL, ORIGINAL):
         raise click.UsageError("--back excludes --exchange and --routing-key")
@@ -138,7 +140,7 @@ def replay(
 
 
 def _count(broker: dict[str, str], queue: str) -> int:
-    """How many messages are ready. Raises AdministrationError."""
+    """Return the number of ready messages. Raises AdministrationError."""
     archive = pipeline_module("archive")
     try:
         return int(archive.ready(broker, queue))

@@ -16,18 +16,20 @@ from broker.cli.user_commands import asked_password
 
 @click.command(name="events")
 @targeted
-@click.option("--from", "source", metavar="DIR|URL", help="The event log; default: that of the data directory.")
-@click.option("--to", "where", required=True, metavar="DIR|URI", help="A directory, or s3://..., hdfs://..., gs://...")
-@click.option("--user", metavar="NAME", help="User to log in with at a URL; default: guest.")
-@click.option("--password-file", metavar="FILE", help="A file with the password; see below.")
-@click.option("--tls-ca-file", metavar="FILE", help="Certificates to believe, PEM; default: the system's.")
+@click.option("--from", "source", metavar="DIR|URL", help="Event log; default: that of the data directory.")
+@click.option(
+    "--to", "where", required=True, metavar="DIR|URI", help="Output directory, s3://..., hdfs://..., gs://..."
+)
+@click.option("--user", metavar="NAME", help="User for a URL; default: guest.")
+@click.option("--password-file", metavar="FILE", help="File with the password; see below.")
+@click.option("--tls-ca-file", metavar="FILE", help="Trusted CA certificates, PEM; default: the system's.")
 def export_events(target: Target, source: str | None, where: str, **access: str | None) -> None:
     """Write sealed segments of the event log as Parquet files, with a manifest of rows and checksums.
 
-    What is there already is not written again: the same command goes on where it was interrupted. The broker may run.
+    Existing files are not written again: an interrupted command is continued by the same one. The broker may run.
 
-    Segments of a broker elsewhere come by HTTP, from http://HOST:PORT or https://. The password is that of the file, or
-    of the variable LEVERET_PASSWORD; without either it is asked for, or read from standard input.
+    Segments of a remote broker are read by HTTP, from http://HOST:PORT or https://. The password is read from the file,
+    or from the variable LEVERET_PASSWORD; without either it is asked for, or read from standard input.
     """
     export, targets = map(pipeline_module, ("export", "file_target"))
     source = source or str(target.config.events_directory)

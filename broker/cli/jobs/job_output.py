@@ -1,4 +1,4 @@
-"""What jobs over the event log print: what they have read, and tables."""
+"""Output of jobs over the event log: the events read, and tables."""
 
 from __future__ import annotations
 

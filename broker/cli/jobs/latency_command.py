@@ -9,7 +9,7 @@ import click
 
 from broker.cli.jobs.job_output import number, show_coverage, show_lines
 from broker.cli.jobs.pipeline_extra import pipeline_module
-from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced, timed
+from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, sourced, timed
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -23,10 +23,10 @@ HEADING = ("vhost", "queue", "from, to", "durations", "p50 ms", "p95 ms", "p99 m
 @timed
 @placed
 @json_option
-def latency(target: Target, source: Source, since: Any, until: Any, setting: Setting, as_json: bool) -> None:
-    """Say how long messages waited, by queue and minute: for their confirm, for a consumer, and for its ack.
+def latency(target: Target, source: JobSource, since: Any, until: Any, setting: JobSetting, as_json: bool) -> None:
+    """Show how long messages waited, by queue and minute: for their confirm, for a consumer, and for its ack.
 
-    The tables have each minute; shown are the busiest queues over all of them. Events before --since are read too: a
+    The tables have each minute; the busiest queues are shown, over all minutes. Events before --since are read too: a
     message may have been published then.
     """
     with setting.reading("latency", source) as (read, parts, place):

@@ -1,4 +1,4 @@
-"""What a command needs beyond the broker: modules of the data pipeline, whose libraries may not be installed."""
+"""Imports of modules of the data pipeline, whose libraries may not be installed."""
 
 from __future__ import annotations
 

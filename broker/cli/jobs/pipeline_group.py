@@ -15,8 +15,7 @@ from broker.cli.usage.command_groups import Commands
 def pipeline() -> None:
     """Jobs over the event log, and on Spark over dead letters; they need `pip install 'leveret[pipeline]'`.
 
-    All but replay leave tables (Parquet) and a page to read, report.html, in a directory, and can be run again at any
-    time.
+    All but replay write tables (Parquet) and a page, report.html, to a directory. They can be repeated at any time.
     """
 
 

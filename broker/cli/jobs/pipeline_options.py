@@ -24,8 +24,8 @@ UNSEALED = (
 )
 
 
-class Source(NamedTuple):
-    """Where events come from: a directory or a URI, and the data source's options for it."""
+class JobSource(NamedTuple):
+    """Source of events: a directory or a URI, and the data source's options for it."""
 
     where: str
     options: dict[str, str]
@@ -42,8 +42,8 @@ class Source(NamedTuple):
             raise AdministrationError("failed", str(error)) from error
 
 
-class Setting(NamedTuple):
-    """What a job runs on, and where it leaves what it makes."""
+class JobSetting(NamedTuple):
+    """Spark settings of a job, and its output directory."""
 
     out: str
     engine: str
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
     settings: dict[str, str]
 
     @contextmanager
-    def reading(self, job: str, source: Source) -> Iterator[tuple[Any, Any, Any]]:
+    def reading(self, job: str, source: JobSource) -> Iterator[tuple[Any, Any, Any]]:
         """An engine, the events and the place of results; the report is written from those when the job has ended.
 
         Raises AdministrationError, and OSError for a source that is not there.
@@ -99,7 +99,7 @@ def placed(command: Command) -> Command:
         *args: Any, out: str, master: str | None, conf: tuple[str, ...], engine: str = "spark", **options: Any
     ) -> Any:
         settings = dict(_key_and_value(each) for each in conf)
-        return command(*args, setting=Setting(out, engine, master, settings), **options)
+        return command(*args, setting=JobSetting(out, engine, master, settings), **options)
 
     _take_over(run, command)
     where = click.option("--out", required=True, metavar="DIR|URI", help="Where tables and report.html go.")
@@ -123,7 +123,7 @@ def sourced(command: Command) -> Command:
         if seal:
             target.ask(SealEvents())
         where = where or str(target.config.events_directory)
-        return command(target, *args, source=Source(where, _access(user, password_file)), **options)
+        return command(target, *args, source=JobSource(where, _access(user, password_file)), **options)
 
     _take_over(run, command)
     where = click.option(

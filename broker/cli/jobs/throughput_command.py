@@ -9,7 +9,7 @@ import click
 
 from broker.cli.jobs.job_output import number, show_coverage, show_lines
 from broker.cli.jobs.pipeline_extra import pipeline_module
-from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced, timed
+from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, sourced, timed
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -17,17 +17,17 @@ COUNTS = ("published", "delivered", "acked", "redelivered", "dead_lettered")
 HEADING = ("vhost", "queue", *(name.replace("_", "-") for name in COUNTS), "redelivered %", "deepest", "depth")
 
 
-@click.command(short_help="What went through queues and lay in them.")
+@click.command(short_help="Messages through and in queues, by minute.")
 @targeted
 @sourced
 @timed
 @placed
 @json_option
-def throughput(target: Target, source: Source, since: Any, until: Any, setting: Setting, as_json: bool) -> None:
-    """Count what went through each queue in each minute, and how many messages were in it at the minute's end.
+def throughput(target: Target, source: JobSource, since: Any, until: Any, setting: JobSetting, as_json: bool) -> None:
+    """Count the messages through each queue in each minute, and those in it at the minute's end.
 
-    The table has each minute; shown are the busiest queues over all of them. Events before --since are read too: what
-    is in a queue has come before.
+    The table has each minute; the busiest queues are shown, over all minutes. Events before --since are read too: they
+    say what is in a queue.
     """
     with setting.reading("throughput", source) as (read, parts, place):
         found = pipeline_module("jobs.throughput_job").run_throughput(read, parts, place, since, until)

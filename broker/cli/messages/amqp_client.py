@@ -33,7 +33,7 @@ CHANNEL = 1
 
 
 def endpoint(broker: Mapping[str, str]) -> AmqpEndpoint:
-    """Where the options of a command lead, and as which user.
+    """Return the address and the user that the options of a command name.
 
     Raises OSError for a file that cannot be read, AdministrationError for a URI that is none.
     """
@@ -164,7 +164,7 @@ class AmqpClient:
         return method_frame(CHANNEL, method) + content_frames(CHANNEL, header, body, self._connection.frame_max)
 
     def next(self, seconds: float | None) -> Command | None:
-        """The next thing that the broker says, or None when nothing comes in so many seconds; None: any time."""
+        """Return the broker's next event, or None after `seconds` without one; None waits without limit."""
         while not self._arrived:
             decrypted = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
             if not decrypted and not select.select([self._socket], [], [], seconds)[0]:

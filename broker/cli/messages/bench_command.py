@@ -17,12 +17,12 @@ WINDOWS = click.IntRange(1, 100_000)
 @click.command()
 @targeted
 @broker_options
-@click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True, help="How long.")
+@click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Duration in seconds.")
 @click.option("--size", type=click.IntRange(0, 128 << 20), default=1024, show_default=True, help="Bytes of a body.")
 @click.option("--publishers", type=click.IntRange(1, 100), default=1, show_default=True)
 @click.option("--consumers", type=click.IntRange(0, 100), default=1, show_default=True)
 @click.option("--window", type=WINDOWS, default=1000, show_default=True, help="Unconfirmed messages of a publisher.")
-@click.option("--transient", is_flag=True, help="Messages that need not outlive a restart.")
+@click.option("--transient", is_flag=True, help="Messages that a restart may discard.")
 @click.option("--queue-type", type=click.Choice(["classic", "quorum"]), default="classic", show_default=True)
 @json_option
 def bench(

@@ -18,15 +18,15 @@ from broker.wire.properties import PERSISTENT, BasicProperties, encode_header
 LOOK_SECONDS = 0.1
 PREFETCH = 1000
 ACKNOWLEDGED = 100
-"""So many deliveries are acknowledged at once."""
+"""Deliveries acknowledged by one basic.ack."""
 BURST = 100
-"""So many messages are sent in one write."""
+"""Messages sent in one write."""
 EXPIRY_MILLISECONDS = 60_000
-"""After so long without use the queue is gone, even if this process was killed."""
+"""Milliseconds without use after which the queue is deleted, even if this process was killed."""
 
 
 class Load(NamedTuple):
-    """What is done."""
+    """Work of a run."""
 
     publishers: int
     consumers: int
@@ -37,7 +37,7 @@ class Load(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What was measured: in how many seconds how many messages were confirmed and consumed."""
+    """Results: seconds, and the numbers of messages confirmed and consumed in them."""
 
     seconds: float
     published: int
@@ -45,18 +45,18 @@ class Totals(NamedTuple):
 
 
 class Figures:
-    """What was counted so far, by all threads."""
+    """Counts so far, of all threads."""
 
     def __init__(self) -> None:
         self.published = 0
         self.consumed = 0
         self.confirm_seconds = deque[float](maxlen=1_000_000)
-        """How long the latest messages have waited for their confirms."""
+        """Latencies of the latest confirms."""
         self.errors: list[Exception] = []
         self._lock = threading.Lock()
 
     def confirmed(self, waited: list[float]) -> None:
-        """Count messages that were confirmed after so many seconds each."""
+        """Count confirmed messages, given the latency of each in seconds."""
         with self._lock:
             self.published += len(waited)
             self.confirm_seconds.extend(waited)
@@ -147,7 +147,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def watch(figures: Figures, seconds: float, each_second: Callable[[int, int, int], None]) -> Totals:
-    """Wait so long, or until ^C, and call back each second with its number and what was published and consumed in it.
+    """Wait `seconds`, or until ^C. Call back each second: its number, messages published, messages consumed.
 
     Raises what a thread has failed with.
     """

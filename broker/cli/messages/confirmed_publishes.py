@@ -21,16 +21,16 @@ class Publisher:
         self._client = client
         self._window = window
         self._sent: dict[int, float] = {}
-        """When what is not confirmed was sent, by its tag, in seconds of the monotonic clock."""
+        """Times at which unconfirmed messages were sent, by publish number, in seconds of the monotonic clock."""
         self._tag = 0
 
     @property
     def room(self) -> int:
-        """How many messages may be sent now."""
+        """Number of messages that may be sent now."""
         return self._window - len(self._sent)
 
     def publish(self, message: bytes, count: int = 1) -> None:
-        """Send a message that `AmqpClient.encode` has made, so many times; waits for room first."""
+        """Send a message made by `AmqpClient.encode` `times` times, after waiting for room."""
         while self.room < count:
             list(self.confirms(ANSWER_SECONDS))
         now = time.monotonic()
@@ -44,7 +44,7 @@ class Publisher:
             list(self.confirms(ANSWER_SECONDS))
 
     def confirms(self, seconds: float) -> Iterator[float]:
-        """How long each message that is confirmed next has waited, in seconds; waits so long for a confirm."""
+        """Return the latencies of the messages confirmed next, in seconds. Waits up to `seconds` for a confirm."""
         command = self._client.next(seconds)
         if command is None:
             raise AdministrationError("failed", f"no confirm has come in {seconds:g} seconds")

@@ -25,8 +25,10 @@ WINDOW = 1000
 @click.option(
     "-p", "--vhost", "vhosts", multiple=True, metavar="VHOST", help="Only this virtual host; may be repeated."
 )
-@click.option("--window", type=click.IntRange(1, 65535), default=WINDOW, show_default=True, help="Unconfirmed ones.")
-@click.option("--definitions-only", is_flag=True, help="Leave the messages where they are.")
+@click.option(
+    "--window", type=click.IntRange(1, 65535), default=WINDOW, show_default=True, help="Unconfirmed messages."
+)
+@click.option("--definitions-only", is_flag=True, help="Move definitions only.")
 @json_option
 def migrate(
     target: Target,
@@ -38,11 +40,11 @@ def migrate(
     definitions_only: bool,
     as_json: bool,
 ) -> None:
-    """Move definitions and messages of a running RabbitMQ, or another Leveret, into this broker; or of this one there.
+    """Move definitions and messages of a running RabbitMQ or Leveret into this broker, or from this one to it.
 
-    Messages are acknowledged at their source when they are confirmed by their target, in order, with properties and
-    headers as they are. A password that the URI lacks is that of LEVERET_PASSWORD: so it is in no process
-    list. It may be killed and run again. What has no meaning on the other side is listed at the end.
+    Messages are acknowledged at their source once their target has confirmed them. Order, properties and headers are
+    kept. Without a password in the URI, LEVERET_PASSWORD has it, so that no process list shows it. A killed migration
+    can be repeated. Definitions without a counterpart on the other side are listed at the end.
     """
     # Imported here: no other command needs what moves messages.
     from broker.client.uris import UriError, parse

@@ -28,10 +28,12 @@ PROPERTIES = tuple(name for name in BasicProperties._fields if name != "headers"
 @broker_options
 @click.argument("key")
 @click.argument("body", required=False)
-@click.option("--exchange", default="", metavar="NAME", help="Where to publish; default: to the queue named KEY.")
-@click.option("--declare", is_flag=True, help="Make a durable queue named KEY first, if there is none.")
+@click.option(
+    "--exchange", default="", metavar="NAME", help="Exchange; default: the default exchange, to the queue named KEY."
+)
+@click.option("--declare", is_flag=True, help="Declare a durable queue named KEY first, if it is missing.")
 @click.option("--lines", is_flag=True, help="A message for each line of standard input.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Publish it so many times.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of times to publish it.")
 @click.option("--transient", is_flag=True, help="Not persistent: a restart of the broker discards it.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated.")
@@ -50,7 +52,7 @@ def publish(
 ) -> None:
     """Publish BODY with the routing key KEY, and wait for the confirm; without BODY, standard input.
 
-    Values of headers are JSON, or text where they are none. The exit code is 1 when no queue took the message.
+    Values of headers are JSON, otherwise text. The exit code is 1 if no queue took the message.
     """
     described = _properties(properties, headers, transient)
     with logged_in(broker) as client:

@@ -15,7 +15,7 @@ from broker.cli.target_broker import Target, json_option, targeted
 from broker.wire import methods
 from broker.wire.assembler import Command
 
-count_option = click.option("--count", type=click.IntRange(1), metavar="N", help="So many messages.")
+count_option = click.option("--count", type=click.IntRange(1), metavar="N", help="Number of messages.")
 
 
 @contextmanager
@@ -31,11 +31,11 @@ def until_interrupted() -> Iterator[None]:
 @targeted
 @broker_options
 @click.argument("queue")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="At most so many messages.")
-@click.option("--keep", is_flag=True, help="Look only: they go back into the queue, marked as redelivered.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Maximum number of messages.")
+@click.option("--keep", is_flag=True, help="Return them to the queue, marked as redelivered.")
 @json_option
 def get(target: Target, broker: dict[str, str], queue: str, count: int, keep: bool, as_json: bool) -> None:
-    """Take messages off QUEUE and print their bodies; exit code 1 when there is none."""
+    """Take messages off QUEUE and print their bodies; exit code 1 if it is empty."""
     show = show_json if as_json else show_body
     with logged_in(broker) as client:
         last = 0
@@ -63,7 +63,9 @@ def _got(client: AmqpClient, queue: str, count: int) -> Iterator[Command]:
 @broker_options
 @click.argument("queue")
 @count_option
-@click.option("--prefetch", type=click.IntRange(1, 65535), default=100, show_default=True, help="Unacknowledged ones.")
+@click.option(
+    "--prefetch", type=click.IntRange(1, 65535), default=100, show_default=True, help="Unacknowledged messages."
+)
 @json_option
 def consume(
     target: Target, broker: dict[str, str], queue: str, count: int | None, prefetch: int, as_json: bool

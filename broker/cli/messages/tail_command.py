@@ -18,14 +18,14 @@ from broker.wire.field_tables import from_python
 
 FIREHOSE = "amq.rabbitmq.trace"
 COPIES_MAX = 10_000
-"""How many copies wait for a slow terminal; the oldest are dropped then."""
+"""Copies that may wait for a slow terminal; beyond it the oldest are dropped."""
 
 
 @click.command()
 @targeted
 @broker_options
 @click.argument("exchange", required=False)
-@click.option("--key", default="#", show_default=True, metavar="KEY", help="Only with such a routing key.")
+@click.option("--key", default="#", show_default=True, metavar="KEY", help="Binding key; default: all messages.")
 @count_option
 @json_option
 def tail(
@@ -33,10 +33,10 @@ def tail(
 ) -> None:
     """Print what is published to EXCHANGE from now on, until ^C; no queue loses anything.
 
-    Without EXCHANGE it is everything in the virtual host, published (publish.EXCHANGE) and delivered (deliver.QUEUE):
-    tracing is switched on for that, which costs much speed, and off at the end; of a broker elsewhere it has to be on
-    already. --key narrows it down, as a binding to the exchange would: fanout
-    takes every key, a direct exchange needs the whole one.
+    Without EXCHANGE, everything in the virtual host is printed, published (publish.EXCHANGE) and delivered
+    (deliver.QUEUE): tracing is switched on for it, which reduces throughput, and off at the end; on a remote broker it
+    has to be on already. --key selects as a binding to the exchange does: fanout takes every key, a direct exchange
+    needs the exact one.
     """
     show = show_json if as_json else show_line
     chosen = click.get_current_context().params

@@ -18,7 +18,7 @@ from broker.cli.target_broker import Target, json_option, targeted
 def check(target: Target, as_json: bool) -> None:
     """Verify the stores of a stopped broker: checksums, counters, leftovers.
 
-    Exit code 0 when all is well, 1 when something was found; nothing is changed either way.
+    Exit code 0 if all is well, 1 if something was found. Nothing is changed.
     """
     from broker.server.offline.offline_commands import check_stores
 
@@ -32,7 +32,7 @@ def check(target: Target, as_json: bool) -> None:
 @targeted
 @click.argument("directory", type=click.Path(path_type=Path))
 def backup(target: Target, directory: Path) -> None:
-    """Copy both stores, consistent with each other, into the new DIRECTORY; a running broker goes on.
+    """Copy both stores, consistent with each other, into the new DIRECTORY, while the broker runs.
 
     `leveret restore DIRECTORY` brings it back.
     """
@@ -43,13 +43,13 @@ def backup(target: Target, directory: Path) -> None:
 
 @click.command()
 @targeted
-@click.option("--replace", is_flag=True, help="Also where there is data: it is kept in a directory beside the new.")
+@click.option("--replace", is_flag=True, help="Replace existing data, which is kept in a directory beside the new.")
 @click.argument("backup", type=click.Path(path_type=Path))
 def restore(target: Target, replace: bool, backup: Path) -> None:
-    """Have the data directory of a stopped broker hold what BACKUP holds.
+    """Replace the data directory of a stopped broker by BACKUP.
 
-    The backup is checked first. Numbers that the broker gives out, positions of messages, offsets of streams, numbers
-    of events, go on above all that were given out after the backup was made.
+    The backup is checked first. Positions of messages, offsets of streams and numbers of events continue above all that
+    the broker has used since the backup.
     """
     target.refuse_another_users()
     from broker.server.offline.restore_backup import restore as restore_backup
@@ -68,11 +68,11 @@ def restore(target: Target, replace: bool, backup: Path) -> None:
 
 @click.command()
 @targeted
-@click.option("--accept-loss", is_flag=True, help="Go on without what is missing; damaged files are kept beside.")
+@click.option("--accept-loss", is_flag=True, help="Give up what is missing; damaged files are kept beside.")
 def recover(target: Target, accept_loss: bool) -> None:
-    """Say what is missing in a stopped broker's data directory, because of which it does not start.
+    """Show what is missing in a stopped broker's data directory, so that it does not start.
 
-    With --accept-loss the broker starts without it. Exit code 0 when nothing is missing any more, else 1.
+    With --accept-loss the broker starts without it. Exit code 0 if nothing is missing any more, else 1.
     """
     target.refuse_another_users()
     from broker.server.offline import accept_loss as offline

@@ -50,11 +50,13 @@ COLUMNS = (
 @targeted
 @click.option("-p", "--vhost", metavar="VHOST", help="Only of this virtual host; default: all of them.")
 @click.option("--queue", metavar="NAME", help="Only of this queue.")
-@click.option("--limit", type=click.IntRange(0), help=f"So many messages; default: {SHOWN} in a table, otherwise all.")
-@click.option("--bodies", is_flag=True, help="Show the beginnings of bodies; in JSON whole ones.")
+@click.option(
+    "--limit", type=click.IntRange(0), help=f"Number of messages; default: {SHOWN} in a table, otherwise all."
+)
+@click.option("--bodies", is_flag=True, help="Show the beginnings of bodies; in JSON whole bodies.")
 @click.option("--format", "form", type=click.Choice(["table", "json", "parquet"]), default="table", show_default=True)
-@click.option("--out", metavar="DIR|URI", help="Where Parquet files go.")
-@click.option("--copy", "copied", is_flag=True, help="Of a running broker: have it make a backup, and look into that.")
+@click.option("--out", metavar="DIR|URI", help="Output directory for Parquet files.")
+@click.option("--copy", "copied", is_flag=True, help="For a running broker: make a backup, and read that.")
 def inspect(
     target: Target,
     vhost: str | None,
@@ -65,10 +67,10 @@ def inspect(
     out: str | None,
     copied: bool,
 ) -> None:
-    """Show what lies in the stores of a stopped broker, or of a backup: definitions, then messages.
+    """Show the stores of a stopped broker, or of a backup: definitions, then messages.
 
-    Nothing is changed, and what cannot be read is said rather than fatal. While a broker runs on the directory this
-    refuses, unless --copy is given. JSON is an object a line, with a `kind`.
+    Nothing is changed; unreadable records are named. While a broker runs on the directory, it needs --copy. JSON is an
+    object per line, with a `kind`.
     """
     if (form == "parquet") != (out is not None):
         raise click.UsageError("--format parquet and --out go together")

@@ -1,1 +1,1 @@
-"""What tests do with a broker on the command line."""
+"""Commands for tests."""

@@ -20,7 +20,7 @@ from broker.cli.target_broker import Target, json_option, targeted
 def testing(target: Target, as_json: bool, order: str, arguments: tuple[str, ...]) -> None:
     """Have a broker with [testing] in its settings carry out an ORDER of a test, such as reset or clock/step.
 
-    A VALUE is JSON, or else a text. docs/testing-with-leveret.md has the orders and their arguments.
+    A VALUE is JSON, otherwise text. docs/testing-with-leveret.md has the orders and their arguments.
     """
     given = dict(map(_argument, arguments))
     answer = target.ask(RequestOfTest(order=order, arguments=given), timeout_seconds=None)

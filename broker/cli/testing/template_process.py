@@ -61,7 +61,7 @@ def _load() -> None:
 
 
 def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """What a copy is to do, and its descriptors; nothing when those who ask are gone."""
+    """Return the request of a copy, and its descriptors; nothing at the end of the stream."""
     data, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
     while data and not data.endswith(b"\n"):
         data += asking.recv(1 << 16)

@@ -20,10 +20,10 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--config", type=click.Path(path_type=Path, exists=True), help="Further settings of the broker.")
-@click.option("--log", type=click.Path(path_type=Path), help="Where to keep the broker's log; else it goes, too.")
+@click.option("--log", type=click.Path(path_type=Path), help="File for the broker's log; default: deleted with it.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
 def test(config: Path | None, log: Path | None, command: tuple[str, ...]) -> None:
-    """Run COMMAND with a fresh broker, of which nothing is left afterwards.
+    """Run COMMAND with a fresh broker, which is deleted afterwards.
 
     It is empty and takes orders of tests. Its address is in AMQP_URL and RABBITMQ_URL, that of its HTTP API, with name
     and password, in LEVERET_CONTROL_URL. The exit code is the command's.

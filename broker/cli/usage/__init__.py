@@ -1,1 +1,1 @@
-"""How the command line explains itself: what there is, examples, and what a word may have meant."""
+"""Help of the command line: overviews, examples, suggestions for unknown words."""

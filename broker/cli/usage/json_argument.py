@@ -12,7 +12,7 @@ from broker.credentials import without_credentials
 
 
 def json_value(text: str) -> Any:
-    """What an argument in JSON says, or with `-` standard input, so that it is in no process list.
+    """Parse a JSON argument; `-` reads standard input, so that it is in no process list.
 
     Raises click.UsageError.
     """

@@ -1,4 +1,4 @@
-"""What a word that is no command, or an option that there is not, was meant to be."""
+"""Suggestions for unknown commands and options."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ COMMANDS = {
     "trace_on": "trace on",
     "trace_off": "trace off",
 }
-"""What others call a command, RabbitMQ above all, and what it is called here."""
+"""Names of commands elsewhere, above all in RabbitMQ, and the command here."""
 
 OPTIONS = {
     "--port": "--listen",
@@ -83,13 +83,13 @@ OPTIONS = {
     "--conf": "--config",
     "-c": "--config",
 }
-"""What others call an option, and what it is called here, where a command has it."""
+"""Names of options elsewhere, and the option here."""
 BEHIND = {"--listen": "`leveret serve --listen`", "--json": "`leveret list queues --json`"}
-"""Where an option stands that was given before the command."""
+"""Commands that have an option which was given before the command."""
 
 
 def meant_command(word: str) -> str:
-    """That there is no such command, and which one may have been meant."""
+    """Return the error for an unknown command, with a suggestion."""
     ours = _ours(word)
     hints = [] if ours is None else [f"did you mean `leveret {ours}`?"]
     if word in RABBITMQ_VERBS:
@@ -109,7 +109,7 @@ def _ours(word: str) -> str | None:
 
 
 def meant_option(error: click.NoSuchOption) -> str:
-    """That there is no such option, and which one may have been meant."""
+    """Return the error for an unknown option, with a suggestion."""
     known = [] if error.ctx is None else [name for each in error.ctx.command.params for name in each.opts]
     wanted = OPTIONS.get(error.option_name, "")
     close = [wanted] if wanted in known else error.possibilities or []

@@ -1,4 +1,4 @@
-"""How `rabbitmqadmin` shows what the API answers: as a table, in lines of tabs, in JSON."""
+"""Output formats of `rabbitmqadmin`: tables, lines with tabs, JSON."""
 
 from __future__ import annotations
 

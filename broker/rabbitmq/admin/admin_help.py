@@ -1,4 +1,4 @@
-"""What `rabbitmqadmin` says of itself."""
+"""Help of `rabbitmqadmin`."""
 
 from __future__ import annotations
 

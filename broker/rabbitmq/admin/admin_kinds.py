@@ -1,4 +1,4 @@
-"""What `rabbitmqadmin` can list, make and remove: where it is in the API, its columns, its arguments."""
+"""Objects that `rabbitmqadmin` lists, declares and deletes: their paths in the API, columns, arguments."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ purge queue DELETE queues/{vhost}/{name}/contents name
 publish message POST exchanges/{vhost}/{exchange}/publish routing_key [payload properties={} exchange=amq.default payload_encoding=string]
 get messages POST queues/{vhost}/{queue}/get queue [count=1 ackmode=ack_requeue_true payload_file encoding=auto]
 """
-"""What is done, to what, by which request, with which arguments; those in brackets may be left out."""
+"""Verb, object, request and arguments; those in brackets are optional."""
 
 _LINE = re.compile(
     r"(?P<action>\w+) (?P<kind>\w+) (?P<method>\w+) (?P<path>\S+) (?P<needed>[^\[]*)(\[(?P<possible>.*)\])?"

@@ -47,7 +47,7 @@ sort-reverse | R |      | sort lists the other way round
 depth     | d | DEPTH   | how many levels of tables in tables become columns [default: 1]
 bash-completion | | |     print a script for completion in bash
 """
-"""Name, letter, what is to be given (nothing of those that are on or off), and meaning."""
+"""Name, short name, metavariable (none for flags), and help."""
 
 _ROWS = [[part.strip() for part in line.split("|")] for line in OPTIONS.strip().splitlines()]
 FLAGS = frozenset(name.replace("-", "_") for name, _, given, _ in _ROWS if not given)
@@ -74,7 +74,7 @@ class _Parser(OptionParser):
 
 
 def parser() -> OptionParser:
-    """What reads a command line."""
+    """Return the parser of the command line."""
     made = _Parser(
         "rabbitmqadmin [options] subcommand",
         formatter=TitledHelpFormatter(),
@@ -94,7 +94,7 @@ def parser() -> OptionParser:
 
 
 class Options(NamedTuple):
-    """What a command line says, or the configuration file, or what is the default."""
+    """Options of a command line, else of the configuration file, else their defaults."""
 
     host: str
     port: int
@@ -140,7 +140,7 @@ def read_options(words: Sequence[str]) -> tuple[Options, list[str]]:
 
 
 def _of_file(file: str | None, section: str | None) -> dict[str, Any]:
-    """What the chosen section of the configuration file says."""
+    """Return the chosen section of the configuration file."""
     path, name = file or DEFAULTS["config"], section or DEFAULTS["node"]
     found = configparser.ConfigParser()
     try:

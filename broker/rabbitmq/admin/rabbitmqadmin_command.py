@@ -36,7 +36,7 @@ from broker.rabbitmq.program import program_command
 FAILED = 1
 DONE = {"declare": "declared", "delete": "deleted", "close": "closed", "purge": "purged"}
 LETTERS = {"queue": "q", "exchange": "e"}
-"""How the API's paths call what a binding leads to."""
+"""Words for a binding's destination in the API's paths."""
 
 
 class NotJson(Exception):
@@ -70,7 +70,7 @@ class Arguments:
 
     @property
     def path(self) -> str:
-        """Where what they name is, below /api."""
+        """Return the path below /api."""
         letter = LETTERS.get(self.given.get("destination_type", ""), self.given.get("destination_type", ""))
         values = {name: quote(value, "", errors="surrogateescape") for name, value in self.given.items()}
         path = self._kind.path.format_map({**values, "destination_type": letter})

@@ -1,4 +1,4 @@
-"""Which keys of rabbitmq.conf have a meaning here: the table of keys and settings.
+"""Table of the keys of rabbitmq.conf that have an effect, and their settings.
 
 A row takes the lines of its keys, reads each value, and combines them into the value of one setting. Rows apply in the
 order of the table, a later one wins; a key may stand in several. A key that is in no row has no effect here.
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     combine: Combine = lambda found: found[-1][1]
 
     def converter(self, last_word: str) -> Convert:
-        """What reads the value of a key."""
+        """Return the converter of a key's value."""
         return self.convert if callable(self.convert) else self.convert[last_word]
 
 

@@ -21,7 +21,7 @@ _QUOTED = re.compile(r"'([^']*)'[ \t]*(?:#.*)?")
 _VARIABLE = re.compile(r"\$\(([^()]*)\)")
 
 
-class Line(NamedTuple):
+class ConfLine(NamedTuple):
     """A setting, and where it stands."""
 
     file: Path
@@ -40,18 +40,18 @@ class Line(NamedTuple):
         return tuple(word.replace("\\.", ".") for word in _DOT.split(self.key))
 
 
-def read_lines(files: Sequence[Path], environ: Mapping[str, str]) -> list[Line]:
+def read_lines(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfLine]:
     """The settings of all files, in order. Raises ConfigError with file and line."""
     return [line for file in files for line in _lines(file, environ)]
 
 
-def _lines(file: Path, environ: Mapping[str, str]) -> Iterator[Line]:
+def _lines(file: Path, environ: Mapping[str, str]) -> Iterator[ConfLine]:
     for number, text in enumerate(_text(file).split("\n"), 1):
         written = text.strip(" \t\r")
         if written and not written.startswith("#"):
             try:
                 key, value = _setting(written)
-                yield Line(file, number, key, _VARIABLE.sub(lambda found: _variable(found[1], environ), value))
+                yield ConfLine(file, number, key, _VARIABLE.sub(lambda found: _variable(found[1], environ), value))
             except ValueError as error:
                 raise ConfigError(f"{file}:{number}: {error}") from None
 

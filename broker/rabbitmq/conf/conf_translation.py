@@ -12,7 +12,7 @@ import msgspec
 from broker.config import Config, ConfigError, SettingOrigin, Translated
 from broker.credentials import SECRETS, without_credentials
 from broker.rabbitmq.conf.conf_keys import ROWS, Row
-from broker.rabbitmq.conf.conf_lines import Line, read_lines
+from broker.rabbitmq.conf.conf_lines import ConfLine, read_lines
 from broker.rabbitmq.conf.conf_values import RootPath, Unfit
 
 log = logging.getLogger("leveret.config")
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 class Conf(NamedTuple):
-    """What files say: settings of ours, and what has no effect here."""
+    """Settings read from files, and keys without effect here."""
 
     settings: Translated
     without_effect: list[str]
@@ -52,7 +52,7 @@ def read_conf(files: Sequence[Path], environ: Mapping[str, str], root: Path = Pa
     return Conf(settings, [line.key for words, line in latest.items() if words not in used])
 
 
-def _takes(row: Row, line: Line) -> bool:
+def _takes(row: Row, line: ConfLine) -> bool:
     return any(_matches(key.split("."), line.words) for key in row.keys)
 
 
@@ -62,14 +62,14 @@ def _matches(pattern: Sequence[str], words: Sequence[str]) -> bool:
     )
 
 
-def _apply(row: Row, lines: Sequence[Line], settings: Translated, root: Path) -> None:
+def _apply(row: Row, lines: Sequence[ConfLine], settings: Translated, root: Path) -> None:
     section, field = row.setting.split(".")
     values = [(line.words[-1], _value(row, line, root)) for line in lines]
     settings.tree.setdefault(section, {})[field] = row.combine(values)
     settings.origins[section, field] = SettingOrigin(lines[-1].place, _shown(row, lines[-1]))
 
 
-def _value(row: Row, line: Line, root: Path) -> Any:
+def _value(row: Row, line: ConfLine, root: Path) -> Any:
     try:
         value = row.converter(line.words[-1])(line.value)
     except Unfit as unfit:
@@ -79,5 +79,5 @@ def _value(row: Row, line: Line, root: Path) -> Any:
     return value
 
 
-def _shown(row: Row, line: Line) -> str:
+def _shown(row: Row, line: ConfLine) -> str:
     return "something else" if row.setting.split(".")[1] in SECRETS else without_credentials(line.value)

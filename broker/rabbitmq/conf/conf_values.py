@@ -127,7 +127,7 @@ def ip(value: str) -> str:
 
 
 def listener(value: str) -> list[str]:
-    """Where to listen: a port on all interfaces, or an address and a port."""
+    """Return the addresses of a listener: a port on all interfaces, or an address and a port."""
     try:
         host, colon, number = value.rpartition(":")
         return addresses(ip(host) if colon else None, port(number))
@@ -136,7 +136,7 @@ def listener(value: str) -> list[str]:
 
 
 def addresses(host: str | None, number: int) -> list[str]:
-    """Where to listen, as our settings say it; without a host on all interfaces, of IPv4 and IPv6."""
+    """Return addresses to listen on, as our settings have them; without a host, all interfaces of IPv4 and IPv6."""
     if host is not None:
         return [f"[{host}]:{number}" if ":" in host else f"{host}:{number}"]
     return [f"0.0.0.0:{number}", f"[::]:{number}"] if _has_ipv6() else [f"0.0.0.0:{number}"]

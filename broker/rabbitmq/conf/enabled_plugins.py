@@ -15,7 +15,7 @@ _ATOM = re.compile(r"[a-z]\w*|'[^']+'")
 
 MANAGEMENT, PROMETHEUS, EVENTS = "rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_event_exchange"
 DEFAULT = (MANAGEMENT, PROMETHEUS)
-"""What `rabbitmq:3-management` enables."""
+"""Plugins that `rabbitmq:3-management` enables."""
 _WEB = ("rabbitmq_management_agent", "rabbitmq_web_dispatch")
 BUILT_IN = {
     MANAGEMENT: _WEB,

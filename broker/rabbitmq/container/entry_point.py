@@ -70,7 +70,7 @@ def _run(command: list[str]) -> int:
 
 
 def data_directory(root: Path) -> Path:
-    """Where the data are, once it is there: in RabbitMQ's volume, or in our own where one is mounted.
+    """Create and return the data directory: in RabbitMQ's volume, or in our own if one is mounted.
 
     Commands look for it in RabbitMQ's volume, where a link leads to our own. Raises ConfigError.
     """

@@ -63,18 +63,18 @@ class ImageEnvironment(NamedTuple):
 
     @property
     def plugins_file(self) -> Path:
-        """Where the plugins are named that are to be enabled; it need not be there."""
+        """File that names the plugins to enable; it may not exist."""
         return self.below_root(self.variables.get(ENABLED_PLUGINS_FILE) or "/etc/rabbitmq/enabled_plugins")
 
     @property
     def node_name(self) -> str:
-        """What the node is called: the host's short name is put behind a name without one. Empty for the usual name."""
+        """Name of the node, with the host's short name if it has none. Empty for the default."""
         name = self.variables.get(NODE_NAME, "")
         return name if not name or "@" in name else f"{name}@{socket.gethostname().partition('.')[0]}"
 
     @property
     def listen(self) -> list[str]:
-        """Where AMQP clients come in unless settings say otherwise. Raises ConfigError."""
+        """Addresses for AMQP clients unless settings name others. Raises ConfigError."""
         variable = NODE_PORT
         try:
             number = port(self.variables.get(NODE_PORT) or "5672")

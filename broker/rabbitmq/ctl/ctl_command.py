@@ -15,9 +15,9 @@ from broker.cli.named_directory import ROOT, Named, named, target_settings
 from broker.cli.table_output import echo
 from broker.rabbitmq.ctl import help_text
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner, json_text
-from broker.rabbitmq.ctl.line_options import GENERAL, Line, Option, read_line
-from broker.rabbitmq.ctl.outcomes import TIMED_OUT, UNAVAILABLE, USAGE, Misuse, Outcome, Refusal, Shown
-from broker.rabbitmq.ctl.verb_call import Call, Place, Verb
+from broker.rabbitmq.ctl.line_options import GENERAL, Option, ParsedLine, read_line
+from broker.rabbitmq.ctl.outcomes import TIMED_OUT, UNAVAILABLE, USAGE, Misuse, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.verb_call import NodePlace, VerbAction, VerbCall
 from broker.rabbitmq.ctl.verb_catalogue import TOOLS, VERBS, VerbLine
 from broker.rabbitmq.ctl.verbs import (
     access_verbs,
@@ -37,7 +37,7 @@ from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED
 from broker.rabbitmq.program import program_command
 
 ALIKE = 0.7
-"""How alike a verb must be to one that there is, for that one to be meant."""
+"""Least similarity of an unknown verb to a known one, for it to be suggested."""
 
 
 class CommandLine:
@@ -56,14 +56,14 @@ class CommandLine:
             return self._without_verb(tool, line)
         known = VERBS.get(name)
         if name in REFUSED and self.tool in TOOLS.values():
-            return _fail(Refusal(UNAVAILABLE, f"{name} is not supported: {REFUSED[name]}"), "table", silent=False)
+            return _fail(VerbRefusal(UNAVAILABLE, f"{name} is not supported: {REFUSED[name]}"), "table", silent=False)
         if known is None or self.tool not in known.tools:
             return self._unknown(tool, name)
         if line.options.get("help"):
             return _print(help_text.help_of(tool, known), 0)
         return self._carry_out(known, _VERBS[name])
 
-    def _without_verb(self, tool: str, line: Line) -> int:
+    def _without_verb(self, tool: str, line: ParsedLine) -> int:
         if line.options.get("version"):
             return _print([_place(line).version], 0)
         return _print(help_text.overview(tool), 0) if line.options.get("help") else _complain(help_text.overview(tool))
@@ -75,10 +75,10 @@ class CommandLine:
             return _complain(["", f"Command '{name}' not found. ", f"Did you mean '{close[0]}'? ", ""])
         return _complain(["", f"Command '{name}' not found. ", *help_text.overview(tool)])
 
-    def _carry_out(self, known: VerbLine, verb: Verb) -> int:
+    def _carry_out(self, known: VerbLine, verb: VerbAction) -> int:
         line = read_line(self.words, (*verb.options, *GENERAL))
         form, silent = str(line.options.get("formatter", verb.form)).lower(), bool(line.options.get("silent"))
-        call = Call(self.tool, known.name, line.arguments[1:], line.options, _place(line))
+        call = VerbCall(self.tool, known.name, line.arguments[1:], line.options, _place(line))
         try:
             _check(line, known, form, call.arguments)
             if verb.check is not None:
@@ -88,7 +88,7 @@ class CommandLine:
             given = ["Arguments given:", f"\t{' '.join(self.words)}"]
             words = [f"Error (argument validation): {error}", *given, *help_text.usage(self.tool, known)]
             return _complain(words, error.code)
-        except Refusal as refusal:
+        except VerbRefusal as refusal:
             return _fail(refusal, form, silent=silent)
         except NotRunning:
             return _complain(_unreachable(call), UNAVAILABLE)
@@ -108,7 +108,7 @@ def _all_options() -> list[Option]:
     return [*found.values(), *GENERAL]
 
 
-def _check(line: Line, known: VerbLine, form: str, arguments: Sequence[str]) -> None:
+def _check(line: ParsedLine, known: VerbLine, form: str, arguments: Sequence[str]) -> None:
     if line.wrong:
         wrong = "\n".join(f"{name} : {value}" for name, value in line.wrong)
         raise Misuse(f"Invalid options for this command:\n{wrong}")
@@ -120,7 +120,7 @@ def _check(line: Line, known: VerbLine, form: str, arguments: Sequence[str]) -> 
         raise Misuse("too many arguments.")
 
 
-def _place(line: Line) -> Place:
+def _place(line: ParsedLine) -> NodePlace:
     file, directory = line.options.get("config"), line.options.get("data-dir")
     before = named()
     config = target_settings(Named(Path(file) if file else before.config, directory or before.data_dir))
@@ -128,10 +128,10 @@ def _place(line: Line) -> Place:
     plugins = os.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or "/etc/rabbitmq/enabled_plugins"
     identity = config.identity
     plugins_file = Path(line.options.get("enabled-plugins-file") or root / plugins.lstrip("/"))
-    return Place(config.server.directory, identity.shown_node_name, identity.version, plugins_file)
+    return NodePlace(config.server.directory, identity.shown_node_name, identity.version, plugins_file)
 
 
-def _show(call: Call, known: VerbLine, verb: Verb, form: str) -> int:
+def _show(call: VerbCall, known: VerbLine, verb: VerbAction, form: str) -> int:
     if not verb.alone:
         call.connect()
     formatter = FORMATTERS[form]
@@ -147,7 +147,7 @@ def _show(call: Call, known: VerbLine, verb: Verb, form: str) -> int:
     return 0
 
 
-def _filled(banner: str, call: Call) -> str:
+def _filled(banner: str, call: VerbCall) -> str:
     return banner.format(*call.arguments, vhost=call.vhost, node=call.node)
 
 
@@ -163,7 +163,7 @@ def _complain(lines: Sequence[str], code: int = USAGE) -> int:
     return code
 
 
-def _fail(refusal: Refusal, form: str, *, silent: bool) -> int:
+def _fail(refusal: VerbRefusal, form: str, *, silent: bool) -> int:
     if refusal.json is not None and form == "json":
         return _complain([json_text(refusal.json)], refusal.code)
     if refusal.hushed and silent:
@@ -171,7 +171,7 @@ def _fail(refusal: Refusal, form: str, *, silent: bool) -> int:
     return _complain([*(["Error:"] if refusal.headed else []), refusal.text], refusal.code)
 
 
-def _unreachable(call: Call) -> list[str]:
+def _unreachable(call: VerbCall) -> list[str]:
     words = "Please see diagnostics information and suggestions below."
     return [
         f"Error: unable to perform an operation on node '{call.node}'. {words}",
@@ -186,25 +186,25 @@ def _unreachable(call: Call) -> list[str]:
 # Help
 
 
-def _help(call: Call) -> Outcome:
+def _help(call: VerbCall) -> Outcome:
     if call.options.get("list-commands"):
-        return Shown(["", *help_text.commands(call.tool)], None)
+        return ShownText(["", *help_text.commands(call.tool)], None)
     if not call.arguments:
-        return Shown(help_text.overview(call.tool), None)
+        return ShownText(help_text.overview(call.tool), None)
     known = VERBS.get(call.arguments[0])
     if known is None or call.tool not in known.tools:
-        raise Refusal(USAGE, f"\nCommand '{call.arguments[0]}' not found.")
-    return Shown(help_text.help_of(call.tool, known), None)
+        raise VerbRefusal(USAGE, f"\nCommand '{call.arguments[0]}' not found.")
+    return ShownText(help_text.help_of(call.tool, known), None)
 
 
-def _autocomplete(call: Call) -> Outcome:
+def _autocomplete(call: VerbCall) -> Outcome:
     found = sorted(verb.name for verb in VERBS.values() if call.tool in verb.tools)
-    return Shown([name for name in found if name.startswith(call.arguments[0])], None)
+    return ShownText([name for name in found if name.startswith(call.arguments[0])], None)
 
 
-_VERBS: dict[str, Verb] = {
-    "help": Verb(_help, options=(Option("list-commands", bool),), alone=True),
-    "autocomplete": Verb(_autocomplete, alone=True),
+_VERBS: dict[str, VerbAction] = {
+    "help": VerbAction(_help, options=(Option("list-commands", bool),), alone=True),
+    "autocomplete": VerbAction(_autocomplete, alone=True),
     **access_verbs.VERBS,
     **check_verbs.VERBS,
     **list_verbs.VERBS,

@@ -1,4 +1,4 @@
-"""How an outcome is written: as a table, as JSON, in CSV, with lines around it, or in Erlang's notation."""
+"""Formatters of outcomes: table, JSON, CSV, table with lines, Erlang terms."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from broker.admin.json_terms import term
 from broker.cli.table_output import text
 from broker.rabbitmq.ctl.erlang_text import FIELD_TABLES, cell, field_table, row_term
-from broker.rabbitmq.ctl.outcomes import Outcome, Shown
+from broker.rabbitmq.ctl.outcomes import Outcome, ShownText
 
 
 class Manner(NamedTuple):
-    """How much is written beside the values. `terminal`: a person looks at them, and none may seem another row."""
+    """Options of a formatter. `terminal`: output goes to a terminal, and no value may look like another row."""
 
     headers: bool
     silent: bool
@@ -41,12 +41,12 @@ def _cells(row: Mapping[str, Any], columns: Sequence[str], manner: Manner) -> li
     return list(map(text, cells)) if manner.terminal else cells
 
 
-def _lines(shown: Shown, manner: Manner) -> Iterable[str]:
+def _lines(shown: ShownText, manner: Manner) -> Iterable[str]:
     return () if shown.hushed and manner.silent else shown.lines
 
 
 def _table(outcome: Outcome, manner: Manner) -> Iterator[str]:
-    if isinstance(outcome, Shown):
+    if isinstance(outcome, ShownText):
         yield from _lines(outcome, manner)
         return
     empty = True
@@ -60,7 +60,7 @@ def _table(outcome: Outcome, manner: Manner) -> Iterator[str]:
 
 
 def _json(outcome: Outcome, manner: Manner) -> Iterator[str]:
-    if isinstance(outcome, Shown):
+    if isinstance(outcome, ShownText):
         if outcome.json is not None:
             yield json_text(outcome.json)
         return
@@ -80,7 +80,7 @@ def _json(outcome: Outcome, manner: Manner) -> Iterator[str]:
 
 
 def _csv(outcome: Outcome, manner: Manner) -> Iterator[str]:
-    if isinstance(outcome, Shown):
+    if isinstance(outcome, ShownText):
         yield from _lines(outcome, manner)
         return
     for number, row in enumerate(outcome.rows):
@@ -94,7 +94,7 @@ def _csv_line(cells: Iterable[str]) -> str:
 
 
 def _erlang(outcome: Outcome, manner: Manner) -> Iterator[str]:
-    if isinstance(outcome, Shown):
+    if isinstance(outcome, ShownText):
         yield term(outcome.json)
         return
     rows = [row_term({name: row[name] for name in outcome.columns}) for row in outcome.rows]
@@ -106,7 +106,7 @@ _LINE, _TEXT = "\x1b(0", "\x1b(B"
 
 
 def _pretty_table(outcome: Outcome, manner: Manner) -> Iterator[str]:
-    if isinstance(outcome, Shown):
+    if isinstance(outcome, ShownText):
         lines = list(_lines(outcome, manner))
         if lines:
             yield from _framed(["Output"], [[[line] for line in lines]])

@@ -1,4 +1,4 @@
-"""How the command lines are used: all verbs, or one of them."""
+"""Help texts of the command lines: of all verbs, or of one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _bold(text: str) -> str:
 
 
 def usage(tool: str, verb: VerbLine) -> list[str]:
-    """How a verb is used, in one line below a heading."""
+    """Return the usage line of a verb, below a heading."""
     words = [f"{tool} [--node <node>] [--longnames] [--quiet] {verb.name}", *([verb.usage] if verb.usage else [])]
     return ["", _bold("Usage"), "", " ".join(words)]
 
@@ -38,7 +38,7 @@ def help_of(tool: str, verb: VerbLine) -> list[str]:
 
 
 def overview(tool: str) -> list[str]:
-    """How the program is used, and its verbs."""
+    """Return the usage of the program, and its verbs."""
     words = f"{tool} [--node <node>] [--timeout <timeout>] [--longnames] [--quiet] <command> [<command options>]"
     more = f"Use '{tool} help <command>' to learn more about a specific command"
     return ["", _bold("Usage"), "", words, "", "Available commands:", "", *commands(tool), more]

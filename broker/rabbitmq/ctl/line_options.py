@@ -49,7 +49,7 @@ NUMBER = re.compile(r"-\d+(\.\d+)?")
 _NUMBERS = {int: re.compile(r"-?\d+"), float: re.compile(r"-?\d+(\.\d+)?")}
 
 
-class Line(NamedTuple):
+class ParsedLine(NamedTuple):
     """A command line that was read: options by name, everything else in its order, and what cannot be understood."""
 
     options: dict[str, Any]
@@ -57,7 +57,7 @@ class Line(NamedTuple):
     wrong: list[tuple[str, str]]
 
 
-def read_line(words: Sequence[str], options: Sequence[Option]) -> Line:
+def read_line(words: Sequence[str], options: Sequence[Option]) -> ParsedLine:
     """Read options wherever they stand, up to `--`."""
     return _Reader(words, options).read()
 
@@ -67,9 +67,9 @@ class _Reader:
         self._words = list(words)
         self._long = {option.name: option for option in options}
         self._short = {option.short: option for option in options if option.short}
-        self._line = Line({}, [], [])
+        self._line = ParsedLine({}, [], [])
 
-    def read(self) -> Line:
+    def read(self) -> ParsedLine:
         while self._words:
             word = self._words.pop(0)
             if word == "--":

@@ -1,4 +1,4 @@
-"""What becomes of a command line: something to show, or a reason why not, with RabbitMQ's exit codes."""
+"""Outcomes of a command line: output, or a refusal, with RabbitMQ's exit codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ USAGE, DATA, NO_USER, UNAVAILABLE, SOFTWARE, TIMED_OUT = 64, 65, 67, 69, 70, 75
 """Exit codes, those of sysexits.h."""
 
 
-class Shown(NamedTuple):
+class ShownText(NamedTuple):
     """Lines for people, and what stands for them in JSON. `hushed`: not shown to those who asked for silence."""
 
     lines: Iterable[str]
@@ -17,7 +17,7 @@ class Shown(NamedTuple):
     hushed: bool = False
 
 
-class Listed(NamedTuple):
+class ListedRows(NamedTuple):
     """Rows of columns, perhaps very many.
 
     `streamed`: RabbitMQ writes each row for itself. It writes an empty line where a list that it has as a whole is
@@ -30,10 +30,10 @@ class Listed(NamedTuple):
     headed: bool = True
 
 
-Outcome = Shown | Listed
+Outcome = ShownText | ListedRows
 
 
-class Refusal(Exception):
+class VerbRefusal(Exception):
     """The command could not be carried out.
 
     `headed`: the text stands below a line `Error:`, as most do. `json` is what stands for it in JSON, if anything does.

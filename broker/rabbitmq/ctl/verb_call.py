@@ -1,4 +1,4 @@
-"""What a verb of RabbitMQ's command lines does, and one call of it."""
+"""Verbs of RabbitMQ's command lines, and calls of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from broker.admin.commands.admin_command import AdminCommand
 from broker.admin.protocol import AdministrationError
 from broker.admin.socket_conversation import Conversation, connected
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Outcome, Refusal, Shown
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Outcome, ShownText, VerbRefusal
 
 
-class Call:
+class VerbCall:
     """A verb with its arguments and options; and the broker, which is connected to when it is first asked."""
 
     def __init__(
@@ -23,7 +23,7 @@ class Call:
         name: str,
         arguments: Sequence[str],
         options: Mapping[str, Any],
-        place: Place,
+        place: NodePlace,
     ) -> None:
         self.tool = tool
         self.name = name
@@ -57,21 +57,21 @@ class Call:
         """Have the broker carry out a command. Returns its answer. Raises AdministrationError."""
         return self.connect().ask(command)
 
-    def done(self) -> Shown:
+    def done(self) -> ShownText:
         """There is nothing to be shown."""
-        return Shown((), {"node": self.node, "result": "ok"})
+        return ShownText((), {"node": self.node, "result": "ok"})
 
-    def said(self, text: str) -> Shown:
+    def said(self, text: str) -> ShownText:
         """One line, which is a value in JSON."""
-        return Shown([text], {"node": self.node, "result": "ok", "value": text})
+        return ShownText([text], {"node": self.node, "result": "ok", "value": text})
 
-    def message(self, text: str) -> Shown:
+    def message(self, text: str) -> ShownText:
         """One line, which is a message in JSON."""
-        return Shown([text], {"message": text})
+        return ShownText([text], {"message": text})
 
 
-class Place(NamedTuple):
-    """Whose broker it is: the data directory, and from its settings the node's name and RabbitMQ's version."""
+class NodePlace(NamedTuple):
+    """The broker of a command line: data directory, and from its settings node name and RabbitMQ's version."""
 
     directory: Path
     node: str
@@ -79,23 +79,23 @@ class Place(NamedTuple):
     plugins_file: Path
 
 
-def generally_refused(call: Call, error: AdministrationError) -> Refusal:
-    """What most verbs make of an error of the broker."""
-    return Refusal(UNAVAILABLE, str(error))
+def generally_refused(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    """Return the refusal of most verbs for an error of the broker."""
+    return VerbRefusal(UNAVAILABLE, str(error))
 
 
-class Verb(NamedTuple):
-    """What a verb does, and which options it has beside the general ones.
+class VerbAction(NamedTuple):
+    """Handler of a verb, and its options beside the general ones.
 
     `check` raises Misuse before the broker is asked anything. `refused` makes an exit code of an error of the broker.
     `banner` is for one that is more than a text with values in it. `form` is the formatter where none is asked for.
     """
 
-    run: Callable[[Call], Outcome]
-    refused: Callable[[Call, AdministrationError], Refusal] = generally_refused
+    run: Callable[[VerbCall], Outcome]
+    refused: Callable[[VerbCall, AdministrationError], VerbRefusal] = generally_refused
     options: tuple[Option, ...] = ()
-    check: Callable[[Call], None] | None = None
-    banner: Callable[[Call], str] | None = None
+    check: Callable[[VerbCall], None] | None = None
+    banner: Callable[[VerbCall], str] | None = None
     alone: bool = False
     """It needs no broker, or looks for one itself."""
     form: str = "table"
@@ -103,13 +103,13 @@ class Verb(NamedTuple):
 
 def asking(
     command: Callable[..., AdminCommand],
-    refused: Callable[[Call, AdministrationError], Refusal] = generally_refused,
-    banner: Callable[[Call], str] | None = None,
-) -> Verb:
+    refused: Callable[[VerbCall, AdministrationError], VerbRefusal] = generally_refused,
+    banner: Callable[[VerbCall], str] | None = None,
+) -> VerbAction:
     """Return a verb that has the broker carry out the command made of the call and its arguments, and shows nothing."""
 
-    def run(call: Call) -> Outcome:
+    def run(call: VerbCall) -> Outcome:
         call.ask(command(call, *call.arguments))
         return call.done()
 
-    return Verb(run, refused, banner=banner)
+    return VerbAction(run, refused, banner=banner)

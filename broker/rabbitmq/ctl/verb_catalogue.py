@@ -44,7 +44,7 @@ wait c 0-1 [<pidfile>] [--pid|-P <pid>] [--timeout <timeout>]
 
 [Cluster]
 await_online_nodes c 1-1 <count> [--timeout <timeout>]
-  Waits for so many nodes; there is one
+  Waits for a number of nodes; there is one
 cluster_status cd 0-0 [--timeout <timeout>]
   Shows the one node of the cluster
   Cluster status of node {node} ...
@@ -199,7 +199,7 @@ report cd 0-0
   Shows everything, for a report of a fault
   Reporting server status of node {node} ...
 reset_node_auth_attempt_metrics d 0-0
-  Counts attempts to log in anew
+  Resets the counts of login attempts
   Reset auth attempt metrics on node {node} ...
 server_version d 0-0 [--timeout <timeout>]
   Shows the RabbitMQ version whose behaviour the broker's is
@@ -236,7 +236,7 @@ delete_shovel c 1-1 [--vhost <vhost>] <name>
   Removes a dynamic shovel
   Deleting shovel {0} in vhost {vhost}
 restart_shovel c 1-1 <name>
-  Begins a dynamic shovel anew
+  Restarts a dynamic shovel
   Restarting dynamic Shovel {0} in virtual host {vhost} on node {node}
 shovel_status cd 0-0
   Shows how shovels do
@@ -351,7 +351,7 @@ purge_queue c 1-1 <queue> [--timeout <timeout>]
 
 [Stream plugin]
 add_super_stream s 1-1 <name> [--vhost <vhost>] [--partitions <partitions>] [--routing-keys <routing-keys>]
-  Makes an exchange with a stream for each key, or for each of so many numbers
+  Makes an exchange with a stream for each key, or with a number of streams
   Adding a super stream (experimental feature)...
 delete_super_stream s 1-1 <name> [--vhost <vhost>]
   Deletes an exchange, and the streams that are bound to it
@@ -407,7 +407,7 @@ node_health_check cd 0-0 [--timeout <timeout>]
 
 
 class VerbLine(NamedTuple):
-    """What is known of a verb before it is called. `most` is None for any number of arguments."""
+    """Help and number of arguments of a verb. `most` is None for any number."""
 
     name: str
     group: str

@@ -11,7 +11,6 @@ from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import problems_of
 from storage import restored_files
-from storage.events.event_log_recovery import highest_boot
 
 
 def missing(config: Config) -> list[str]:
@@ -29,7 +28,7 @@ def accept_loss(config: Config) -> str:
     accepting = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, accept_loss=True))
     os.umask(0o077)
     with directory_lock.for_command(config.server.directory) as lock:
-        events = highest_boot(config.events_directory, config.identity.shown_cluster_name)
+        events = recovery.logged_boot(config)
         stores = recovery.open_stores(config.server.directory, lock, accept_loss=True, known_boot=events)
         try:
             recovery.recover(accepting, stores, Wakeup().pace)

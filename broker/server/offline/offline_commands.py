@@ -23,7 +23,6 @@ from broker.server.offline.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from broker.server.server import Server
 from storage import restored_files
-from storage.events.event_log_recovery import highest_boot
 
 
 def run(config: Config, command: AdminCommand) -> object:
@@ -58,7 +57,7 @@ async def _run(config: Config, directory: Path, command: AdminCommand) -> object
             directory,
             lock,
             accept_loss=config.store.accept_loss,
-            known_boot=highest_boot(config.events_directory, config.identity.shown_cluster_name),
+            known_boot=recovery.logged_boot(config),
         )
         try:
             return await _carry_out(config, stores, command)

@@ -17,9 +17,15 @@ from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
 from broker.server.offline.offline_check import problems_of
-from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, REPLACED, STORE_FILES, open_stores
+from broker.server.recovery import (
+    DEFINITIONS_FILE,
+    MESSAGES_DIRECTORY,
+    REPLACED,
+    STORE_FILES,
+    logged_boot,
+    open_stores,
+)
 from storage import restored_files, synced_files
-from storage.events.event_log_recovery import highest_boot
 from storage.lock_file import BROKER, is_locked
 from storage.messages import lmdb_environment
 from storage.messages.start.journal_replay import known_boot
@@ -54,7 +60,7 @@ def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
             )
         fresh = directory / PREPARING
         shutil.rmtree(fresh, ignore_errors=True)
-        known = max(_known_boot(directory), highest_boot(config.events_directory, config.identity.shown_cluster_name))
+        known = max(_known_boot(directory), logged_boot(config))
         try:
             restored = _prepare(backup, fresh, known)
         except BaseException:

@@ -73,7 +73,7 @@ def unapplied_in_journal(directory: Path, environment: lmdb.Environment, identit
             return _without_mark(directory, identity, str(error))
         return _behind_mark(directory, identity, mark)
     except OSError as error:
-        raise StoreError(f"{directory / NAME} cannot be read ({error}): see that this user may") from error
+        raise StoreError(f"{directory / NAME} cannot be read ({error}): check that this user may read it") from error
 
 
 NOTHING_UNAPPLIED = UnappliedBatches([], NO_BATCH_YET, None, None)

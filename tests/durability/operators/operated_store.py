@@ -42,7 +42,7 @@ NEVER_RUN = ("no broker has run on the data directory", "does not exist", "its f
 """Refusals of a directory whose first start was cut short."""
 GROWS = re.compile("disk I/O error|File too large")
 """Errors of SQLite and LMDB about a file that cannot grow, on a disk that has room."""
-WRONG_REMEDY = re.compile("see that this user may")
+WRONG_REMEDY = re.compile("(see|check) that this user may")
 """A remedy that is wrong for a full disk."""
 
 

@@ -32,7 +32,7 @@ def journal_overlooked_after_a_restore(patch: Patch) -> None:
     def unapplied_unless_restored(directory: Path, environment: Any, identity: Any) -> journal_replay.UnappliedBatches:
         with environment.begin() as txn:
             restored = store_origin.read_origin(txn).timeline
-        return journal_replay.NOTHING_LEFT if restored else unapplied(directory, environment, identity)
+        return journal_replay.NOTHING_UNAPPLIED if restored else unapplied(directory, environment, identity)
 
     patch(journal_replay, "unapplied_in_journal", unapplied_unless_restored)
     patch(message_store, "unapplied_in_journal", unapplied_unless_restored)

@@ -234,7 +234,7 @@ def test_a_full_disk_costs_what_it_does_not_take(tmp_path: Path, caplog: pytest.
     (tmp_path / tail_name(NODE, 5, 10)).write_bytes(tail(part(10, 4)))
     with no_file_larger_than(10), caplog.at_level(logging.ERROR):
         assert record(tmp_path, 6) == NumberInBoot(5, 9)
-    assert "events of boot 5 stay out of the event log until the next start" in caplog.text
+    assert "cannot add events of boot 5 to the event log, the next start will" in caplog.text
     assert record(tmp_path, 7) == NumberInBoot(5, 13)
     assert numbers(tmp_path) == [(5, number) for number in (1, 2, 3, *range(7, 14))]
 

@@ -55,15 +55,14 @@ async def _counted(vhost: VHost) -> QueueTotals:
 async def put_vhost(call: ApiCall) -> Response:
     """Create a virtual host, with all permissions for the user, or change the one that exists."""
     fields, name = await call.fields(), call.names["vhost"]
-    given = {key: fields.values.get(key) for key in ("description", "tags")}
     queue_type = fields.values.get("default_queue_type", fields.values.get("defaultqueuetype"))
     tracing = None if fields.values.get("tracing") is None else fields.flag("tracing")
     existed = name in call.broker.vhosts
     await call.change(
         PutVhost.parse(
             {
+                **fields.values,
                 "name": name,
-                **given,
                 "default_queue_type": None if queue_type == UNDEFINED else queue_type,
                 "tracing": tracing,
                 "user": call.account.name,

@@ -36,13 +36,13 @@ from broker.rabbitmq.ctl.outcomes import (
     NO_USER,
     SOFTWARE,
     UNAVAILABLE,
-    Listed,
+    ListedRows,
     Outcome,
-    Refusal,
-    Shown,
+    ShownText,
+    VerbRefusal,
     bad_argument,
 )
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
 from broker.rabbitmq.ctl.verbs.list_verbs import lister
 from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, no_vhost_text, parsed_json, sorted_json
 
@@ -52,7 +52,7 @@ GRANT = (
 )
 
 
-def _password(call: Call) -> str:
+def _password(call: VerbCall) -> str:
     """The second argument, or what is typed unseen, or comes as the first line of standard input."""
     if len(call.arguments) > 1:
         return call.arguments[1]
@@ -64,18 +64,18 @@ def _password(call: Call) -> str:
     return sys.stdin.readline().rstrip("\n")
 
 
-def _check_user(call: Call) -> None:
+def _check_user(call: VerbCall) -> None:
     if not call.arguments[0]:
         raise bad_argument("user cannot be an empty string")
 
 
 def _unknown_user(code: int, text: str) -> Any:
-    """How a verb refuses a user that does not exist: `{}` in the text is the name."""
+    """Return the refusal for a user that does not exist; `{}` in the text is the name."""
 
-    def refused(call: Call, error: AdministrationError) -> Refusal:
+    def refused(call: VerbCall, error: AdministrationError) -> VerbRefusal:
         name = call.options.get("user") or (call.arguments[0] if call.arguments else "guest")
         if str(error) == f'User "{name}" does not exist':
-            return Refusal(code, text.format(name))
+            return VerbRefusal(code, text.format(name))
         return generally_refused(call, error)
 
     return refused
@@ -85,30 +85,30 @@ _no_such_user = _unknown_user(NO_USER, 'User "{}" does not exist')
 _no_such_user_term = _unknown_user(UNAVAILABLE, '{{:no_such_user, "{}"}}')
 
 
-def _of_permissions(call: Call, error: AdministrationError) -> Refusal:
+def _of_permissions(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     user = call.arguments[0]
     if str(error) == f'User "{user}" does not exist':
-        return Refusal(NO_USER, f"User {user} does not exist")
+        return VerbRefusal(NO_USER, f"User {user} does not exist")
     if str(error) == no_vhost_text(call.vhost):
-        return Refusal(UNAVAILABLE, f"Virtual host {call.vhost} does not exist")
+        return VerbRefusal(UNAVAILABLE, f"Virtual host {call.vhost} does not exist")
     return generally_refused(call, error)
 
 
-def _add_user(call: Call) -> Outcome:
+def _add_user(call: VerbCall) -> Outcome:
     """A user whose password is blank cannot log in with one."""
     name, password = call.arguments[0], _password(call)
     try:
         call.ask(AddUser(name=name, password=password or secrets.token_urlsafe(), tags=[]))
     except AdministrationError as error:
         if error.kind == "already_exists":
-            raise Refusal(SOFTWARE, str(error)) from error
+            raise VerbRefusal(SOFTWARE, str(error)) from error
         raise
     if not password:
         call.ask(ClearPassword(name=name))
-    return Shown([] if call.quiet else [GRANT], {"message": GRANT, "node": call.node, "status": "ok"})
+    return ShownText([] if call.quiet else [GRANT], {"message": GRANT, "node": call.node, "status": "ok"})
 
 
-def _authenticate_user(call: Call) -> Outcome:
+def _authenticate_user(call: VerbCall) -> Outcome:
     name = call.arguments[0]
     try:
         call.ask(AuthenticateUser(name=name, password=_password(call)))
@@ -116,11 +116,11 @@ def _authenticate_user(call: Call) -> Outcome:
         if error.kind != "refused":
             raise
         text = f"Error: failed to authenticate user \"{name}\"\nuser '{name}' - invalid credentials"
-        raise Refusal(DATA, text) from error
+        raise VerbRefusal(DATA, text) from error
     return call.message("Success")
 
 
-def _change_password(call: Call) -> Outcome:
+def _change_password(call: VerbCall) -> Outcome:
     name, password = call.arguments[0], _password(call)
     if password:
         call.ask(ChangePassword(name=name, password=password))
@@ -129,31 +129,31 @@ def _change_password(call: Call) -> Outcome:
     return call.done()
 
 
-def _clear_password(call: Call) -> Outcome:
+def _clear_password(call: VerbCall) -> Outcome:
     call.ask(ClearPassword(name=call.arguments[0]))
     return call.done()
 
 
-def _delete_user(call: Call) -> Outcome:
+def _delete_user(call: VerbCall) -> Outcome:
     call.ask(DeleteUser(name=call.arguments[0]))
     return call.done()
 
 
-def _set_user_tags(call: Call) -> Outcome:
+def _set_user_tags(call: VerbCall) -> Outcome:
     call.ask(SetUserTags(name=call.arguments[0], tags=list(call.arguments[1:])))
     return call.done()
 
 
-def _tags_banner(call: Call) -> str:
+def _tags_banner(call: VerbCall) -> str:
     return f'Setting tags for user "{call.arguments[0]}" to [{", ".join(call.arguments[1:])}] ...'
 
 
-def _set_user_limits(call: Call) -> Outcome:
+def _set_user_limits(call: VerbCall) -> Outcome:
     call.ask(SetUserLimits(name=call.arguments[0], limits=parsed_json(call.arguments[1])))
     return call.done()
 
 
-def _clear_user_limits(call: Call) -> Outcome:
+def _clear_user_limits(call: VerbCall) -> Outcome:
     name, limit = call.arguments
     try:
         call.ask(ClearUserLimits(name=name, limits=[limit]))
@@ -163,53 +163,53 @@ def _clear_user_limits(call: Call) -> Outcome:
     return call.done()
 
 
-def _clear_banner(call: Call) -> str:
+def _clear_banner(call: VerbCall) -> str:
     name, limit = call.arguments
     which = "all limits" if limit == "all" else f'"{limit}" limit'
     return f'Clearing {which} for user "{name}" ...'
 
 
-def _list_user_limits(call: Call) -> Outcome:
+def _list_user_limits(call: VerbCall) -> Outcome:
     users = {row["name"]: row["limits"] for row in call.ask(ListUsers(columns=["name", "limits"]))}
     if call.options.get("global"):
         rows = [{"user": name, "limits": sorted_json(limits)} for name, limits in users.items() if limits]
-        return Listed(["user", "limits"], rows, streamed=False)
+        return ListedRows(["user", "limits"], rows, streamed=False)
     name = call.options.get("user", "guest")
     if name not in users:
-        raise Refusal(UNAVAILABLE, f'{{:no_such_user, "{name}"}}')
+        raise VerbRefusal(UNAVAILABLE, f'{{:no_such_user, "{name}"}}')
     return call.message(sorted_json(users[name]))
 
 
-def _limits_banner(call: Call) -> str:
+def _limits_banner(call: VerbCall) -> str:
     if call.options.get("global"):
         return "Listing limits for all users ..."
     return f'Listing limits for user "{call.options.get("user", "guest")}" ...'
 
 
-def _set_permissions(call: Call) -> Outcome:
+def _set_permissions(call: VerbCall) -> Outcome:
     user, configure, write, read = call.arguments
     call.ask(SetPermissions(vhost=call.vhost, user=user, configure=configure, write=write, read=read))
     return call.done()
 
 
-def _clear_permissions(call: Call) -> Outcome:
+def _clear_permissions(call: VerbCall) -> Outcome:
     call.ask(ClearPermissions(vhost=call.vhost, user=call.arguments[0]))
     return call.done()
 
 
-def _set_topic_permissions(call: Call) -> Outcome:
+def _set_topic_permissions(call: VerbCall) -> Outcome:
     user, exchange, write, read = call.arguments
     call.ask(SetTopicPermissions(vhost=call.vhost, user=user, exchange=exchange, write=write, read=read))
     return call.done()
 
 
-def _clear_topic_permissions(call: Call) -> Outcome:
+def _clear_topic_permissions(call: VerbCall) -> Outcome:
     exchange = call.arguments[1] if len(call.arguments) > 1 else None
     call.ask(ClearTopicPermissions(vhost=call.vhost, user=call.arguments[0], exchange=exchange))
     return call.done()
 
 
-def _clear_topic_banner(call: Call) -> str:
+def _clear_topic_banner(call: VerbCall) -> str:
     exchange = f' on "{call.arguments[1]}"' if len(call.arguments) > 1 else ""
     return f'Clearing topic permissions{exchange} for user "{call.arguments[0]}" in vhost "{call.vhost}" ...'
 
@@ -221,35 +221,37 @@ _TOPIC_PERMISSION = ("user", "exchange", "write", "read")
 def _permission_list(kind: type[ListCommand], *columns: str, headed: bool = True) -> Any:
     """Return a verb that lists permissions, of a virtual host or of a user."""
 
-    def run(call: Call) -> Outcome:
+    def run(call: VerbCall) -> Outcome:
         owner: dict[str, Any] = {"vhost": call.vhost} if issubclass(kind, VhostList) else {"name": call.arguments[0]}
         rows = call.ask(kind(columns=list(columns), **owner))
-        return Listed(columns, rows, streamed=False, headed=headed)
+        return ListedRows(columns, rows, streamed=False, headed=headed)
 
     return run
 
 
-VERBS: dict[str, Verb] = {
-    "add_user": Verb(_add_user, check=_check_user),
-    "authenticate_user": Verb(_authenticate_user, check=_check_user),
-    "change_password": Verb(_change_password, _no_such_user),
-    "clear_password": Verb(_clear_password, _no_such_user_term),
-    "delete_user": Verb(_delete_user, _no_such_user),
-    "list_users": Verb(lister(ListUsers, ("user", "tags"))),
-    "set_user_tags": Verb(_set_user_tags, _no_such_user, banner=_tags_banner),
-    "set_user_limits": Verb(_set_user_limits, _no_such_user_term),
-    "clear_user_limits": Verb(_clear_user_limits, _no_such_user_term, banner=_clear_banner),
-    "list_user_limits": Verb(
+VERBS: dict[str, VerbAction] = {
+    "add_user": VerbAction(_add_user, check=_check_user),
+    "authenticate_user": VerbAction(_authenticate_user, check=_check_user),
+    "change_password": VerbAction(_change_password, _no_such_user),
+    "clear_password": VerbAction(_clear_password, _no_such_user_term),
+    "delete_user": VerbAction(_delete_user, _no_such_user),
+    "list_users": VerbAction(lister(ListUsers, ("user", "tags"))),
+    "set_user_tags": VerbAction(_set_user_tags, _no_such_user, banner=_tags_banner),
+    "set_user_limits": VerbAction(_set_user_limits, _no_such_user_term),
+    "clear_user_limits": VerbAction(_clear_user_limits, _no_such_user_term, banner=_clear_banner),
+    "list_user_limits": VerbAction(
         _list_user_limits, _no_such_user_term, (Option("user", str), Option("global", bool)), banner=_limits_banner
     ),
-    "set_permissions": Verb(_set_permissions, _of_permissions),
-    "clear_permissions": Verb(_clear_permissions, _of_permissions),
-    "set_topic_permissions": Verb(_set_topic_permissions, _of_permissions),
-    "clear_topic_permissions": Verb(_clear_topic_permissions, _of_permissions, banner=_clear_topic_banner),
-    "list_permissions": Verb(_permission_list(ListPermissions, *_PERMISSION), no_vhost),
-    "list_topic_permissions": Verb(_permission_list(ListTopicPermissions, *_TOPIC_PERMISSION), no_vhost),
-    "list_user_permissions": Verb(_permission_list(ListUserPermissions, "vhost", *_PERMISSION[1:]), _no_such_user_term),
-    "list_user_topic_permissions": Verb(
+    "set_permissions": VerbAction(_set_permissions, _of_permissions),
+    "clear_permissions": VerbAction(_clear_permissions, _of_permissions),
+    "set_topic_permissions": VerbAction(_set_topic_permissions, _of_permissions),
+    "clear_topic_permissions": VerbAction(_clear_topic_permissions, _of_permissions, banner=_clear_topic_banner),
+    "list_permissions": VerbAction(_permission_list(ListPermissions, *_PERMISSION), no_vhost),
+    "list_topic_permissions": VerbAction(_permission_list(ListTopicPermissions, *_TOPIC_PERMISSION), no_vhost),
+    "list_user_permissions": VerbAction(
+        _permission_list(ListUserPermissions, "vhost", *_PERMISSION[1:]), _no_such_user_term
+    ),
+    "list_user_topic_permissions": VerbAction(
         _permission_list(ListUserTopicPermissions, "vhost", *_TOPIC_PERMISSION[1:], headed=False),
         _no_such_user_term,
     ),

@@ -11,8 +11,8 @@ from broker.admin.commands.feature_flags import ListFeatureFlags
 from broker.admin.commands.queue_admin import ListBindings, ListConsumers, ListExchanges, ListQueues
 from broker.admin.commands.vhost_admin import ListVhosts
 from broker.admin.protocol import AdministrationError
-from broker.rabbitmq.ctl.outcomes import Listed, Misuse, Outcome
-from broker.rabbitmq.ctl.verb_call import Call, Verb
+from broker.rabbitmq.ctl.outcomes import ListedRows, Misuse, Outcome
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
 
 
 def names_in(text: str) -> list[str]:
@@ -47,7 +47,7 @@ UNRESPONSIVE_COLUMNS = names_in("arguments auto_delete durable name pid recovera
 """The columns that RabbitMQ has. One that our broker has not got is empty."""
 
 
-class Kind(NamedTuple):
+class ListVerb(NamedTuple):
     """A kind of thing that is listed: our command, RabbitMQ's columns, and those shown by default.
 
     `named` says which column of ours one of RabbitMQ's is, where names differ; `changed` makes a value RabbitMQ's.
@@ -60,15 +60,15 @@ class Kind(NamedTuple):
     changed: Mapping[str, Callable[[Any], Any]] = {}
 
 
-def wanted_columns(call: Call, usual: Sequence[str]) -> list[str]:
+def wanted_columns(call: VerbCall, usual: Sequence[str]) -> list[str]:
     """The columns that are asked for, perhaps with commas between; the usual ones where none is."""
     return [name for word in call.arguments for name in word.split(",") if name] or list(usual)
 
 
-def check_columns(columns: Sequence[str]) -> Callable[[Call], None]:
-    """What raises Misuse for columns that there are not."""
+def check_columns(columns: Sequence[str]) -> Callable[[VerbCall], None]:
+    """Return a check that raises Misuse for unknown columns."""
 
-    def check(call: Call) -> None:
+    def check(call: VerbCall) -> None:
         unknown = [name for name in wanted_columns(call, columns) if name not in columns]
         if unknown:
             raise Misuse(f"Info key(s) {','.join(unknown)} are not supported")
@@ -76,15 +76,15 @@ def check_columns(columns: Sequence[str]) -> Callable[[Call], None]:
     return check
 
 
-def _list(kind: Kind) -> Callable[[Call], Outcome]:
-    def run(call: Call) -> Outcome:
+def _list(kind: ListVerb) -> Callable[[VerbCall], Outcome]:
+    def run(call: VerbCall) -> Outcome:
         columns = wanted_columns(call, kind.usual)
-        return Listed(columns, () if call.options.get("offline") else _rows(call, kind, columns))
+        return ListedRows(columns, () if call.options.get("offline") else _rows(call, kind, columns))
 
     return run
 
 
-def _rows(call: Call, kind: Kind, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(call: VerbCall, kind: ListVerb, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Each row when it has come. Of a virtual host that there is not, nothing exists."""
     ours = {name: kind.named.get(name, name) for name in columns}
     command = kind.command(columns=list(ours.values()), lenient=True, typed=True)
@@ -99,68 +99,68 @@ def _rows(call: Call, kind: Kind, columns: Sequence[str]) -> Iterator[dict[str, 
             raise
 
 
-def _shown(kind: Kind, name: str, value: Any) -> Any:
+def _shown(kind: ListVerb, name: str, value: Any) -> Any:
     change = kind.changed.get(name)
     return value if change is None else change(value)
 
 
-def _listing(kind: Kind) -> Verb:
-    return Verb(_list(kind), check=check_columns(kind.columns))
+def _listing(kind: ListVerb) -> VerbAction:
+    return VerbAction(_list(kind), check=check_columns(kind.columns))
 
 
-def lister(command: type[ListCommand], columns: Sequence[str]) -> Callable[[Call], Outcome]:
+def lister(command: type[ListCommand], columns: Sequence[str]) -> Callable[[VerbCall], Outcome]:
     """Return a list with fixed columns."""
-    return _list(Kind(command, columns, columns))
+    return _list(ListVerb(command, columns, columns))
 
 
-def _queues_banner(call: Call) -> str:
+def _queues_banner(call: VerbCall) -> str:
     return f"Timeout: {call.timeout or 60.0} seconds ...\nListing queues for vhost {call.vhost} ..."
 
 
-def _none(call: Call) -> Outcome:
+def _none(call: VerbCall) -> Outcome:
     call.connect()
-    return Listed(wanted_columns(call, ["name"]), ())
+    return ListedRows(wanted_columns(call, ["name"]), ())
 
 
-_QUEUES = Kind(
+_QUEUES = ListVerb(
     ListQueues,
     QUEUE_COLUMNS,
     ["name", "messages"],
     changed={"members": lambda nodes: nodes or "", "online": lambda nodes: nodes or ""},
 )
-_CONNECTIONS = Kind(
+_CONNECTIONS = ListVerb(
     ListConnections,
     CONNECTION_COLUMNS,
     ["user", "peer_host", "peer_port", "state"],
     changed={"protocol": lambda protocol: (0, 9, 1)},
 )
-_CHANNELS = Kind(
+_CHANNELS = ListVerb(
     ListChannels,
     CHANNEL_COLUMNS,
     ["pid", "user", "consumer_count", "messages_unacknowledged"],
     named={"connection": "connection_pid"},
 )
-_CONSUMERS = Kind(
+_CONSUMERS = ListVerb(
     ListConsumers,
     CONSUMER_COLUMNS,
     [name for name in CONSUMER_COLUMNS if name != "activity_status"],
 )
-_VHOSTS = Kind(
+_VHOSTS = ListVerb(
     ListVhosts,
     VHOST_COLUMNS,
     ["name"],
     changed={"default_queue_type": lambda queue_type: queue_type or "undefined"},
 )
-_FLAGS = Kind(ListFeatureFlags, FLAG_COLUMNS, ["name", "state"])
+_FLAGS = ListVerb(ListFeatureFlags, FLAG_COLUMNS, ["name", "state"])
 
-VERBS: dict[str, Verb] = {
+VERBS: dict[str, VerbAction] = {
     "list_queues": _listing(_QUEUES)._replace(banner=_queues_banner),
-    "list_exchanges": _listing(Kind(ListExchanges, EXCHANGE_COLUMNS, ["name", "type"])),
-    "list_bindings": _listing(Kind(ListBindings, BINDING_COLUMNS, BINDING_COLUMNS)),
+    "list_exchanges": _listing(ListVerb(ListExchanges, EXCHANGE_COLUMNS, ["name", "type"])),
+    "list_bindings": _listing(ListVerb(ListBindings, BINDING_COLUMNS, BINDING_COLUMNS)),
     "list_consumers": _listing(_CONSUMERS),
     "list_connections": _listing(_CONNECTIONS),
     "list_channels": _listing(_CHANNELS),
     "list_vhosts": _listing(_VHOSTS),
     "list_feature_flags": _listing(_FLAGS),
-    "list_unresponsive_queues": Verb(_none, check=check_columns(UNRESPONSIVE_COLUMNS)),
+    "list_unresponsive_queues": VerbAction(_none, check=check_columns(UNRESPONSIVE_COLUMNS)),
 }

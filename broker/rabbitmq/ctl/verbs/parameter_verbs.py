@@ -32,15 +32,15 @@ from broker.admin.protocol import AdministrationError
 from broker.credentials import without_credentials
 from broker.rabbitmq.ctl.formatters import json_text
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import DATA, UNAVAILABLE, Listed, Outcome, Refusal, Shown, bad_argument
-from broker.rabbitmq.ctl.verb_call import Call, Verb, asking, generally_refused
+from broker.rabbitmq.ctl.outcomes import DATA, UNAVAILABLE, ListedRows, Outcome, ShownText, VerbRefusal, bad_argument
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, parsed_json, sorted_json
 
 POLICY_COLUMNS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
 
-def _set_policy(command: type[SetPolicy | SetOperatorPolicy]) -> Callable[[Call], Outcome]:
-    def run(call: Call) -> Outcome:
+def _set_policy(command: type[SetPolicy | SetOperatorPolicy]) -> Callable[[VerbCall], Outcome]:
+    def run(call: VerbCall) -> Outcome:
         name, pattern, definition = call.arguments
         call.ask(
             command(
@@ -57,8 +57,8 @@ def _set_policy(command: type[SetPolicy | SetOperatorPolicy]) -> Callable[[Call]
     return run
 
 
-def _policy_banner(kind: str) -> Callable[[Call], str]:
-    def banner(call: Call) -> str:
+def _policy_banner(kind: str) -> Callable[[VerbCall], str]:
+    def banner(call: VerbCall) -> str:
         name, pattern, definition = call.arguments
         priority = call.options.get("priority", 0)
         return (
@@ -69,17 +69,17 @@ def _policy_banner(kind: str) -> Callable[[Call], str]:
     return banner
 
 
-def _no_parameter(call: Call, error: AdministrationError) -> Refusal:
-    """Where there is no virtual host, nothing in it exists."""
+def _no_parameter(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    """Return the refusal: in a virtual host that does not exist, no parameter exists."""
     if error.kind == "not_found":
-        return Refusal(UNAVAILABLE, "Parameter does not exist")
+        return VerbRefusal(UNAVAILABLE, "Parameter does not exist")
     return generally_refused(call, error)
 
 
-def _list_policies(command: type[ListPolicies]) -> Callable[[Call], Outcome]:
-    def run(call: Call) -> Outcome:
+def _list_policies(command: type[ListPolicies]) -> Callable[[VerbCall], Outcome]:
+    def run(call: VerbCall) -> Outcome:
         rows = _in_text(call.ask(command(vhost=call.vhost)), "definition")
-        return Listed(POLICY_COLUMNS, rows, streamed=False)
+        return ListedRows(POLICY_COLUMNS, rows, streamed=False)
 
     return run
 
@@ -89,121 +89,121 @@ def _in_text(rows: Iterable[Mapping[str, Any]], column: str) -> list[dict[str, A
     return [{**row, column: sorted_json(row[column])} for row in rows]
 
 
-def _set_parameter(call: Call) -> Outcome:
+def _set_parameter(call: VerbCall) -> Outcome:
     component, name, value = call.arguments
     if component == "policy":
-        raise Refusal(UNAVAILABLE, "policies may not be set using this method")
+        raise VerbRefusal(UNAVAILABLE, "policies may not be set using this method")
     call.ask(SetParameter(vhost=call.vhost, component=component, name=name, value=parsed_json(value)))
     return call.done()
 
 
-def _list_parameters(call: Call) -> Outcome:
+def _list_parameters(call: VerbCall) -> Outcome:
     rows = _in_text(_listed(call, ListParameters(vhost=call.vhost)), "value")
-    return Listed(("component", "name", "value"), rows, streamed=False)
+    return ListedRows(("component", "name", "value"), rows, streamed=False)
 
 
-def _listed(call: Call, command: ListCommand) -> Any:
+def _listed(call: VerbCall, command: ListCommand) -> Any:
     """Rows with values as they were set, credentials included: scripts read them, as from RabbitMQ."""
     rows = call.ask(command)
     return without_credentials(rows) if call.conceals else rows
 
 
-def _list_global_parameters(call: Call) -> Outcome:
+def _list_global_parameters(call: VerbCall) -> Outcome:
     rows = _in_text(_listed(call, ListGlobalParameters()), "value")
-    return Listed(("name", "value"), rows, streamed=False)
+    return ListedRows(("name", "value"), rows, streamed=False)
 
 
 # Definitions
 
 
-def _form(call: Call) -> None:
+def _form(call: VerbCall) -> None:
     if call.options.get("format", "json").lower() not in ("json", "erlang"):
         raise bad_argument("Format should be either json or erlang")
 
 
-def _check_export(call: Call) -> None:
+def _check_export(call: VerbCall) -> None:
     _form(call)
     directory = Path(call.arguments[0]).parent
     if call.arguments[0] != "-" and not directory.is_dir():
         raise bad_argument(f"Directory {directory} does not exist")
 
 
-def _check_import(call: Call) -> None:
+def _check_import(call: VerbCall) -> None:
     _form(call)
     file = _file(call)
     if file is not None and not file.exists():
         raise bad_argument(f"File {file} does not exist")
 
 
-def _file(call: Call) -> Path | None:
+def _file(call: VerbCall) -> Path | None:
     """The file that is named; None for standard input."""
     return Path(call.arguments[0]) if call.arguments and call.arguments[0] != "-" else None
 
 
-def _export_definitions(call: Call) -> Outcome:
+def _export_definitions(call: VerbCall) -> Outcome:
     _refuse_erlang(call)
     written = json_text(call.ask(ExportDefinitions()))
     if call.arguments[0] == "-":
-        return Shown([written], {"message": written})
+        return ShownText([written], {"message": written})
     # It holds password hashes.
     descriptor = os.open(call.arguments[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as out:  # noqa: PTH123
         out.write(written)
-    return Shown((), None)
+    return ShownText((), None)
 
 
-def _export_banner(call: Call) -> str:
+def _export_banner(call: VerbCall) -> str:
     return "" if call.arguments[0] == "-" else f'Exporting definitions in JSON to a file at "{call.arguments[0]}" ...'
 
 
-def _import_definitions(call: Call) -> Outcome:
+def _import_definitions(call: VerbCall) -> Outcome:
     _refuse_erlang(call)
     file = _file(call)
     text = sys.stdin.read() if file is None else file.read_text(encoding="utf-8", errors="surrogateescape")
     try:
         definitions = decode_json(text)
     except ValueError as error:
-        raise Refusal(DATA, f"Failed to deserialise input (format: JSON) (error: {error})") from error
+        raise VerbRefusal(DATA, f"Failed to deserialise input (format: JSON) (error: {error})") from error
     call.ask(ImportDefinitions(definitions=definitions))
     text = "Successfully started definition import. This process is asynchronous and can take some time."
-    return Shown([] if call.quiet else [text], {"node": call.node, "result": "ok"})
+    return ShownText([] if call.quiet else [text], {"node": call.node, "result": "ok"})
 
 
-def _import_banner(call: Call) -> str:
+def _import_banner(call: VerbCall) -> str:
     file = _file(call)
     source = "standard input" if file is None else f'a file at "{file}"'
     return f"Importing definitions in JSON from {source} ..."
 
 
-def _refuse_erlang(call: Call) -> None:
+def _refuse_erlang(call: VerbCall) -> None:
     if call.options.get("format", "json").lower() == "erlang":
-        raise Refusal(UNAVAILABLE, "Definitions are written and read in JSON only: there is no Erlang here")
+        raise VerbRefusal(UNAVAILABLE, "Definitions are written and read in JSON only: there is no Erlang here")
 
 
-def _not_imported(call: Call, error: AdministrationError) -> Refusal:
+def _not_imported(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if "Virtual host" in str(error):
-        return Refusal(DATA, str(error), headed=False)
+        return VerbRefusal(DATA, str(error), headed=False)
     return generally_refused(call, error)
 
 
 _POLICY = (Option("priority", int), Option("apply-to", str))
 _FORMAT = (Option("format", str), Option("skip-if-unchanged", bool))
-VERBS: dict[str, Verb] = {
-    "set_policy": Verb(_set_policy(SetPolicy), no_vhost, _POLICY, banner=_policy_banner("policy")),
-    "set_operator_policy": Verb(
+VERBS: dict[str, VerbAction] = {
+    "set_policy": VerbAction(_set_policy(SetPolicy), no_vhost, _POLICY, banner=_policy_banner("policy")),
+    "set_operator_policy": VerbAction(
         _set_policy(SetOperatorPolicy), no_vhost, _POLICY, banner=_policy_banner("operator policy override")
     ),
     "clear_policy": asking(lambda call, name: ClearPolicy(call.vhost, name), _no_parameter),
     "clear_operator_policy": asking(lambda call, name: ClearOperatorPolicy(call.vhost, name), _no_parameter),
-    "list_policies": Verb(_list_policies(ListPolicies), no_vhost),
-    "list_operator_policies": Verb(_list_policies(ListOperatorPolicies), no_vhost),
-    "set_parameter": Verb(_set_parameter, no_vhost),
+    "list_policies": VerbAction(_list_policies(ListPolicies), no_vhost),
+    "list_operator_policies": VerbAction(_list_policies(ListOperatorPolicies), no_vhost),
+    "set_parameter": VerbAction(_set_parameter, no_vhost),
     "clear_parameter": asking(lambda call, component, name: ClearParameter(call.vhost, component, name), _no_parameter),
-    "list_parameters": Verb(_list_parameters, no_vhost),
+    "list_parameters": VerbAction(_list_parameters, no_vhost),
     "set_global_parameter": asking(lambda call, name, value: SetGlobalParameter(name, parsed_json(value))),
     "clear_global_parameter": asking(lambda call, name: ClearGlobalParameter(name), _no_parameter),
-    "list_global_parameters": Verb(_list_global_parameters),
+    "list_global_parameters": VerbAction(_list_global_parameters),
     "set_cluster_name": asking(lambda call, name: SetClusterName(name)),
-    "export_definitions": Verb(_export_definitions, options=_FORMAT, check=_check_export, banner=_export_banner),
-    "import_definitions": Verb(_import_definitions, _not_imported, _FORMAT, _check_import, _import_banner),
+    "export_definitions": VerbAction(_export_definitions, options=_FORMAT, check=_check_export, banner=_export_banner),
+    "import_definitions": VerbAction(_import_definitions, _not_imported, _FORMAT, _check_import, _import_banner),
 }

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from broker.admin.commands.node_admin import Environment
 from broker.rabbitmq.conf.enabled_plugins import BUILT_IN, NEEDED, read_plugins
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, Misuse, Outcome, Refusal, Shown
-from broker.rabbitmq.ctl.verb_call import Call, Verb
+from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, Misuse, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
 
 LEGEND = (
     " Configured: E = explicitly enabled; e = implicitly enabled",
@@ -29,8 +29,8 @@ class Plugin(NamedTuple):
     running: bool
 
 
-def enabled_plugins(call: Call) -> list[str]:
-    """What is built in and switched on in the running broker."""
+def enabled_plugins(call: VerbCall) -> list[str]:
+    """Return the plugins that are built in and switched on in the running broker."""
     settings = call.ask(Environment())
     return [name for name in BUILT_IN if name not in NEEDED or _is_on(settings, NEEDED[name])]
 
@@ -40,12 +40,12 @@ def _is_on(settings: Mapping[str, Mapping[str, Any]], setting: str) -> bool:
     return bool(settings.get(section, {}).get(name))
 
 
-def _configured(call: Call) -> set[str]:
+def _configured(call: VerbCall) -> set[str]:
     """The plugins on the list, and those that they bring along; without a list those of the image."""
     return set(read_plugins(call.place.plugins_file).started)
 
 
-def _list(call: Call) -> Outcome:
+def _list(call: VerbCall) -> Outcome:
     pattern = re.compile(call.arguments[0] if call.arguments else "")
     running = set() if call.options.get("offline") else set(enabled_plugins(call))
     enabled = _configured(call) | running
@@ -55,22 +55,24 @@ def _list(call: Call) -> Outcome:
         if pattern.search(name)
     ]
     shown = [plugin for plugin in plugins if _wanted(call, plugin)]
-    return Shown(_listed(call, shown), {"format": "normal", "plugins": [_in_json(call, plugin) for plugin in shown]})
+    return ShownText(
+        _listed(call, shown), {"format": "normal", "plugins": [_in_json(call, plugin) for plugin in shown]}
+    )
 
 
-def _wanted(call: Call, plugin: Plugin) -> bool:
+def _wanted(call: VerbCall, plugin: Plugin) -> bool:
     if call.options.get("implicitly-enabled"):
         return plugin.enabled == "E"
     return plugin.enabled != " " or not call.options.get("enabled")
 
 
-def _in_json(call: Call, plugin: Plugin) -> dict[str, object]:
+def _in_json(call: VerbCall, plugin: Plugin) -> dict[str, object]:
     words = {"E": "enabled", "e": "implicit", " ": "not_enabled"}
     version = call.place.version
     return {"name": plugin.name, "version": version, "enabled": words[plugin.enabled], "running": plugin.running}
 
 
-def _listed(call: Call, plugins: list[Plugin]) -> list[str]:
+def _listed(call: VerbCall, plugins: list[Plugin]) -> list[str]:
     if call.options.get("minimal"):
         return [plugin.name for plugin in plugins]
     width = max((len(plugin.name) for plugin in plugins), default=0)
@@ -81,18 +83,18 @@ def _listed(call: Call, plugins: list[Plugin]) -> list[str]:
     ]
 
 
-def _list_banner(call: Call) -> str:
+def _list_banner(call: VerbCall) -> str:
     return f'Listing plugins with pattern "{call.arguments[0] if call.arguments else ".*"}" ...'
 
 
-def _is_enabled(call: Call) -> Outcome:
+def _is_enabled(call: VerbCall) -> Outcome:
     offline = call.options.get("offline")
     enabled = _configured(call) if offline else set(enabled_plugins(call))
     where = "" if offline else f" on node {call.node}"
     missing = [name for name in call.arguments if name not in enabled]
     if missing:
         text = f"{_named(missing, 'Plugin')} not enabled{where}. "
-        raise Refusal(UNAVAILABLE, f"{text}Enabled plugins and dependencies: {', '.join(sorted(enabled))}")
+        raise VerbRefusal(UNAVAILABLE, f"{text}Enabled plugins and dependencies: {', '.join(sorted(enabled))}")
     return call.message(f"{_named(call.arguments, 'Plugin')} enabled{where}")
 
 
@@ -101,33 +103,33 @@ def _named(names: Iterable[str], word: str) -> str:
     return f"{word}{'s' if several[1:] else ''} {', '.join(several)} {'are' if several[1:] else 'is'}"
 
 
-def _asking_banner(call: Call) -> str:
+def _asking_banner(call: VerbCall) -> str:
     asked = _named(call.arguments, "plugin")
     if call.options.get("offline"):
         return f"Inferring if {asked} from local environment..."
     return f"Asking node {call.node} if {asked} enabled..."
 
 
-def _enable(call: Call) -> Outcome:
+def _enable(call: VerbCall) -> Outcome:
     return _configure(call, _configured(call) | _chosen(call))
 
 
-def _disable(call: Call) -> Outcome:
+def _disable(call: VerbCall) -> Outcome:
     return _configure(call, set() if call.options.get("all") else _configured(call) - set(call.arguments))
 
 
-def _set(call: Call) -> Outcome:
+def _set(call: VerbCall) -> Outcome:
     return _configure(call, _chosen(call))
 
 
-def _chosen(call: Call) -> set[str]:
+def _chosen(call: VerbCall) -> set[str]:
     unknown = [name for name in call.arguments if name not in BUILT_IN]
     if unknown:
-        raise Refusal(SOFTWARE, f"{{:plugins_not_found, [{', '.join(f':{name}' for name in unknown)}]}}")
+        raise VerbRefusal(SOFTWARE, f"{{:plugins_not_found, [{', '.join(f':{name}' for name in unknown)}]}}")
     return set(BUILT_IN) if call.options.get("all") else set(call.arguments)
 
 
-def _configure(call: Call, names: set[str]) -> Outcome:
+def _configure(call: VerbCall, names: set[str]) -> Outcome:
     """Write the list. It counts from the next start: nothing is loaded while the broker runs."""
     before, explicit = _configured(call), sorted(names - IMPLICIT)
     after = {other for name in explicit for other in (name, *BUILT_IN[name])}
@@ -140,29 +142,29 @@ def _configure(call: Call, names: set[str]) -> Outcome:
         _write(call, explicit)
         lines += [line for word, changed in changes.items() for line in _changed(word, changed)]
         lines += [f"set {len(after)} plugins.", "Offline change; changes will take effect at broker restart."]
-    return Shown(lines, {"mode": "offline", "set": sorted(after), **changes})
+    return ShownText(lines, {"mode": "offline", "set": sorted(after), **changes})
 
 
 def _changed(word: str, names: list[str]) -> list[str]:
     return [f"The following plugins have been {word}:", *(f"  {name}" for name in names), ""] if names else []
 
 
-def _write(call: Call, names: list[str]) -> None:
+def _write(call: VerbCall, names: list[str]) -> None:
     file = call.place.plugins_file
     try:
         file.write_text(f"[{','.join(names)}].\n", encoding="utf-8")
     except OSError as error:
         text = f"{file}: {error.strerror}. The settings {', '.join(NEEDED.values())} switch the same on and off"
-        raise Refusal(UNAVAILABLE, text) from error
+        raise VerbRefusal(UNAVAILABLE, text) from error
 
 
-def _check_named(call: Call) -> None:
+def _check_named(call: VerbCall) -> None:
     if not call.arguments and not call.options.get("all"):
         raise Misuse("not enough arguments.")
 
 
-def _change_banner(word: str) -> Callable[[Call], str]:
-    def banner(call: Call) -> str:
+def _change_banner(word: str) -> Callable[[VerbCall], str]:
+    def banner(call: VerbCall) -> str:
         return "\n".join([f"{word} plugins on node {call.node}:", *call.arguments])
 
     return banner
@@ -175,10 +177,10 @@ _CHOICE = (
     Option("enabled", bool, "e"),
     Option("implicitly-enabled", bool, "E"),
 )
-VERBS: dict[str, Verb] = {
-    "list": Verb(_list, options=_CHOICE, banner=_list_banner, alone=True),
-    "is_enabled": Verb(_is_enabled, banner=_asking_banner, alone=True),
-    "enable": Verb(_enable, options=_ALL, check=_check_named, banner=_change_banner("Enabling"), alone=True),
-    "disable": Verb(_disable, options=_ALL, check=_check_named, banner=_change_banner("Disabling"), alone=True),
-    "set": Verb(_set, check=_check_named, banner=_change_banner("Enabling"), alone=True),
+VERBS: dict[str, VerbAction] = {
+    "list": VerbAction(_list, options=_CHOICE, banner=_list_banner, alone=True),
+    "is_enabled": VerbAction(_is_enabled, banner=_asking_banner, alone=True),
+    "enable": VerbAction(_enable, options=_ALL, check=_check_named, banner=_change_banner("Enabling"), alone=True),
+    "disable": VerbAction(_disable, options=_ALL, check=_check_named, banner=_change_banner("Disabling"), alone=True),
+    "set": VerbAction(_set, check=_check_named, banner=_change_banner("Enabling"), alone=True),
 }

@@ -22,11 +22,11 @@ from broker.rabbitmq.ctl.outcomes import (
     USAGE,
     Misuse,
     Outcome,
-    Refusal,
-    Shown,
+    ShownText,
+    VerbRefusal,
     bad_argument,
 )
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
 from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts
 
 PING_SECONDS, STARTUP_SECONDS, WAIT_SECONDS = 60.0, 300.0, 10.0
@@ -35,44 +35,44 @@ _NODE = re.compile(r"\s*node\(\s*\)\s*\.\s*")
 _FRACTION = re.compile(r"-?\d+(\.\d+)?")
 
 
-def _ping_milliseconds(call: Call) -> int:
+def _ping_milliseconds(call: VerbCall) -> int:
     return int((PING_SECONDS if call.timeout is None else call.timeout) * 1000)
 
 
-def _ping(call: Call) -> Outcome:
+def _ping(call: VerbCall) -> Outcome:
     try:
         call.ask(Ping())
     except (NotRunning, TimedOut) as error:
         text = f"Failed to connect and authenticate to {call.node} in {_ping_milliseconds(call)} ms"
-        raise Refusal(UNAVAILABLE, text) from error
+        raise VerbRefusal(UNAVAILABLE, text) from error
     return call.message("Ping succeeded")
 
 
-def _ping_banner(call: Call) -> str:
+def _ping_banner(call: VerbCall) -> str:
     about = "This only checks if the OS process is running and registered with epmd."
     return f"Will ping {call.node}. {about} Timeout: {_ping_milliseconds(call)} ms."
 
 
-def _version(call: Call) -> Outcome:
+def _version(call: VerbCall) -> Outcome:
     version = call.place.version
-    return Shown([version], {"node": call.node, "result": "ok", "value": {"version": version}})
+    return ShownText([version], {"node": call.node, "result": "ok", "value": {"version": version}})
 
 
-def _server_version(call: Call) -> Outcome:
+def _server_version(call: VerbCall) -> Outcome:
     version = call.ask(Status())["rabbitmq_version"]
-    return Shown([version], {"result": "ok", "value": version})
+    return ShownText([version], {"result": "ok", "value": version})
 
 
-def _eval(call: Call) -> Outcome:
+def _eval(call: VerbCall) -> Outcome:
     expression = call.arguments[0] if call.arguments else sys.stdin.read()
     if not expression.strip():
-        raise Refusal(DATA, "Expression to evaluate is not provided via argument or stdin")
+        raise VerbRefusal(DATA, "Expression to evaluate is not provided via argument or stdin")
     if not _NODE.fullmatch(expression):
-        raise Refusal(UNAVAILABLE, "eval runs Erlang code, and there is no Erlang here: only node(). is answered")
+        raise VerbRefusal(UNAVAILABLE, "eval runs Erlang code, and there is no Erlang here: only node(). is answered")
     return call.said(call.node)
 
 
-def _check_eval(call: Call) -> None:
+def _check_eval(call: VerbCall) -> None:
     if call.arguments and not call.arguments[0].rstrip().endswith("."):
         raise Misuse('"syntax error before: "')
 
@@ -80,7 +80,7 @@ def _check_eval(call: Call) -> None:
 # Starting and stopping
 
 
-def _connects(call: Call) -> bool:
+def _connects(call: VerbCall) -> bool:
     try:
         call.ask(Ping())
     except NotRunning:
@@ -88,7 +88,7 @@ def _connects(call: Call) -> bool:
     return True
 
 
-def _await_startup(call: Call) -> Outcome:
+def _await_startup(call: VerbCall) -> Outcome:
     """A broker in its start holds its stores, and does not answer yet."""
     deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
     while not _connects(call):
@@ -100,12 +100,12 @@ def _await_startup(call: Call) -> Outcome:
     return call.done()
 
 
-def _wait(call: Call) -> Outcome:
-    return Shown(_waiting(call), {"node": call.node, "result": "ok"})
+def _wait(call: VerbCall) -> Outcome:
+    return ShownText(_waiting(call), {"node": call.node, "result": "ok"})
 
 
-def _waiting(call: Call) -> Iterator[str]:
-    """What is waited for, one thing after the other; nothing is said to those who asked for quiet."""
+def _waiting(call: VerbCall) -> Iterator[str]:
+    """Yield the lines of progress; none with --quiet."""
     call.timeout = WAIT_SECONDS if call.timeout is None else call.timeout
     deadline = time.monotonic() + call.timeout
     for text in _steps(call, deadline):
@@ -113,7 +113,7 @@ def _waiting(call: Call) -> Iterator[str]:
             yield text
 
 
-def _steps(call: Call, deadline: float) -> Iterator[str]:
+def _steps(call: VerbCall, deadline: float) -> Iterator[str]:
     pid = call.options.get("pid")
     if pid is None:
         file = Path(call.arguments[0])
@@ -126,7 +126,7 @@ def _steps(call: Call, deadline: float) -> Iterator[str]:
     while Path(f"/proc/{pid}").exists() and not _connects(call):
         _look_again(deadline)
     if not Path(f"/proc/{pid}").exists():
-        raise Refusal(UNAVAILABLE, "process_not_running")
+        raise VerbRefusal(UNAVAILABLE, "process_not_running")
     yield f"Waiting for applications 'rabbit_and_plugins' to start on node '{call.node}'"
     yield f"Applications 'rabbit_and_plugins' are running on node '{call.node}'"
 
@@ -137,14 +137,14 @@ def _look_again(deadline: float) -> None:
     time.sleep(LOOK_SECONDS)
 
 
-def _check_wait(call: Call) -> None:
+def _check_wait(call: VerbCall) -> None:
     if not call.arguments and "pid" not in call.options:
         raise Misuse('"No pid or pidfile specified"')
     if call.arguments and "pid" in call.options:
         raise Misuse('"Cannot specify both pid and pidfile"')
 
 
-def _stop(call: Call) -> Outcome:
+def _stop(call: VerbCall) -> Outcome:
     try:
         call.ask(Stop())
     except NotRunning:
@@ -155,11 +155,11 @@ def _stop(call: Call) -> Outcome:
     return call.done()
 
 
-def _shutdown(call: Call) -> Outcome:
-    return Shown(_ending(call), {"node": call.node, "result": "ok"})
+def _shutdown(call: VerbCall) -> Outcome:
+    return ShownText(_ending(call), {"node": call.node, "result": "ok"})
 
 
-def _ending(call: Call) -> Iterator[str]:
+def _ending(call: VerbCall) -> Iterator[str]:
     pid = call.ask(Status())["pid"]
     process = f"RabbitMQ node {call.node} running at PID {pid}"
     if not call.quiet:
@@ -173,38 +173,38 @@ def _ending(call: Call) -> Iterator[str]:
             yield f"{process} successfully shut down"
 
 
-def _start_app(call: Call) -> Outcome:
+def _start_app(call: VerbCall) -> Outcome:
     call.ask(Ping())
     return call.done()
 
 
-def _await_online_nodes(call: Call) -> Outcome:
+def _await_online_nodes(call: VerbCall) -> Outcome:
     call.ask(Ping())
     if int(call.arguments[0]) > 1:
         text = f"Error: timed out while waiting. Not enough nodes joined {call.node}'s cluster."
-        raise Refusal(SOFTWARE, text)
+        raise VerbRefusal(SOFTWARE, text)
     return call.done()
 
 
-def _check_count(call: Call) -> None:
+def _check_count(call: VerbCall) -> None:
     if not call.arguments[0].isdigit() or int(call.arguments[0]) < 1:
         raise bad_argument("Argument must be a positive integer")
 
 
-def _nodes_banner(call: Call) -> str:
+def _nodes_banner(call: VerbCall) -> str:
     seconds = 300 if call.timeout is None else int(call.timeout)
     count = call.arguments[0]
     return f"Will wait for at least {count} nodes to join the cluster of {call.node}. Timeout: {seconds} seconds."
 
 
-def _node_health_check(call: Call) -> Outcome:
+def _node_health_check(call: VerbCall) -> Outcome:
     raised = alarm_texts(call)
     if raised:
-        raise Refusal(SOFTWARE, f"Error: health check failed. Message: {'; '.join(raised)}")
+        raise VerbRefusal(SOFTWARE, f"Error: health check failed. Message: {'; '.join(raised)}")
     return call.message("Health check passed")
 
 
-def _health_banner(call: Call) -> str:
+def _health_banner(call: VerbCall) -> str:
     return "\n".join(
         (
             "This command is DEPRECATED and will be removed in a future version.",
@@ -219,14 +219,14 @@ def _health_banner(call: Call) -> str:
 # Limits
 
 
-def _set_memory(call: Call) -> Outcome:
+def _set_memory(call: VerbCall) -> Outcome:
     first, *rest = call.arguments
     limit = {"bytes": size(rest[0])} if rest else {"fraction": float(first)}
     call.ask(SetVmMemoryHighWatermark(**limit))
     return call.done()
 
 
-def _check_memory(call: Call) -> None:
+def _check_memory(call: VerbCall) -> None:
     first, *rest = call.arguments
     if first == "absolute":
         if not rest:
@@ -247,18 +247,18 @@ def _check_size(text: str, otherwise: str) -> None:
         raise bad_argument(otherwise) from None
 
 
-def _memory_banner(call: Call) -> str:
+def _memory_banner(call: VerbCall) -> str:
     first, *rest = call.arguments
     return f"Setting memory threshold on {call.node} to {f'{rest[0]} bytes' if rest else first} ..."
 
 
-def _set_disk(call: Call) -> Outcome:
+def _set_disk(call: VerbCall) -> Outcome:
     first, *rest = call.arguments
     call.ask(SetDiskFreeLimit(**{"mem_relative": float(rest[0])} if rest else {"bytes": size(first)}))
     return call.done()
 
 
-def _check_disk(call: Call) -> None:
+def _check_disk(call: VerbCall) -> None:
     first, *rest = call.arguments
     if first == "mem_relative":
         if not rest:
@@ -271,35 +271,35 @@ def _check_disk(call: Call) -> None:
         _check_size(first, "")
 
 
-def _disk_banner(call: Call) -> str:
+def _disk_banner(call: VerbCall) -> str:
     first, *rest = call.arguments
     limit = f"{rest[0]} times the total RAM" if rest else f"{first} bytes"
     return f"Setting disk free limit on {call.node} to {limit} ..."
 
 
-def _set_log_level(call: Call) -> Outcome:
+def _set_log_level(call: VerbCall) -> Outcome:
     call.ask(SetLogLevel(level=call.arguments[0]))
     return call.done()
 
 
-def _check_log_level(call: Call) -> None:
+def _check_log_level(call: VerbCall) -> None:
     if call.arguments[0] not in LOG_LEVELS:
         text = f"level {call.arguments[0]} is not supported. Try one of {', '.join(LOG_LEVELS)}"
-        raise Refusal(UNAVAILABLE, text)
+        raise VerbRefusal(UNAVAILABLE, text)
 
 
-def _enable_feature_flag(call: Call) -> Outcome:
+def _enable_feature_flag(call: VerbCall) -> Outcome:
     call.ask(EnableFeatureFlag(name=call.arguments[0]))
     return call.done()
 
 
-def _no_flag(call: Call, error: AdministrationError) -> Refusal:
+def _no_flag(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if error.kind == "not_found":
-        return Refusal(USAGE, f"This feature flag is not supported by node {call.node}")
+        return VerbRefusal(USAGE, f"This feature flag is not supported by node {call.node}")
     return generally_refused(call, error)
 
 
-def _flag_banner(call: Call) -> str:
+def _flag_banner(call: VerbCall) -> str:
     name = call.arguments[0]
     return "Enabling all feature flags ..." if name == "all" else f'Enabling feature flag "{name}" ...'
 
@@ -307,45 +307,45 @@ def _flag_banner(call: Call) -> str:
 # What has nothing to do
 
 
-def _rotate_logs(call: Call) -> Outcome:
-    raise Refusal(UNAVAILABLE, "This command does not rotate logs anymore [deprecated]")
+def _rotate_logs(call: VerbCall) -> Outcome:
+    raise VerbRefusal(UNAVAILABLE, "This command does not rotate logs anymore [deprecated]")
 
 
-def _hipe_compile(call: Call) -> Outcome:
+def _hipe_compile(call: VerbCall) -> Outcome:
     return call.message("This command is a no-op. HiPE is no longer supported by modern Erlang versions")
 
 
-def _rebalance(call: Call) -> Outcome:
+def _rebalance(call: VerbCall) -> Outcome:
     call.ask(Ping())
     return call.done()
 
 
-def _rebalance_banner(call: Call) -> str:
+def _rebalance_banner(call: VerbCall) -> str:
     which = call.arguments[0]
     return f"Re-balancing leaders of {'all' if which == 'all' else which} queues..."
 
 
 _PID = (Option("pid", int, "P"),)
-VERBS: dict[str, Verb] = {
-    "ping": Verb(_ping, banner=_ping_banner, alone=True),
-    "version": Verb(_version, alone=True),
-    "server_version": Verb(_server_version),
-    "eval": Verb(_eval, check=_check_eval),
-    "await_startup": Verb(_await_startup, alone=True),
-    "wait": Verb(_wait, options=_PID, check=_check_wait, alone=True),
-    "stop": Verb(_stop, options=(Option("idempotent", bool),), alone=True),
-    "shutdown": Verb(_shutdown, options=(Option("wait", bool),)),
-    "start_app": Verb(_start_app),
-    "await_online_nodes": Verb(_await_online_nodes, check=_check_count, banner=_nodes_banner),
-    "node_health_check": Verb(_node_health_check, banner=_health_banner),
-    "set_vm_memory_high_watermark": Verb(_set_memory, check=_check_memory, banner=_memory_banner),
-    "set_disk_free_limit": Verb(_set_disk, check=_check_disk, banner=_disk_banner),
-    "set_log_level": Verb(_set_log_level, check=_check_log_level),
-    "enable_feature_flag": Verb(_enable_feature_flag, _no_flag, banner=_flag_banner),
-    "rotate_logs": Verb(_rotate_logs),
-    "hipe_compile": Verb(_hipe_compile, alone=True),
-    "post_upgrade": Verb(_start_app),
-    "rebalance": Verb(
+VERBS: dict[str, VerbAction] = {
+    "ping": VerbAction(_ping, banner=_ping_banner, alone=True),
+    "version": VerbAction(_version, alone=True),
+    "server_version": VerbAction(_server_version),
+    "eval": VerbAction(_eval, check=_check_eval),
+    "await_startup": VerbAction(_await_startup, alone=True),
+    "wait": VerbAction(_wait, options=_PID, check=_check_wait, alone=True),
+    "stop": VerbAction(_stop, options=(Option("idempotent", bool),), alone=True),
+    "shutdown": VerbAction(_shutdown, options=(Option("wait", bool),)),
+    "start_app": VerbAction(_start_app),
+    "await_online_nodes": VerbAction(_await_online_nodes, check=_check_count, banner=_nodes_banner),
+    "node_health_check": VerbAction(_node_health_check, banner=_health_banner),
+    "set_vm_memory_high_watermark": VerbAction(_set_memory, check=_check_memory, banner=_memory_banner),
+    "set_disk_free_limit": VerbAction(_set_disk, check=_check_disk, banner=_disk_banner),
+    "set_log_level": VerbAction(_set_log_level, check=_check_log_level),
+    "enable_feature_flag": VerbAction(_enable_feature_flag, _no_flag, banner=_flag_banner),
+    "rotate_logs": VerbAction(_rotate_logs),
+    "hipe_compile": VerbAction(_hipe_compile, alone=True),
+    "post_upgrade": VerbAction(_start_app),
+    "rebalance": VerbAction(
         _rebalance,
         options=(Option("vhost-pattern", str), Option("queue-pattern", str)),
         banner=_rebalance_banner,

@@ -8,39 +8,39 @@ from broker.admin.commands.connection_admin import CloseConnection, CloseConnect
 from broker.admin.commands.queue_admin import DeleteQueue, ListQueues, PurgeQueue
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, USAGE, Outcome, Refusal, bad_argument
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, USAGE, Outcome, VerbRefusal, bad_argument
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
 
 
-def _purge_queue(call: Call) -> Outcome:
+def _purge_queue(call: VerbCall) -> Outcome:
     call.ask(PurgeQueue(vhost=call.vhost, name=call.arguments[0]))
     return call.done()
 
 
-def _not_found(call: Call, error: AdministrationError) -> Refusal:
-    return Refusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
+def _not_found(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return VerbRefusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
 
 
-def _delete_queue(call: Call) -> Outcome:
+def _delete_queue(call: VerbCall) -> Outcome:
     conditions = {"if_empty": bool(call.options.get("if-empty")), "if_unused": bool(call.options.get("if-unused"))}
     deleted = call.ask(DeleteQueue(vhost=call.vhost, name=call.arguments[0], **conditions))
     return call.message(f"Queue was successfully deleted with {deleted['messages']} ready messages")
 
 
-def _kept(call: Call, error: AdministrationError) -> Refusal:
+def _kept(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if error.kind == "not_found":
-        return Refusal(USAGE, "Queue not found")
+        return VerbRefusal(USAGE, "Queue not found")
     if error.kind == "refused":
-        return Refusal(USAGE, f"Queue is {'in use' if str(error).endswith('in use') else 'not empty'}")
+        return VerbRefusal(USAGE, f"Queue is {'in use' if str(error).endswith('in use') else 'not empty'}")
     return generally_refused(call, error)
 
 
-def _check_queue(call: Call) -> None:
+def _check_queue(call: VerbCall) -> None:
     if not call.arguments[0]:
         raise bad_argument("queue name cannot be an empty string")
 
 
-def _delete_banner(call: Call) -> str:
+def _delete_banner(call: VerbCall) -> str:
     conditions = [f"if queue is {what}" for what in ("empty", "unused") if call.options.get(f"if-{what}")]
     words = [
         f"Deleting queue '{call.arguments[0]}' on vhost '{call.vhost}'",
@@ -49,7 +49,7 @@ def _delete_banner(call: Call) -> str:
     return f"{' '.join(words)} ..."
 
 
-def _close_connection(call: Call) -> Outcome:
+def _close_connection(call: VerbCall) -> Outcome:
     pid, reason = call.arguments
     try:
         call.ask(CloseConnection(name=pid, reason=reason))
@@ -57,11 +57,11 @@ def _close_connection(call: Call) -> Outcome:
         if error.kind != "not_found":
             raise
         if not (pid.startswith("<") and pid.endswith(">") and pid.count(".") >= 2) and " -> " not in pid:
-            raise Refusal(UNAVAILABLE, f'Error:\n{{:invalid_pid_syntax, "{pid}"}}') from error
+            raise VerbRefusal(UNAVAILABLE, f'Error:\n{{:invalid_pid_syntax, "{pid}"}}') from error
     return call.done()
 
 
-def _close_all_connections(call: Call) -> Outcome:
+def _close_all_connections(call: VerbCall) -> Outcome:
     vhost = None if call.options.get("global") else call.vhost
     limit, delay = call.options.get("limit", 0), call.options.get("per-connection-delay", 0)
     if call.options.get("global"):
@@ -76,39 +76,39 @@ def _close_all_connections(call: Call) -> Outcome:
     return call.said(f"Closed {closed} connections")
 
 
-def _close(call: Call, vhost: str | None, limit: int) -> int:
+def _close(call: VerbCall, vhost: str | None, limit: int) -> int:
     closed: int = call.ask(CloseConnections(reason=call.arguments[0], vhost=vhost, limit=limit or None))["closed"]
     return closed
 
 
-def _close_all_banner(call: Call) -> str:
+def _close_all_banner(call: VerbCall) -> str:
     reason, limit = call.arguments[0], call.options.get("limit", 0)
     if call.options.get("global"):
         return f"Closing all connections to node {call.node} (across all vhosts), reason: {reason}..."
     return f"Closing {limit or 'all'} connections in vhost {call.vhost}, reason: {reason}..."
 
 
-def _close_all_user_connections(call: Call) -> Outcome:
+def _close_all_user_connections(call: VerbCall) -> Outcome:
     user, reason = call.arguments
     call.ask(CloseConnections(user=user, reason=reason))
     return call.done()
 
 
-def _sync_queue(call: Call) -> Outcome:
+def _sync_queue(call: VerbCall) -> Outcome:
     names = {row["name"] for row in call.ask(ListQueues(vhost=call.vhost, columns=["name"]))}
     if call.arguments[0] not in names:
-        raise Refusal(UNAVAILABLE, "not_found")
+        raise VerbRefusal(UNAVAILABLE, "not_found")
     return call.done()
 
 
 _CONDITIONS = (Option("if-empty", bool, "e"), Option("if-unused", bool, "u"))
 _CLOSING = (Option("global", bool), Option("limit", int), Option("per-connection-delay", int))
-VERBS: dict[str, Verb] = {
-    "purge_queue": Verb(_purge_queue, _not_found),
-    "delete_queue": Verb(_delete_queue, _kept, _CONDITIONS, _check_queue, _delete_banner),
-    "close_connection": Verb(_close_connection),
-    "close_all_connections": Verb(_close_all_connections, options=_CLOSING, banner=_close_all_banner),
-    "close_all_user_connections": Verb(_close_all_user_connections),
-    "sync_queue": Verb(_sync_queue, _not_found),
-    "cancel_sync_queue": Verb(_sync_queue, _not_found),
+VERBS: dict[str, VerbAction] = {
+    "purge_queue": VerbAction(_purge_queue, _not_found),
+    "delete_queue": VerbAction(_delete_queue, _kept, _CONDITIONS, _check_queue, _delete_banner),
+    "close_connection": VerbAction(_close_connection),
+    "close_all_connections": VerbAction(_close_all_connections, options=_CLOSING, banner=_close_all_banner),
+    "close_all_user_connections": VerbAction(_close_all_user_connections),
+    "sync_queue": VerbAction(_sync_queue, _not_found),
+    "cancel_sync_queue": VerbAction(_sync_queue, _not_found),
 }

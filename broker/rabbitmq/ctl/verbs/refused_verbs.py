@@ -6,7 +6,7 @@ ERLANG = "there is no Erlang here"
 ONE_NODE = "there is one node, and no cluster that it could join or leave"
 NO_APPLICATION = (
     "the broker is one process, and there is nothing to be stopped in it or started again. "
-    "'rabbitmqctl stop' ends it; to begin anew, start it on another data directory"
+    "'rabbitmqctl stop' ends it; for an empty broker, start it on another data directory"
 )
 LOG = "the log goes to standard error or to one file: follow it there"
 NO_REPLICAS = "a queue is on one node, and has no members elsewhere"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from broker.admin.commands.vhost_admin import ListVhosts
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner
-from broker.rabbitmq.ctl.outcomes import Outcome, Shown
-from broker.rabbitmq.ctl.verb_call import Call, Verb
+from broker.rabbitmq.ctl.outcomes import Outcome, ShownText
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
 from broker.rabbitmq.ctl.verb_catalogue import VERBS as LINES
 from broker.rabbitmq.ctl.verbs import access_verbs, list_verbs, parameter_verbs, status_verbs
 
@@ -24,11 +24,11 @@ _OF_VHOSTS = (
 _VERBS = {**status_verbs.VERBS, **list_verbs.VERBS, **access_verbs.VERBS, **parameter_verbs.VERBS}
 
 
-def _report(call: Call) -> Outcome:
-    return Shown(_parts(call), None)
+def _report(call: VerbCall) -> Outcome:
+    return ShownText(_parts(call), None)
 
 
-def _parts(call: Call) -> Iterator[str]:
+def _parts(call: VerbCall) -> Iterator[str]:
     call.conceals = True
     vhosts = [row["name"] for row in call.ask(ListVhosts(columns=["name"]))]
     for name in _OF_NODE:
@@ -39,11 +39,11 @@ def _parts(call: Call) -> Iterator[str]:
             yield from _part(call, name)
 
 
-def _part(call: Call, name: str) -> Iterator[str]:
+def _part(call: VerbCall, name: str) -> Iterator[str]:
     verb = _VERBS[name]
     yield ""
     yield verb.banner(call) if verb.banner else LINES[name].banner.format(vhost=call.vhost, node=call.node)
     yield from FORMATTERS["table"].write(verb.run(call), Manner(True, False, sys.stdout.isatty()))
 
 
-VERBS: dict[str, Verb] = {"report": Verb(_report)}
+VERBS: dict[str, VerbAction] = {"report": VerbAction(_report)}

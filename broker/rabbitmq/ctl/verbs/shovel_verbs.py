@@ -6,8 +6,8 @@ from typing import Any
 
 from broker.admin.commands.shovel_admin import DeleteShovel, ListShovels, RestartShovel
 from broker.admin.protocol import AdministrationError
-from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Listed, Outcome, Refusal
-from broker.rabbitmq.ctl.verb_call import Call, Verb, asking, generally_refused
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, ListedRows, Outcome, VerbRefusal
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 
 NAMES = {
     "src_queue": "source_queue",
@@ -20,14 +20,14 @@ NAMES = {
     "dest_protocol": "destination_protocol",
     "vhost": "vhost",
 }
-"""What is shown where it is known, and its name here."""
+"""Columns shown if they have a value, and their names in RabbitMQ."""
 
 
-def _status(call: Call) -> Outcome:
+def _status(call: VerbCall) -> Outcome:
     """A table has the columns that some shovel has, by name."""
     rows = [_shown(row) for row in call.ask(ListShovels())]
     columns = sorted({name for row in rows for name in row})
-    return Listed(columns, [{name: row.get(name, "") for name in columns} for row in rows])
+    return ListedRows(columns, [{name: row.get(name, "") for name in columns} for row in rows])
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -36,15 +36,15 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return always | {shown: row[name] for name, shown in NAMES.items() if row[name]}
 
 
-def _no_shovel(call: Call, error: AdministrationError) -> Refusal:
+def _no_shovel(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if error.kind != "not_found":
         return generally_refused(call, error)
     place = f"on the target node '{call.node}' and / or virtual host '{call.vhost}'"
-    return Refusal(UNAVAILABLE, f"Shovel with the given name was not found {place}")
+    return VerbRefusal(UNAVAILABLE, f"Shovel with the given name was not found {place}")
 
 
-VERBS: dict[str, Verb] = {
-    "shovel_status": Verb(_status),
+VERBS: dict[str, VerbAction] = {
+    "shovel_status": VerbAction(_status),
     "restart_shovel": asking(lambda call, name: RestartShovel(call.vhost, name), _no_shovel),
     "delete_shovel": asking(lambda call, name: DeleteShovel(call.vhost, name), _no_shovel),
 }

@@ -1,4 +1,4 @@
-"""How the broker does, in RabbitMQ's sections: status, cluster_status, memory, settings, logs."""
+"""State of the broker in RabbitMQ's sections: status, cluster_status, memory, settings, logs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from broker.admin.commands.feature_flags import ListFeatureFlags
 from broker.admin.commands.node_admin import Environment, ListAlarms, ListListeners, Memory, Status
 from broker.admin.json_terms import settings_text
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown
-from broker.rabbitmq.ctl.verb_call import Call, Verb
+from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, ListedRows, Misuse, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
 from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts, listener_text
 from broker.rabbitmq.ctl.verbs.plugin_verbs import enabled_plugins
 
@@ -32,12 +32,12 @@ def in_unit(size: float, unit: str) -> str:
     return f"{int(size)} bytes" if unit == "bytes" else f"{round(size / UNITS[unit], 4)} {unit}"
 
 
-def _unit(call: Call) -> str:
+def _unit(call: VerbCall) -> str:
     unit: str = call.options.get("unit", "gb")
     return unit.lower()
 
 
-def _check_unit(call: Call) -> None:
+def _check_unit(call: VerbCall) -> None:
     if _unit(call) not in UNITS:
         given = call.options["unit"]
         raise Misuse(f"\"unit '{given}' is not supported. Please use one of: bytes, mb, gb\"")
@@ -51,16 +51,16 @@ def _breakdown(memory: Mapping[str, Any]) -> list[tuple[str, int, float]]:
     return sorted(parts, key=lambda part: -part[1])
 
 
-def _memory_breakdown(call: Call) -> Outcome:
+def _memory_breakdown(call: VerbCall) -> Outcome:
     parts, unit = _breakdown(call.ask(Memory())), _unit(call)
     lines = [f"{name}: {in_unit(size, unit)} ({share}%)" for name, size, share in parts]
-    return Shown([*lines, ""], {name: {"bytes": size, "percentage": share} for name, size, share in parts})
+    return ShownText([*lines, ""], {name: {"bytes": size, "percentage": share} for name, size, share in parts})
 
 
-def _status(call: Call) -> Outcome:
+def _status(call: VerbCall) -> Outcome:
     status, memory, listeners = call.ask(Status()), call.ask(Memory()), call.ask(ListListeners())
     alarms, plugins = call.ask(ListAlarms()), enabled_plugins(call)
-    return Shown(
+    return ShownText(
         _sections(_status_sections(call, status, memory, alarm_texts(call), listeners, plugins)),
         _status_json(call, status, memory, alarms, listeners, plugins),
     )
@@ -76,7 +76,7 @@ def _sections(sections: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def _status_sections(
-    call: Call,
+    call: VerbCall,
     status: Mapping[str, Any],
     memory: Mapping[str, Any],
     alarms: Sequence[str],
@@ -138,7 +138,7 @@ def _watermark(memory: Mapping[str, Any], unit: str) -> str:
 
 
 def _status_json(
-    call: Call,
+    call: VerbCall,
     status: Mapping[str, Any],
     memory: Mapping[str, Any],
     alarms: Sequence[Mapping[str, str]],
@@ -181,7 +181,7 @@ def _status_json(
     }
 
 
-def _cluster_status(call: Call) -> Outcome:
+def _cluster_status(call: VerbCall) -> Outcome:
     status, listeners = call.ask(Status()), call.ask(ListListeners())
     flags, alarms, node = call.ask(ListFeatureFlags()), alarm_texts(call), call.node
     sections = {
@@ -208,63 +208,67 @@ def _cluster_status(call: Call) -> Outcome:
         "running_nodes": [node],
         "versions": {node: version},
     }
-    return Shown(_sections(sections), json)
+    return ShownText(_sections(sections), json)
 
 
-def _environment(call: Call) -> Outcome:
+def _environment(call: VerbCall) -> Outcome:
     settings = call.ask(Environment())
-    return Shown([settings_text(settings)], {"leveret": settings})
+    return ShownText([settings_text(settings)], {"leveret": settings})
 
 
-def _log_location(call: Call) -> Outcome:
+def _log_location(call: VerbCall) -> Outcome:
     files = call.ask(Status())["log_files"]
-    return Shown(files, {"node": call.node, "result": "ok", "value": files})
+    return ShownText(files, {"node": call.node, "result": "ok", "value": files})
 
 
-def _log_tail(call: Call) -> Outcome:
+def _log_tail(call: VerbCall) -> Outcome:
     files = [file for file in call.ask(Status())["log_files"] if file != STDERR]
     if not files:
-        raise Refusal(UNAVAILABLE, "The log goes to standard error, and not to a file: ask what runs the broker for it")
+        raise VerbRefusal(
+            UNAVAILABLE, "The log goes to standard error, and not to a file: ask what runs the broker for it"
+        )
     with Path(files[0]).open(encoding="utf-8", errors="replace") as log:
         lines = [line.rstrip("\n") for line in deque(log, call.options.get("number", LOG_LINES))]
-    return Shown(lines, {"message": "\n".join(lines)})
+    return ShownText(lines, {"message": "\n".join(lines)})
 
 
-def _tail_banner(call: Call) -> str:
+def _tail_banner(call: VerbCall) -> str:
     return f"Last {call.options.get('number', LOG_LINES)} log lines on node {call.node} ..."
 
 
 ATTEMPT_COLUMNS = ("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
 
 
-def _auth_attempts(call: Call) -> Outcome:
+def _auth_attempts(call: VerbCall) -> Outcome:
     """By address they are not counted: RabbitMQ does so where it is told to."""
     attempts = [] if call.options.get("by-source") else call.ask(ListAuthAttempts())
     if not attempts:
         text = f"Node {call.node} reported no authentication attempt stats"
-        return Shown([text], {"attempts": [], "node": call.node, "result": "ok"})
+        return ShownText([text], {"attempts": [], "node": call.node, "result": "ok"})
     if call.options.get("formatter") == "json":
-        return Shown((), {"attempts": attempts, "node": call.node, "result": "ok"})
-    return Listed(ATTEMPT_COLUMNS, attempts)
+        return ShownText((), {"attempts": attempts, "node": call.node, "result": "ok"})
+    return ListedRows(ATTEMPT_COLUMNS, attempts)
 
 
-def _attempts_banner(call: Call) -> str:
+def _attempts_banner(call: VerbCall) -> str:
     return f'Listing authentication\n attempts for node "{call.node}" ...'
 
 
-def _reset_attempts(call: Call) -> Outcome:
+def _reset_attempts(call: VerbCall) -> Outcome:
     call.ask(ResetAuthAttempts())
     return call.done()
 
 
 _UNIT = (Option("unit", str),)
-VERBS: dict[str, Verb] = {
-    "status": Verb(_status, options=_UNIT, check=_check_unit),
-    "cluster_status": Verb(_cluster_status),
-    "memory_breakdown": Verb(_memory_breakdown, options=_UNIT, check=_check_unit),
-    "environment": Verb(_environment),
-    "list_node_auth_attempt_stats": Verb(_auth_attempts, options=(Option("by-source", bool),), banner=_attempts_banner),
-    "reset_node_auth_attempt_metrics": Verb(_reset_attempts),
-    "log_location": Verb(_log_location, options=(Option("all", bool, "a"),)),
-    "log_tail": Verb(_log_tail, options=(Option("number", int, "N"),), banner=_tail_banner),
+VERBS: dict[str, VerbAction] = {
+    "status": VerbAction(_status, options=_UNIT, check=_check_unit),
+    "cluster_status": VerbAction(_cluster_status),
+    "memory_breakdown": VerbAction(_memory_breakdown, options=_UNIT, check=_check_unit),
+    "environment": VerbAction(_environment),
+    "list_node_auth_attempt_stats": VerbAction(
+        _auth_attempts, options=(Option("by-source", bool),), banner=_attempts_banner
+    ),
+    "reset_node_auth_attempt_metrics": VerbAction(_reset_attempts),
+    "log_location": VerbAction(_log_location, options=(Option("all", bool, "a"),)),
+    "log_tail": VerbAction(_log_tail, options=(Option("number", int, "N"),), banner=_tail_banner),
 }

@@ -19,8 +19,8 @@ from broker.admin.commands.queue_admin import (
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.conf.conf_values import Unfit, size
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, ListedRows, Misuse, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
 from broker.rabbitmq.ctl.verbs.list_verbs import check_columns, names_in, wanted_columns
 
 STATUS_COLUMNS = ("role", "node", "offset", "committed_offset", "first_offset", "readers", "segments")
@@ -43,108 +43,108 @@ PARTITIONS = 3
 MAX_AGE = re.compile(r"[1-9]\d*[YMDhms]")
 DURATION = re.compile(r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 SECONDS = (365 * 86400, 30 * 86400, 86400, 3600, 60, 1)
-"""Of what a duration has: years, months, days, hours, minutes, seconds."""
+"""Units of a duration: years, months, days, hours, minutes, seconds."""
 LOCATORS = ("client-local", "balanced", "random", "least-leaders")
 
 
-def _not_found(call: Call, error: AdministrationError) -> Refusal:
-    return Refusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
+def _not_found(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return VerbRefusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
 
 
-def _type_of(call: Call) -> str:
-    """The type of the queue that is named first. Raises AdministrationError `not_found`, Refusal."""
+def _type_of(call: VerbCall) -> str:
+    """The type of the queue that is named first. Raises AdministrationError `not_found`, VerbRefusal."""
     rows = call.ask(ListQueues(vhost=call.vhost, columns=["name", "type"]))
     for row in rows:
         if row["name"] == call.arguments[0]:
             return str(row["type"])
-    raise Refusal(UNAVAILABLE, "not_found")
+    raise VerbRefusal(UNAVAILABLE, "not_found")
 
 
-def _assert_stream(call: Call, refusal: str) -> None:
-    """Raise Refusal for a queue of another type, which is filled into what is said of it."""
+def _assert_stream(call: VerbCall, refusal: str) -> None:
+    """Raise VerbRefusal for a queue of another type, which is filled into what is said of it."""
     type_ = _type_of(call)
     if type_ != "stream":
-        raise Refusal(UNAVAILABLE, refusal.format(type_))
+        raise VerbRefusal(UNAVAILABLE, refusal.format(type_))
 
 
 # One stream
 
 
-def _status(call: Call) -> Outcome:
+def _status(call: VerbCall) -> Outcome:
     _assert_stream(call, "Cannot get stream status of a {} queue")
     if call.options.get("tracking"):
-        return Listed(TRACKING_COLUMNS, (), streamed=False)
+        return ListedRows(TRACKING_COLUMNS, (), streamed=False)
     status = call.ask(StreamStatus(vhost=call.vhost, name=call.arguments[0]))
-    return Listed(STATUS_COLUMNS, [{"role": "writer", "node": call.place.node, **status}])
+    return ListedRows(STATUS_COLUMNS, [{"role": "writer", "node": call.place.node, **status}])
 
 
-def _tracking(call: Call) -> Outcome:
+def _tracking(call: VerbCall) -> Outcome:
     if sum(bool(call.options.get(name)) for name in ("all", "offset", "writer")) > 1:
         raise Misuse("'Specify only one of --all, --offset, --writer.'")
     try:
         _assert_stream(call, "The stream does not exist.")
-    except (AdministrationError, Refusal):
-        raise Refusal(UNAVAILABLE, "The stream does not exist.") from None
+    except (AdministrationError, VerbRefusal):
+        raise VerbRefusal(UNAVAILABLE, "The stream does not exist.") from None
     return call.done()
 
 
-def _restart(call: Call) -> Outcome:
+def _restart(call: VerbCall) -> Outcome:
     _assert_stream(call, "{{:not_supported_for_type, :rabbit_{}_queue}}")
     return call.said(call.place.node)
 
 
-def _add_replica(call: Call) -> Outcome:
+def _add_replica(call: VerbCall) -> Outcome:
     _assert_stream(call, "Cannot add replicas to a {} queue")
     _assert_here(call)
     return call.done()
 
 
-def _delete_replica(call: Call) -> Outcome:
+def _delete_replica(call: VerbCall) -> Outcome:
     _assert_stream(call, "Cannot delete replicas from a {} queue")
     _assert_here(call)
-    raise Refusal(UNAVAILABLE, "Cannot delete the last member of a stream")
+    raise VerbRefusal(UNAVAILABLE, "Cannot delete the last member of a stream")
 
 
-def _assert_here(call: Call) -> None:
+def _assert_here(call: VerbCall) -> None:
     if call.arguments[1] != call.place.node:
-        raise Refusal(UNAVAILABLE, "node_not_running")
+        raise VerbRefusal(UNAVAILABLE, "node_not_running")
 
 
-def _set_retention(call: Call) -> Outcome:
+def _set_retention(call: VerbCall) -> Outcome:
     """RabbitMQ notes the age where nothing reads it, and has had no such verb since 4.1."""
     if not MAX_AGE.fullmatch(call.arguments[1]):
-        raise Refusal(UNAVAILABLE, "invalid_max_age")
+        raise VerbRefusal(UNAVAILABLE, "invalid_max_age")
     _type_of(call)
     why = "Nothing has changed, as in RabbitMQ: retention is set by x-max-age, or by max-age in a policy"
-    return Shown([] if call.quiet else [why], {"node": call.node, "result": "ok"})
+    return ShownText([] if call.quiet else [why], {"node": call.node, "result": "ok"})
 
 
 # What speaks the stream protocol
 
 
-def _none(columns: Sequence[str]) -> Verb:
-    def run(call: Call) -> Outcome:
+def _none(columns: Sequence[str]) -> VerbAction:
+    def run(call: VerbCall) -> Outcome:
         call.connect()
-        return Listed(wanted_columns(call, columns), ())
+        return ListedRows(wanted_columns(call, columns), ())
 
-    return Verb(run, options=(Option("verbose", bool),), check=check_columns(columns), form="pretty_table")
+    return VerbAction(run, options=(Option("verbose", bool),), check=check_columns(columns), form="pretty_table")
 
 
-def _check_group(call: Call) -> None:
+def _check_group(call: VerbCall) -> None:
     if not (call.options.get("stream") and call.options.get("reference")):
         raise Misuse("not enough arguments.")
     check_columns(GROUP_CONSUMER_COLUMNS)(call)
 
 
-def _no_group(call: Call) -> Outcome:
+def _no_group(call: VerbCall) -> Outcome:
     call.connect()
-    raise Refusal(UNAVAILABLE, "The group does not exist")
+    raise VerbRefusal(UNAVAILABLE, "The group does not exist")
 
 
 # Super streams: an exchange, and a stream for each key
 
 
-def _keys(call: Call) -> list[str]:
+def _keys(call: VerbCall) -> list[str]:
     named = call.options.get("binding-keys", call.options.get("routing-keys"))
     if named is not None:
         return [key.strip() for key in str(named).split(",") if key.strip()]
@@ -199,7 +199,7 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
 """Options, and the arguments of the streams that they become."""
 
 
-def _check_super_stream(call: Call) -> None:
+def _check_super_stream(call: VerbCall) -> None:
     keys = [name for name in ("routing-keys", "binding-keys") if name in call.options]
     if keys and "partitions" in call.options:
         raise Misuse("'Specify --partitions or routing-keys, not both.'")
@@ -208,12 +208,12 @@ def _check_super_stream(call: Call) -> None:
     _arguments(call)
 
 
-def _arguments(call: Call) -> dict[str, object]:
+def _arguments(call: VerbCall) -> dict[str, object]:
     given = {name: read(call.options[option]) for option, (name, read) in ARGUMENTS.items() if option in call.options}
     return {**given, "x-queue-type": "stream"}
 
 
-def _add_super_stream(call: Call) -> Outcome:
+def _add_super_stream(call: VerbCall) -> Outcome:
     """Exchange, streams and bindings come as one import: all of them, or none."""
     name, keys, arguments = call.arguments[0], _keys(call), _arguments(call)
     streams = [f"{name}-{key}" for key in keys]
@@ -238,26 +238,26 @@ def _add_super_stream(call: Call) -> Outcome:
     return call.said(f"Super stream {name} has been created")
 
 
-def _assert_free(call: Call, name: str, streams: Sequence[str]) -> None:
+def _assert_free(call: VerbCall, name: str, streams: Sequence[str]) -> None:
     if not name.strip() or name.startswith("amq."):
-        raise Refusal(SOFTWARE, f"{{:validation_failed, '{name} is not a correct name for a super stream'}}")
+        raise VerbRefusal(SOFTWARE, f"{{:validation_failed, '{name} is not a correct name for a super stream'}}")
     queues = _names(call, ListQueues)
     taken = [f"an exchange named {name}"] if name in _names(call, ListExchanges) else []
     taken += [f"a queue named {stream}" for stream in streams if stream in queues]
     if len(set(streams)) < len(streams):
-        raise Refusal(SOFTWARE, "reference_already_exists")
+        raise VerbRefusal(SOFTWARE, "reference_already_exists")
     if taken:
-        raise Refusal(SOFTWARE, f"{{:reference_already_exists, 'there is already {taken[0]}'}}")
+        raise VerbRefusal(SOFTWARE, f"{{:reference_already_exists, 'there is already {taken[0]}'}}")
 
 
-def _names(call: Call, kind: type[VhostList]) -> set[str]:
+def _names(call: VerbCall, kind: type[VhostList]) -> set[str]:
     return {row["name"] for row in call.ask(kind(vhost=call.vhost, columns=["name"]))}
 
 
-def _delete_super_stream(call: Call) -> Outcome:
+def _delete_super_stream(call: VerbCall) -> Outcome:
     name = call.arguments[0]
     if name not in _names(call, ListExchanges):
-        raise Refusal(SOFTWARE, "stream_not_found")
+        raise VerbRefusal(SOFTWARE, "stream_not_found")
     rows = call.ask(ListQueues(vhost=call.vhost, columns=["name", "type"]))
     streams = {row["name"] for row in rows if row["type"] == "stream"}
     bindings = call.ask(ListBindings(vhost=call.vhost, columns=["source_name", "destination_name"]))
@@ -267,12 +267,12 @@ def _delete_super_stream(call: Call) -> Outcome:
     return call.said(f"Super stream {name} has been deleted")
 
 
-def _no_super_stream(call: Call, error: AdministrationError) -> Refusal:
-    return Refusal(SOFTWARE, "stream_not_found" if error.kind == "not_found" else str(error))
+def _no_super_stream(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return VerbRefusal(SOFTWARE, "stream_not_found" if error.kind == "not_found" else str(error))
 
 
-def _not_added(call: Call, error: AdministrationError) -> Refusal:
-    return Refusal(SOFTWARE, str(error))
+def _not_added(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return VerbRefusal(SOFTWARE, str(error))
 
 
 _PARTITIONS = (
@@ -287,18 +287,18 @@ _PARTITIONS = (
 )
 _TRACKED = (Option("all", bool), Option("offset", bool), Option("writer", bool))
 _GROUP = (Option("verbose", bool), Option("stream", str), Option("reference", str))
-VERBS: dict[str, Verb] = {
-    "stream_status": Verb(_status, _not_found, (Option("tracking", bool),), form="pretty_table"),
-    "restart_stream": Verb(_restart, _not_found, (Option("preferred-leader-node", str),)),
-    "add_replica": Verb(_add_replica, _not_found),
-    "delete_replica": Verb(_delete_replica, _not_found),
-    "set_stream_retention_policy": Verb(_set_retention, _not_found),
-    "add_super_stream": Verb(_add_super_stream, _not_added, _PARTITIONS, _check_super_stream),
-    "delete_super_stream": Verb(_delete_super_stream, _no_super_stream),
+VERBS: dict[str, VerbAction] = {
+    "stream_status": VerbAction(_status, _not_found, (Option("tracking", bool),), form="pretty_table"),
+    "restart_stream": VerbAction(_restart, _not_found, (Option("preferred-leader-node", str),)),
+    "add_replica": VerbAction(_add_replica, _not_found),
+    "delete_replica": VerbAction(_delete_replica, _not_found),
+    "set_stream_retention_policy": VerbAction(_set_retention, _not_found),
+    "add_super_stream": VerbAction(_add_super_stream, _not_added, _PARTITIONS, _check_super_stream),
+    "delete_super_stream": VerbAction(_delete_super_stream, _no_super_stream),
     "list_stream_connections": _none(CONNECTION_COLUMNS),
     "list_stream_consumers": _none(CONSUMER_COLUMNS),
     "list_stream_publishers": _none(PUBLISHER_COLUMNS),
     "list_stream_consumer_groups": _none(GROUP_COLUMNS),
-    "list_stream_group_consumers": Verb(_no_group, _not_found, _GROUP, _check_group),
-    "list_stream_tracking": Verb(_tracking, options=_TRACKED),
+    "list_stream_group_consumers": VerbAction(_no_group, _not_found, _GROUP, _check_group),
+    "list_stream_tracking": VerbAction(_tracking, options=_TRACKED),
 }

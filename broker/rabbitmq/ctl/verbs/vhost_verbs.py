@@ -10,16 +10,16 @@ from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.rabbitmq.ctl.formatters import json_text
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import DATA, SOFTWARE, UNAVAILABLE, Listed, Outcome, Refusal, Shown
-from broker.rabbitmq.ctl.verb_call import Call, Verb, generally_refused
+from broker.rabbitmq.ctl.outcomes import DATA, SOFTWARE, UNAVAILABLE, ListedRows, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
 
 
 def parsed_json(text: str) -> Any:
-    """What an argument in JSON says. Raises Refusal, in RabbitMQ's words, for what is none."""
+    """Parse a JSON argument. Raises VerbRefusal with RabbitMQ's text."""
     try:
         return decode_json(text)
     except ValueError:
-        raise Refusal(UNAVAILABLE, "JSON decoding error. Reason: badarg") from None
+        raise VerbRefusal(UNAVAILABLE, "JSON decoding error. Reason: badarg") from None
 
 
 def sorted_json(value: Any) -> str:
@@ -34,40 +34,40 @@ def _sorted(value: Any) -> Any:
 
 
 def no_vhost_text(vhost: str) -> str:
-    """What the broker says of a virtual host that does not exist."""
+    """Return the broker's text about a virtual host that does not exist."""
     return f"Virtual host '{vhost}' does not exist"
 
 
-def no_vhost(call: Call, error: AdministrationError) -> Refusal:
-    """How most verbs refuse a virtual host that does not exist; what is invalid is `Validation failed`."""
+def no_vhost(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    """Return the refusal of most verbs: no such virtual host, or `Validation failed` for an invalid value."""
     if str(error) == no_vhost_text(call.vhost):
-        return Refusal(DATA, str(error), headed=False)
+        return VerbRefusal(DATA, str(error), headed=False)
     if error.kind == "invalid":
         problems = error.problems if isinstance(error, ValidationFailed) else [str(error)]
-        return Refusal(UNAVAILABLE, "\n".join(["Validation failed\n", *problems, ""]))
+        return VerbRefusal(UNAVAILABLE, "\n".join(["Validation failed\n", *problems, ""]))
     return generally_refused(call, error)
 
 
-def _no_vhost_named(call: Call, error: AdministrationError) -> Refusal:
+def _no_vhost_named(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     name = call.arguments[0]
-    return Refusal(DATA, str(error), headed=False) if str(error) == no_vhost_text(name) else no_vhost(call, error)
+    return VerbRefusal(DATA, str(error), headed=False) if str(error) == no_vhost_text(name) else no_vhost(call, error)
 
 
-def _no_vhost_quoted(call: Call, error: AdministrationError) -> Refusal:
+def _no_vhost_quoted(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     name = call.arguments[0]
     if str(error) == no_vhost_text(name):
-        return Refusal(DATA, f'Virtual host "{name}" does not exist')
+        return VerbRefusal(DATA, f'Virtual host "{name}" does not exist')
     return generally_refused(call, error)
 
 
-def _no_parameter(call: Call, error: AdministrationError) -> Refusal:
-    """Where there is no virtual host, nothing in it exists."""
+def _no_parameter(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    """Return the refusal: in a virtual host that does not exist, no parameter exists."""
     if error.kind == "not_found":
-        return Refusal(UNAVAILABLE, "Parameter does not exist")
+        return VerbRefusal(UNAVAILABLE, "Parameter does not exist")
     return generally_refused(call, error)
 
 
-def _add_vhost(call: Call) -> Outcome:
+def _add_vhost(call: VerbCall) -> Outcome:
     tags = [tag for tag in call.options.get("tags", "").split(",") if tag]
     queue_type = call.options.get("default-queue-type", "")
     description = call.options.get("description", "")
@@ -75,86 +75,86 @@ def _add_vhost(call: Call) -> Outcome:
     return call.done()
 
 
-def _unknown_type(call: Call, error: AdministrationError) -> Refusal:
+def _unknown_type(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if "Unsupported default queue type" in str(error):
-        return Refusal(UNAVAILABLE, "invalid_queue_type")
+        return VerbRefusal(UNAVAILABLE, "invalid_queue_type")
     return generally_refused(call, error)
 
 
-def _delete_vhost(call: Call) -> Outcome:
+def _delete_vhost(call: VerbCall) -> Outcome:
     call.ask(DeleteVhost(name=call.arguments[0]))
     return call.done()
 
 
-def _set_vhost_tags(call: Call) -> Outcome:
+def _set_vhost_tags(call: VerbCall) -> Outcome:
     call.ask(UpdateVhost(name=call.arguments[0], tags=list(call.arguments[1:])))
     return call.done()
 
 
-def _tags_banner(call: Call) -> str:
+def _tags_banner(call: VerbCall) -> str:
     return f'Setting tags for virtual host "{call.arguments[0]}" to [{", ".join(call.arguments[1:])}] ...'
 
 
-def _set_vhost_limits(call: Call) -> Outcome:
+def _set_vhost_limits(call: VerbCall) -> Outcome:
     call.ask(SetVhostLimits(name=call.vhost, limits=parsed_json(call.arguments[0])))
     return call.done()
 
 
-def _clear_vhost_limits(call: Call) -> Outcome:
+def _clear_vhost_limits(call: VerbCall) -> Outcome:
     if not _limits_of(call).get(call.vhost):
-        raise Refusal(UNAVAILABLE, "Parameter does not exist")
+        raise VerbRefusal(UNAVAILABLE, "Parameter does not exist")
     call.ask(ClearVhostLimits(name=call.vhost, limits=[]))
     return call.done()
 
 
-def _limits_of(call: Call) -> dict[str, dict[str, int]]:
+def _limits_of(call: VerbCall) -> dict[str, dict[str, int]]:
     return {row["name"]: row["limits"] for row in call.ask(ListVhosts(columns=["name", "limits"]))}
 
 
-def _list_vhost_limits(call: Call) -> Outcome:
+def _list_vhost_limits(call: VerbCall) -> Outcome:
     limits = _limits_of(call)
     if call.options.get("global"):
         rows = [{"vhost": name, "limits": sorted_json(given)} for name, given in limits.items() if given]
-        return Listed(["vhost", "limits"], rows, streamed=False)
+        return ListedRows(["vhost", "limits"], rows, streamed=False)
     if call.vhost not in limits:
-        raise Refusal(DATA, no_vhost_text(call.vhost), headed=False)
+        raise VerbRefusal(DATA, no_vhost_text(call.vhost), headed=False)
     if not limits[call.vhost]:
-        return Shown([""], [])
+        return ShownText([""], [])
     return call.said(sorted_json(limits[call.vhost]))
 
 
-def _limits_banner(call: Call) -> str:
+def _limits_banner(call: VerbCall) -> str:
     if call.options.get("global"):
         return "Listing limits for all vhosts ..."
     return f'Listing limits for vhost "{call.vhost}" ...'
 
 
-def _trace_on(call: Call) -> Outcome:
+def _trace_on(call: VerbCall) -> Outcome:
     call.ask(TraceOn(vhost=call.vhost))
     return call.said(f"Trace enabled for vhost {call.vhost}")
 
 
-def _trace_off(call: Call) -> Outcome:
+def _trace_off(call: VerbCall) -> Outcome:
     call.ask(TraceOff(vhost=call.vhost))
     return call.said(f"Trace disabled for vhost {call.vhost}")
 
 
-def _restart_vhost(call: Call) -> Outcome:
+def _restart_vhost(call: VerbCall) -> Outcome:
     if call.vhost not in _limits_of(call):
         text = f"Failed to start vhost '{call.vhost}' on node '{call.node}'. Reason: no such virtual host"
-        raise Refusal(SOFTWARE, text)
+        raise VerbRefusal(SOFTWARE, text)
     return call.message(f"Vhost '{call.vhost}' is already running on node '{call.node}'")
 
 
 _DESCRIPTION = (Option("description", str), Option("tags", str), Option("default-queue-type", str))
-VERBS: dict[str, Verb] = {
-    "add_vhost": Verb(_add_vhost, _unknown_type, _DESCRIPTION),
-    "delete_vhost": Verb(_delete_vhost, _no_vhost_named),
-    "set_vhost_tags": Verb(_set_vhost_tags, _no_vhost_quoted, banner=_tags_banner),
-    "set_vhost_limits": Verb(_set_vhost_limits, no_vhost),
-    "clear_vhost_limits": Verb(_clear_vhost_limits, _no_parameter),
-    "list_vhost_limits": Verb(_list_vhost_limits, options=(Option("global", bool),), banner=_limits_banner),
-    "trace_on": Verb(_trace_on, no_vhost),
-    "trace_off": Verb(_trace_off, no_vhost),
-    "restart_vhost": Verb(_restart_vhost),
+VERBS: dict[str, VerbAction] = {
+    "add_vhost": VerbAction(_add_vhost, _unknown_type, _DESCRIPTION),
+    "delete_vhost": VerbAction(_delete_vhost, _no_vhost_named),
+    "set_vhost_tags": VerbAction(_set_vhost_tags, _no_vhost_quoted, banner=_tags_banner),
+    "set_vhost_limits": VerbAction(_set_vhost_limits, no_vhost),
+    "clear_vhost_limits": VerbAction(_clear_vhost_limits, _no_parameter),
+    "list_vhost_limits": VerbAction(_list_vhost_limits, options=(Option("global", bool),), banner=_limits_banner),
+    "trace_on": VerbAction(_trace_on, no_vhost),
+    "trace_off": VerbAction(_trace_off, no_vhost),
+    "restart_vhost": VerbAction(_restart_vhost),
 }
