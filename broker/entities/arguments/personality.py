@@ -27,6 +27,8 @@ class Personality(NamedTuple):
     """The arguments of queue.declare."""
     delivery_limit: int | None = None
     """The default delivery limit of quorum queues; None for none."""
+    nacks_count: bool = True
+    """Returns by basic.nack and basic.recover count for the delivery limit."""
     acquired_counts: bool = False
     """Redelivered messages of a quorum queue have x-acquired-count beside x-delivery-count."""
     last_deaths: bool = True
@@ -89,6 +91,7 @@ PERSONALITIES = {
         master_locator=False,
         argument_rules=RULES_OF_4_3,
         classic_timeouts=False,
+        nacks_count=False,
         topic_wildcards_max=2,
     ),
 }

@@ -10,19 +10,23 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from broker.config import load
 from broker.entities.arguments.personality import PERSONALITIES
 from broker.wire.field_tables import Field, from_python, to_python
+from broker.wire.method import Method
 from broker.wire.methods import (
     BasicDeliver,
     BasicGetEmpty,
     BasicGetOk,
     BasicNack,
     BasicPublish,
+    BasicRecover,
+    BasicRecoverOk,
     BasicReject,
     BasicReturn,
     ConnectionTune,
@@ -33,7 +37,9 @@ from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE
-from harness.clients.shorthand import consume, get, nack, prefetch, queue_bind, queue_declare
+from harness.clients.contents import PERSISTENT
+from harness.clients.queue_steps import deposit
+from harness.clients.shorthand import consume, get, nack, prefetch, queue_bind, queue_declare, reject
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
@@ -165,12 +171,17 @@ def test_queues_of_old_ways(
 
 
 @pytest.mark.parametrize("limit", [None, 2, -1])
-def test_a_message_that_comes_back(client: Client, of_4: bool, limit: int | None) -> None:
-    """4.0: a quorum queue without a limit has one of 20; a negative one is none."""
+@pytest.mark.parametrize("by", [nack, reject])
+def test_a_message_that_comes_back(
+    client: Client, of_4: bool, of_4_3: bool, limit: int | None, by: Callable[[int], Method]
+) -> None:
+    """4.0: a quorum queue without a limit has one of 20; a negative one is none. 4.3: basic.nack does not count."""
     queue, arguments = name(), {"x-queue-type": "quorum"}
     client.ask(queue_declare(queue, durable=True, arguments=arguments | ({"x-delivery-limit": limit} if limit else {})))
     client.publish(b"x", key=queue)
     allowed = {None: 20 if of_4 else None, 2: 2, -1: None}[limit]
+    if of_4_3 and by is nack:
+        allowed = None
     deliveries = 0
     while deliveries < 30:
         client.send(get(queue))
@@ -178,21 +189,53 @@ def test_a_message_that_comes_back(client: Client, of_4: bool, limit: int | None
         if isinstance(item, BasicGetEmpty):
             break
         deliveries += 1
-        client.send(nack(item.method.delivery_tag))  # type: ignore[union-attr]
+        client.send(by(item.method.delivery_tag))  # type: ignore[union-attr]
     assert deliveries == (30 if allowed is None else allowed + 1)
 
 
-def test_counts_of_what_comes_back(client: Client, of_4: bool) -> None:
-    """4.0: how often a message was acquired, too."""
+def test_counts_of_what_comes_back(client: Client, of_4: bool, of_4_3: bool) -> None:
+    """4.0: how often a message was acquired, too, and no zeros."""
     queue = name()
     client.ask(queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"}))
-    client.publish(b"x", key=queue, properties=BasicProperties(headers=from_python({"mine": 1})))
-    for _ in range(2):
+    deposit(client, b"x", key=queue, properties=BasicProperties(delivery_mode=2, headers=from_python({"mine": 1})))
+    shown = []
+    for by in (nack, nack, reject, reject, None, nack):
         client.send(get(queue))
         message = client.expect_message(BasicGetOk)
-        client.send(nack(message.method.delivery_tag))
-    counts = {"x-delivery-count": 1, **({"x-acquired-count": 1} if of_4 else {})}
-    assert to_python(message.properties.headers) == {"mine": 1, **counts}
+        shown.append({key: count for key, count in to_python(message.properties.headers).items() if key != "mine"})
+        client.send(by(message.method.delivery_tag) if by else BasicRecover(True))
+        if by is None:
+            client.expect(BasicRecoverOk)
+    if of_4_3:
+        counts = [(0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]
+    else:
+        counts = [(number, number) for number in range(6)]
+    expected = [{"x-acquired-count": acquired, "x-delivery-count": count} for acquired, count in counts]
+    if of_4:
+        assert shown == [{key: count for key, count in row.items() if count} for row in expected]
+    else:
+        assert shown == [{"x-delivery-count": row["x-delivery-count"]} for row in expected]
+
+
+def test_counts_after_a_crash(tmp_path: Path, personality: str, of_4: bool, of_4_3: bool) -> None:
+    process = web_broker(tmp_path, SETTINGS.format(personality))
+    process.start()
+    client = Client.connect(process.address)
+    client.ask(queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"}))
+    deposit(client, b"x", key="q", properties=PERSISTENT)
+    for by in (nack, reject, nack):
+        client.send(get("q"))
+        client.send(by(client.expect_message(BasicGetOk).method.delivery_tag))
+    deposit(client, b"y", key="q", properties=PERSISTENT)  # confirmed, so what came before it is on disk
+    client.close()
+    process.kill_and_restart()
+    client = Client.connect(process.address)
+    client.send(get("q"))
+    headers = to_python(client.expect_message(BasicGetOk).properties.headers)
+    acquired = {"x-acquired-count": 3} if of_4 else {}
+    assert headers == {"x-delivery-count": 1 if of_4_3 else 3, **acquired}
+    client.close()
+    process.stop()
 
 
 def test_deaths(client: Client, personality: str, of_4: bool) -> None:
