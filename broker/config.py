@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
-from broker.entities.arguments.personality import PERSONALITIES
+from broker.entities.arguments.personality import LATEST, PERSONALITIES, Personality
 from broker.setting_errors import expected, explain, place_of
 
 KIBIBYTE = 1024
@@ -38,7 +38,9 @@ HostName = Annotated[
     ),
 ]
 PathPrefix = Annotated[str, Meta(pattern="^(/[^/?#]+)*$")]
-Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL"], ...], Meta(min_length=1)]
+Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"], ...], Meta(min_length=1)]
+
+Permission = Literal["default", "permit", "deny"]
 
 
 class ConfigError(Exception):
@@ -143,7 +145,7 @@ class PrometheusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class IdentitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[identity]`: the version of RabbitMQ to be compatible with, and names shown to clients."""
 
-    personality: Literal["3.10", "3.13", "4"] = "3.13"
+    personality: Literal["3.10", "3.13", "4.2", "4.3", "4"] = "3.13"
     product: Text = "RabbitMQ"
     version: Text = "3.13.7"
     cluster_name: str = ""
@@ -158,6 +160,14 @@ class IdentitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def shown_cluster_name(self) -> str:
         """`cluster_name`, or `leveret@` and the host's name."""
         return self.cluster_name or f"leveret@{socket.gethostname()}"
+
+
+class DeprecatedFeaturesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[deprecated_features]`: RabbitMQ's deprecated_features.permit.*; `default` is the personality's."""
+
+    global_qos: Permission = "default"
+    transient_nonexcl_queues: Permission = "default"
+    queue_master_locator: Permission = "default"
 
 
 class LimitsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -284,6 +294,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     management: ManagementSettings = ManagementSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     identity: IdentitySettings = IdentitySettings()
+    deprecated_features: DeprecatedFeaturesSettings = DeprecatedFeaturesSettings()
     limits: LimitsSettings = LimitsSettings()
     memory: MemorySettings = MemorySettings()
     disk: DiskSettings = DiskSettings()
@@ -303,12 +314,28 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The directory of the event log: in the data directory, unless the settings name another one."""
         return Path(self.events.directory) if self.events.directory else self.server.directory / "events"
 
+    @property
+    def personality(self) -> Personality:
+        """The differences of the version of RabbitMQ, with the deprecated features that the settings permit or not."""
+        series, features = self.identity.personality, self.deprecated_features
+        chosen = {
+            "global_qos": features.global_qos,
+            "transient_queues": features.transient_nonexcl_queues,
+            "master_locator": features.queue_master_locator,
+        }
+        given: dict[str, Any] = {name: word == "permit" for name, word in chosen.items() if word != "default"}
+        return PERSONALITIES[LATEST.get(series, series)]._replace(**given)
+
 
 DEFAULTS_OF: dict[str, dict[str, dict[str, Any]]] = {
     "3.10": {"identity": {"version": PERSONALITIES["3.10"].version}, "limits": {"initial_frame_max_bytes": 4096}},
-    "4": {
-        "identity": {"version": PERSONALITIES["4"].version},
-        "limits": {"message_bytes_max": 16 * MEBIBYTE},
+    **{
+        series: {
+            "identity": {"version": PERSONALITIES[LATEST.get(series, series)].version},
+            "server": {"auth_mechanisms": ["PLAIN", "AMQPLAIN", "ANONYMOUS"]},
+            "limits": {"message_bytes_max": 16 * MEBIBYTE},
+        }
+        for series in ("4.2", "4.3", "4")
     },
 }
 """Defaults that differ with a personality: those of that RabbitMQ series."""
@@ -338,6 +365,10 @@ ENVIRONMENT = (
     ("management", "listen", ("LEVERET_MANAGEMENT_LISTEN",)),
     ("prometheus", "listen", ("LEVERET_PROMETHEUS_LISTEN",)),
     ("identity", "personality", ("LEVERET_PERSONALITY",)),
+    *(
+        ("deprecated_features", feature, (f"LEVERET_PERMIT_{feature.upper()}",))
+        for feature in DeprecatedFeaturesSettings.__struct_fields__
+    ),
     ("logs", "level", ("LEVERET_LOG_LEVEL",)),
     ("logs", "form", ("LEVERET_LOG_FORM",)),
     ("defaults", "user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),

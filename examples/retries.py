@@ -12,7 +12,7 @@ ATTEMPTS, WAIT_MILLISECONDS = 3, 200
 
 
 def attempts(properties: pika.BasicProperties) -> int:
-    """How often a job was tried before this time."""
+    """Return the number of earlier tries of a job."""
     deaths = (properties.headers or {}).get("x-death", [])
     return sum(death["count"] for death in deaths if death["queue"] == "jobs")
 

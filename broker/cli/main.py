@@ -12,9 +12,9 @@ import click
 
 from broker import __version__
 from broker.admin.protocol import AdministrationError
+from broker.cli.catalogue import LINKS
 from broker.cli.table_output import text
 from broker.cli.usage.command_groups import Verbs
-from broker.cli.usage.verb_table import LINKS
 from broker.config import ConfigError
 from storage.storage_errors import StoreError
 

@@ -21,7 +21,6 @@ from broker.admin.definitions import unfinished_import
 from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
 from broker.config import Config, DefaultsSettings
-from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.exchanges.event_exchange import EventSettings
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.node.broker import Broker, BrokerSettings, Pace
@@ -203,7 +202,7 @@ def recover(
             config.store.batch_bytes_max,
             config.store.lazy_bytes_max,
             config.debug.check_invariants,
-            PERSONALITIES[config.identity.personality],
+            config.personality,
         ),
         clock or SteadyClock(),
         stores.messages,

@@ -18,7 +18,6 @@ from broker.admin.administration import TESTING_ON, Administration
 from broker.admin.node import process_facts
 from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Config
-from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.server import resource_alarms
@@ -323,7 +322,7 @@ def session_settings(config: Config) -> SessionSettings:
         held_bytes_max=limits.held_bytes_max,
         product=identity.product,
         version=identity.version,
-        personality=PERSONALITIES[identity.personality],
+        personality=config.personality,
         cluster_name=identity.shown_cluster_name,
         detailed_rates=config.management.rates_mode == "detailed",
         stamp_message_ids=config.events.enabled and config.events.stamp_message_ids,

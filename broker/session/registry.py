@@ -59,8 +59,7 @@ class Registry:
         routes = self._routes.get(("" if trusted else user, vhost))
         if routes is None:
             access = Trusted if trusted else Access
-            named = self.settings.personality.named_actions
-            routes = RouteCache(access(self.broker.users, user, vhost, named_actions=named))
+            routes = RouteCache(access(self.broker.users, user, vhost, self.settings.personality))
         return routes
 
     def share_routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:

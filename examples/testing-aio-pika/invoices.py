@@ -13,7 +13,7 @@ WEEK = 7 * 24 * 3600
 
 
 def invoice(order: bytes) -> bytes:
-    """What is to be paid for an order."""
+    """Return the amount to be paid for an order."""
     return json.dumps({"total": sum(json.loads(order)["prices"])}).encode()
 
 
@@ -26,7 +26,7 @@ async def declare(channel) -> None:
 
 
 async def serve(url: str) -> None:
-    """Work until cancelled. The connection is made anew when it is lost."""
+    """Work until cancelled. The connection is made again when it is lost."""
     async with await aio_pika.connect_robust(url, reconnect_interval=0.1) as connection:
         channel = await connection.channel(publisher_confirms=True)
         await channel.set_qos(prefetch_count=10)

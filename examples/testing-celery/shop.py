@@ -32,7 +32,7 @@ def charge(order: int) -> None:
 
 @app.task
 def charges(order: int) -> int:
-    """How often an order was charged."""
+    """Return the number of charges of an order."""
     return charged.count(order)
 
 

@@ -24,7 +24,7 @@ def process(leveret_process):
 
 @pytest.fixture(scope="session")
 def worker_process(process, tmp_path_factory):
-    """A worker. It connects anew whenever the broker is emptied."""
+    """A worker. It connects again whenever the broker is emptied."""
     command = [sys.executable, "-m", "celery", "--app", "shop", "worker", "--queues", "celery", "--pool", "threads"]
     options = ["--concurrency", "1", "--without-gossip", "--without-mingle", "--without-heartbeat"]
     with (tmp_path_factory.mktemp("worker") / "log").open("wb") as log:

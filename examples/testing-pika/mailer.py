@@ -45,7 +45,7 @@ def opened(url: str):
 
 
 class Mailer:
-    """Sends what is in `mail`, by `send`, until `stop` is set. It connects anew when the connection is lost."""
+    """Sends what is in `mail`, by `send`, until `stop` is set. It connects again when the connection is lost."""
 
     def __init__(self, url: str, send: Callable[[bytes], None], stop: threading.Event) -> None:
         self.url, self.send, self.stop = url, send, stop

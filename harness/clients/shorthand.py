@@ -12,6 +12,7 @@ from broker.wire.methods import (
     BasicGet,
     BasicNack,
     BasicQos,
+    BasicReject,
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -101,6 +102,10 @@ def get(queue: str, *, no_ack: bool = False) -> BasicGet:
 
 def ack(tag: int, *, multiple: bool = False) -> BasicAck:
     return BasicAck(tag, multiple)
+
+
+def reject(tag: int, *, requeue: bool = True) -> BasicReject:
+    return BasicReject(tag, requeue)
 
 
 def nack(tag: int, *, multiple: bool = False, requeue: bool = True) -> BasicNack:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from leveret_spark.amqp.received_message import PROPERTIES, TIMESTAMP_SECONDS_MAX
 from pipeline.stopped_store.stored_values import plain, properties_of
 from storage.batch import PERSISTENT
+from storage.delivery_counts import unpacked
 from storage.offline.offline_reader import Found, header_of
 
 COLUMNS = (
@@ -68,6 +69,11 @@ def readable(row: Row) -> dict[str, Any]:
     return values | {name: EPOCH + timedelta(microseconds=values[name]) for name in TIMES if values[name] is not None}
 
 
+def _deliveries(found: Found) -> int:
+    assert found.message is not None
+    return max(unpacked(found.message.delivery_count).all, int(found.delivered))
+
+
 def _row(found: Found, owner: Owner | None) -> tuple[Any, ...]:
     vhost, queue = (None, None) if owner is None else (plain(owner.vhost), plain(owner.name))
     if found.message is None:
@@ -92,7 +98,7 @@ def _row(found: Found, owner: Owner | None) -> tuple[Any, ...]:
         len(message.body),
         bool(message.flags & PERSISTENT),
         None if stream else found.delivered,
-        max(message.delivery_count, int(found.delivered)) if owner is not None and owner.type == "quorum" else None,
+        _deliveries(found) if owner is not None and owner.type == "quorum" else None,
         _time(message.expires_at) if stream else None,  # in a stream this field is the time of publishing
         None if stream else _time(message.expires_at),
         _time(found.due_at),

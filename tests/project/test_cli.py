@@ -26,13 +26,11 @@ import pytest
 
 from broker.admin.commands.admin_command import VhostList, command_name
 from broker.admin.protocol import AdministrationError, NotRunning, socket_path
+from broker.cli.catalogue import ELSEWHERE, EXAMPLES, LINKS, TOP
 from broker.cli.main import leveret, main
 from broker.cli.messages.tail_command import FIREHOSE
 from broker.cli.table_output import on_terminal, text
-from broker.cli.usage.examples import EXAMPLES
 from broker.cli.usage.listing_kinds import LISTINGS
-from broker.cli.usage.suggestions import COMMANDS
-from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
 from harness.brokers.admin_requests import ask
 from harness.brokers.broker_process import BrokerProcess
@@ -499,13 +497,13 @@ def test_what_was_meant_is_suggested(run: Run, line: str, hint: str) -> None:
 
 def test_what_rabbitmqs_verbs_are_called_here_is_there() -> None:
     options, lists = {"--version", "--help"}, {f"list {kind}" for kind in LISTINGS}
-    assert set(COMMANDS.values()) <= EXAMPLES.keys() | options | lists
+    assert set(ELSEWHERE.values()) <= EXAMPLES.keys() | options | lists
 
 
 def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command but RabbitMQ's, by its words."""
     with click.Context(leveret) as ctx:
-        for name in VERBS.keys() - LINKS:
+        for name in TOP.keys() - LINKS:
             command = leveret.get_command(ctx, name)
             if isinstance(command, click.Group):
                 yield from (((name, each), command.get_command(ctx, each)) for each in command.list_commands(ctx))
@@ -528,7 +526,7 @@ def test_every_command_has_an_example_that_its_command_line_takes(run: Run) -> N
 def test_every_verb_explains_itself(run: Run) -> None:
     overview = run("--help").out
     assert "Exit codes: 0 success" in overview
-    for verb in VERBS:
+    for verb in TOP:
         assert f"  {verb} " in overview
         explained = run(verb, "--help").out
         assert verb in LINKS or f"Example: leveret {verb} " in f"{explained.strip()} "

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.cli.usage.verb_table import VERBS
+from broker.cli.catalogue import TOP as VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT

@@ -28,7 +28,7 @@ class AfterImport:
     """The names and entities that will exist after an import: those of the broker, and those of the file."""
 
     def __init__(self, broker: Broker, file: DefinitionsFile) -> None:
-        self._broker = broker
+        self.broker = broker
         self.users = set(broker.users.by_name)
         self.vhosts = set(broker.vhosts)
         self._file = file
@@ -60,7 +60,7 @@ class AfterImport:
 
     def router(self, vhost: str, name: str) -> Router:
         """Return a router like that of an exchange, for checks. Raises AdministrationError `invalid`."""
-        there = self._broker.vhosts[vhost].exchanges if vhost in self._broker.vhosts else {}
+        there = self.broker.vhosts[vhost].exchanges if vhost in self.broker.vhosts else {}
         if name in there:
             return there[name].router
         router = self._exchanges.get(vhost, {}).get(name)
@@ -72,7 +72,7 @@ class AfterImport:
 
     def queue_type(self, vhost: str, name: str) -> str:
         """Return the module of a queue's type. Raises AdministrationError `invalid` if there will be no such queue."""
-        there = self._broker.vhosts[vhost].queues if vhost in self._broker.vhosts else {}
+        there = self.broker.vhosts[vhost].queues if vhost in self.broker.vhosts else {}
         if name in there:
             return type_of(there[name].spec.arguments).module
         module = self._queues.get(vhost, {}).get(name)
@@ -95,7 +95,7 @@ def _check_entry(place: str, entry: DefinitionEntry, after: AfterImport) -> None
     try:
         _check_names(entry)
         _check_references(entry, after)
-        entry.check()
+        entry.check(after.broker)
     except AmqpError as error:
         raise invalid(f"definitions: {place}: {error.text}") from None
     except (AdministrationError, ValueError, TypeError, OverflowError) as error:

@@ -25,7 +25,7 @@ FieldTable = dict[Name, Any] | list[Any]
 class DefinitionEntry(msgspec.Struct, frozen=True):
     """One entry. Its names of virtual hosts and users are checked by the import, against what there will be."""
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AdministrationError, AmqpError, ValueError, TypeError or OverflowError for what cannot be taken in."""
 
     def changes(self, broker: Broker) -> Iterable[Put | Delete]:

@@ -31,12 +31,12 @@ class ParameterEntry(DefinitionEntry, frozen=True):
     name: Name
     value: Any
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AdministrationError for a value that its component does not take."""
         if self.component == VHOST_LIMITS:
             limit_kind.checked(self.value or {}, OF_VHOSTS, "limits")
         elif self.component == OPERATOR_POLICY:
-            self._operator_policy().check(operator=True)
+            self._operator_policy().check(broker, operator=True)
         elif self.component == SHOVEL:
             self._check_shovel()
 

@@ -22,7 +22,7 @@ class PermissionEntry(DefinitionEntry, frozen=True):
     write: str
     read: str
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AdministrationError for an invalid regular expression."""
         for pattern in (self.configure, self.write, self.read):
             check_pattern(pattern)
@@ -41,7 +41,7 @@ class TopicPermissionEntry(DefinitionEntry, frozen=True):
     write: str
     read: str
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AdministrationError for an invalid regular expression."""
         for pattern in (self.write, self.read):
             check_pattern(pattern)

@@ -31,7 +31,7 @@ class PolicyEntry(DefinitionEntry, frozen=True):
     priority: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
     apply_to: str = field(default="all", name="apply-to")
 
-    def check(self, *, operator: bool = False) -> None:
+    def check(self, broker: Broker, *, operator: bool = False) -> None:
         """Raise ValidationFailed with all problems of the policy."""
         definition = dict(self.definition)
         policy_check.checked(self.name, self.pattern, self.apply_to, definition, self.priority, operator=operator)

@@ -44,7 +44,7 @@ class ExchangeEntry(DefinitionEntry, frozen=True):
     internal: bool = False
     arguments: FieldTable = {}
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AdministrationError or AmqpError for an unknown type, and for arguments that the type does not take."""
         new_router(self.type, self.arguments)
         alternate = table(self.arguments).get("alternate-exchange")
@@ -61,10 +61,10 @@ class QueueEntry(DefinitionEntry, frozen=True):
     auto_delete: bool = False
     arguments: FieldTable = {}
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AmqpError for arguments and properties that the type of queue does not take."""
         arguments = table(self.arguments)
-        queue_arguments.check(self.name, self.vhost, arguments)
+        queue_arguments.check(self.name, self.vhost, arguments, broker.personality.argument_rules)
         queue_types.check_properties(
             self.name, self.vhost, arguments, durable=self.durable, exclusive=False, auto_delete=self.auto_delete
         )

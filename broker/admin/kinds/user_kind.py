@@ -28,7 +28,7 @@ class UserEntry(DefinitionEntry, frozen=True):
     tags: list[str] | str = ""
     limits: dict[str, int] | list[Any] = {}
 
-    def check(self) -> None:
+    def check(self, broker: Broker) -> None:
         """Raise AdministrationError for an unknown hashing algorithm, or for limits that a user cannot have."""
         if self.hashing_algorithm not in ALGORITHMS:
             raise invalid(f"hashing algorithm {self.hashing_algorithm} is not known; known: {', '.join(ALGORITHMS)}")

@@ -11,7 +11,6 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.progress import progress
 from broker.cli.table_output import counted
 from broker.cli.target_broker import Target, targeted
-from broker.cli.user_commands import asked_password
 
 
 @click.command(name="events")
@@ -51,5 +50,8 @@ def _options(source: str, user: str | None, password_file: str | None, tls_ca_fi
     given = {"user": user, "passwordFile": password_file, "tlsCaFile": tls_ca_file}
     options = {name: value for name, value in given.items() if value is not None}
     if source.startswith(("http://", "https://")) and password_file is None:
+        # Imported here: the commands of users bring along much that `leveret ping` would load too.
+        from broker.cli.user_commands import asked_password
+
         options["password"] = os.environ.get("LEVERET_PASSWORD") or asked_password()
     return options

@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
+from broker.cli.catalogue import EXAMPLES, SECTIONS, TOP
 from broker.cli.named_directory import data_directory_options
-from broker.cli.usage.examples import EXAMPLES
-from broker.cli.usage.verb_table import SECTIONS, VERBS
 
 
 class Commands(click.Group):
@@ -40,19 +39,19 @@ class Verbs(Commands):
     """The commands of `leveret`. Only the one that is used is imported: starting the broker is in a hurry."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(TOP)
 
     def known_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        verb = VERBS[name]
-        command = getattr(importlib.import_module(f"broker.{verb.module}"), verb.attribute)
+        module, _, attribute = TOP[name].where.partition(":")
+        command = getattr(importlib.import_module(f"broker.{module}"), attribute)
         assert isinstance(command, click.Command)
         return with_example(command, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, VERBS))
-        for title, verbs in SECTIONS.items():
+        width = max(map(len, TOP))
+        for title, rows in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), verb.summary) for name, verb in verbs.items()])
+                formatter.write_dl([(row.path.ljust(width), row.summary) for row in rows if row.where])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _suggestions():

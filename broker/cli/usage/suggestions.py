@@ -6,66 +6,12 @@ import difflib
 
 import click
 
+from broker.cli.catalogue import ELSEWHERE, TOP
 from broker.cli.usage.command_groups import meant
 from broker.cli.usage.listing_kinds import LISTINGS
-from broker.cli.usage.verb_table import VERBS
 from broker.rabbitmq.ctl.verb_catalogue import VERBS as RABBITMQ_VERBS
 
-COMMANDS = {
-    "version": "--version",
-    "help": "--help",
-    "start": "serve",
-    "run": "serve",
-    "shutdown": "stop",
-    "add_user": "user add",
-    "delete_user": "user delete",
-    "change_password": "user change-password",
-    "clear_password": "user clear-password",
-    "authenticate_user": "user authenticate",
-    "set_user_tags": "user set-tags",
-    "set_user_limits": "user set-limits",
-    "clear_user_limits": "user clear-limits",
-    "list_user_limits": "user limits",
-    "list_user_permissions": "user permissions",
-    "add_vhost": "vhost add",
-    "delete_vhost": "vhost delete",
-    "set_vhost_limits": "vhost set-limits",
-    "clear_vhost_limits": "vhost clear-limits",
-    "list_vhost_limits": "vhost limits",
-    "set_permissions": "permission set",
-    "clear_permissions": "permission clear",
-    "set_topic_permissions": "topic-permission set",
-    "clear_topic_permissions": "topic-permission clear",
-    "set_policy": "policy set",
-    "clear_policy": "policy clear",
-    "set_operator_policy": "operator-policy set",
-    "clear_operator_policy": "operator-policy clear",
-    "set_parameter": "parameter set",
-    "clear_parameter": "parameter clear",
-    "set_global_parameter": "global-parameter set",
-    "clear_global_parameter": "global-parameter clear",
-    "set_cluster_name": "cluster-name",
-    "import_definitions": "import definitions",
-    "export_definitions": "export definitions",
-    "cluster_status": "status",
-    "node_health_check": "health running",
-    "check_running": "health running",
-    "check_local_alarms": "health alarms",
-    "check_alarms": "health alarms",
-    "check_port_listener": "health port",
-    "check_protocol_listener": "health protocol",
-    "check_port_connectivity": "health connectivity",
-    "check_certificate_expiration": "health certificates",
-    "alarms": "health alarms",
-    "listeners": "list listeners",
-    "memory_breakdown": "memory",
-    "await_startup": "wait",
-    "set_vm_memory_high_watermark": "set-memory-high-watermark",
-    "close_all_connections": "close-connections",
-    "trace_on": "trace on",
-    "trace_off": "trace off",
-}
-"""Names of commands elsewhere, above all in RabbitMQ, and the command here."""
+ANSWERED_BY_OPTIONS = {"version": "--version", "help": "--help"}
 
 OPTIONS = {
     "--port": "--listen",
@@ -98,13 +44,13 @@ def meant_command(word: str) -> str:
 
 
 def _ours(word: str) -> str | None:
-    if word in COMMANDS:
-        return COMMANDS[word]
+    if word in ELSEWHERE or word in ANSWERED_BY_OPTIONS:
+        return ELSEWHERE.get(word) or ANSWERED_BY_OPTIONS[word]
     kind = word.removeprefix("list_").removeprefix("list-")
     lists = {name: f"list {name}" for name in LISTINGS}
     listed = meant(kind, lists)
     if listed is None and word not in RABBITMQ_VERBS:
-        listed = next(iter(difflib.get_close_matches(kind, [*VERBS, *lists], 1)), None)
+        listed = next(iter(difflib.get_close_matches(kind, [*TOP, *lists], 1)), None)
     return None if listed is None else lists.get(listed, listed)
 
 

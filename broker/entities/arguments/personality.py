@@ -1,12 +1,14 @@
 """Personalities: the differences between series of RabbitMQ that clients can see.
 
-From RabbitMQ's sources (v3.10.8, v3.13.7, v4.3.5) and its release notes; docs/protocol.md has the table. Objects read
-the fields that they need when they are made.
+Measured on 3.10.8 and 4.3.6; 3.13 and 4.2 are from the sources (v3.13.7, v4.2.9). docs/protocol.md has the table.
+Objects read the fields that they need when they are made.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
 
 
 class Personality(NamedTuple):
@@ -21,10 +23,12 @@ class Personality(NamedTuple):
     """Queues may be neither durable nor exclusive."""
     master_locator: bool = True
     """Classic queues may have the argument x-queue-master-locator."""
-    queue_version_1: bool = True
-    """Classic queues may have x-queue-version 1."""
+    argument_rules: ArgumentRules = RULES_OF_3
+    """The arguments of queue.declare."""
     delivery_limit: int | None = None
     """The default delivery limit of quorum queues; None for none."""
+    nacks_count: bool = True
+    """Returns by basic.nack and basic.recover count for the delivery limit."""
     acquired_counts: bool = False
     """Redelivered messages of a quorum queue have x-acquired-count beside x-delivery-count."""
     last_deaths: bool = True
@@ -37,24 +41,60 @@ class Personality(NamedTuple):
     """The consumer timeout applies to classic queues and streams."""
     named_actions: bool = False
     """Reply texts of refused permissions begin with configure, write or read."""
+    speaks_1_0: bool = False
+    """A header of another protocol is answered with that of AMQP 1.0 with SASL."""
+    exchange_type_406: bool = False
+    """An unknown exchange type closes the channel with 406, not the connection with 503."""
+    passive_access: bool = False
+    """A passive declaration takes a permission on the name: any of configure, write and read."""
+    topic_wildcards_max: int = 0
+    """Most words `#` in the binding key of a topic exchange; 0: any number."""
+    delivery_modes: bool = True
+    """A delivery mode other than 1 and 2 is refused."""
+    bound_replies: bool = True
+    """Binding an address of a direct reply is a 404 like that of any queue; otherwise a 403."""
+    stream_returns: bool = True
+    """basic.nack, basic.reject and basic.recover of a stream's delivery are refused; otherwise they acknowledge it."""
+    quoted_types: bool = False
+    """A refused basic.get of a queue with a single active consumer shows the type as Erlang does."""
+    bare_limits: bool = False
+    """The user's limit of channels stands in the reply text without brackets."""
 
+
+_OF_4_2 = Personality(
+    "4.2.9",
+    frame_min=8192,
+    argument_rules=RULES_OF_4_2,
+    delivery_limit=20,
+    acquired_counts=True,
+    published_deaths=False,
+    returned_replies=False,
+    named_actions=True,
+    speaks_1_0=True,
+    exchange_type_406=True,
+    passive_access=True,
+    delivery_modes=False,
+    bound_replies=False,
+    stream_returns=False,
+    quoted_types=True,
+    bare_limits=True,
+)
 
 PERSONALITIES = {
     "3.10": Personality("3.10.8", last_deaths=False),
     "3.13": Personality("3.13.7"),
-    "4": Personality(
-        "4.3.5",
-        frame_min=8192,
+    "4.2": _OF_4_2,
+    "4.3": _OF_4_2._replace(
+        version="4.3.6",
         global_qos=False,
         transient_queues=False,
         master_locator=False,
-        queue_version_1=False,
-        delivery_limit=20,
-        acquired_counts=True,
-        published_deaths=False,
-        returned_replies=False,
+        argument_rules=RULES_OF_4_3,
         classic_timeouts=False,
-        named_actions=True,
+        nacks_count=False,
+        topic_wildcards_max=2,
     ),
 }
+LATEST = {"4": "4.3"}
+"""Series by their major number alone."""
 DEFAULT = PERSONALITIES["3.13"]

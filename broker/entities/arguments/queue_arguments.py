@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.entities.arguments.queue_types import CLASSIC, EVERY_ARGUMENT, check_type, type_of
+from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, TYPES, check_type, type_of
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX, interval_milliseconds
 from broker.wire.amqp_errors import ChannelException, precondition_failed
 from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
@@ -65,7 +65,7 @@ def consumer_timeout(arguments: Table) -> int | None:
     return int(value) if value >= 0 else None
 
 
-def check(queue: str, vhost: str, arguments: Table) -> None:
+def check(queue: str, vhost: str, arguments: Table, rules: ArgumentRules) -> None:
     """Validate arguments in RabbitMQ's order: the type, the values of its arguments, arguments of other types.
 
     Raises ChannelException 406. Unknown arguments are accepted, as in RabbitMQ.
@@ -75,21 +75,22 @@ def check(queue: str, vhost: str, arguments: Table) -> None:
     type_ = type_of(arguments)
     if "x-dead-letter-exchange" in arguments:  # checked before the type is asked for its arguments
         _exchange_name("x-dead-letter-exchange", arguments["x-dead-letter-exchange"], arguments, queue, vhost)
-    for name, check_value in _CHECKS.items():
-        if name in arguments and name in type_.arguments:
+    known = rules.known[type_.name]
+    for name, check_value in rules.checks.items():
+        if name in arguments and name in known:
             check_value(name, arguments[name], arguments, queue, vhost)
     for name in arguments:
-        if name in EVERY_ARGUMENT and name not in type_.arguments:
+        if name not in known and rules.knows(name):
             raise precondition_failed(f"invalid arg '{name}' {where} of queue type {type_.module}")
 
 
-def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -> None:
+def assert_equivalent(queue: str, vhost: str, current: Table, received: Table, rules: ArgumentRules) -> None:
     """Refuse a second declaration with other arguments. Raises ChannelException 406.
 
     Only arguments that the queue's type knows are compared, integers by value whatever their width. No x-queue-type
     equals type classic.
     """
-    for name in type_of(current).arguments:
+    for name in rules.known[type_of(current).name]:
         was, now = current.get(name), received.get(name)
         if not same_value(_with_default(name, was), _with_default(name, now)):
             raise inequivalent(name, f"queue '{queue}' in vhost '{vhost}'", was, now)
@@ -240,3 +241,53 @@ _CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is
         "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"
     ),
 }
+
+
+class ArgumentRules(NamedTuple):
+    """The arguments of queue.declare in a series of RabbitMQ."""
+
+    known: dict[str, tuple[str, ...]]
+    """By queue type, those that it takes, in the order in which a second declaration is compared."""
+    checks: dict[str, Check]
+    """The checks of values, in RabbitMQ's order: its reply text names the first that fails."""
+
+    def knows(self, name: str) -> bool:
+        """Return whether some type takes an argument. A type refuses those of others; all others are accepted."""
+        return any(name in arguments for arguments in self.known.values())
+
+
+def _any_text(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _string(name, field, arguments, queue, vhost)
+
+
+def _second_version(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    if field.value != 2:
+        raise _invalid(name, queue, vhost, f"\"unsupported queue version '{field.value}'\"")
+
+
+def _filter_size(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    size: Any = field.value
+    if not 16 <= size <= 255:
+        raise precondition_failed(f"Invalid value for {name}")
+
+
+_FILTERED = {STREAM.name: (*STREAM.arguments, "x-stream-filter-size-bytes")}
+_RETRIED = (
+    *("x-consumer-disconnected-timeout", "x-consumer-timeout"),
+    *("x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"),
+)
+
+RULES_OF_3 = ArgumentRules({name: type_.arguments for name, type_ in TYPES.items()}, _CHECKS)
+RULES_OF_4_2 = ArgumentRules(RULES_OF_3.known | _FILTERED, _CHECKS | {"x-stream-filter-size-bytes": _filter_size})
+RULES_OF_4_3 = ArgumentRules(
+    RULES_OF_4_2.known | {QUORUM.name: (*QUORUM.arguments, *_RETRIED)},
+    {
+        **RULES_OF_4_2.checks,
+        "x-queue-mode": _any_text,
+        "x-queue-version": _second_version,
+        "x-consumer-timeout": _integer(0),
+        "x-consumer-disconnected-timeout": _integer(0),
+    },
+)

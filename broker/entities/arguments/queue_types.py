@@ -89,9 +89,6 @@ STREAM = QueueType(
 TYPES = {type_.name: type_ for type_ in (CLASSIC, QUORUM, STREAM)}
 """The queue types by their value of `x-queue-type`."""
 
-EVERY_ARGUMENT = frozenset(name for type_ in (CLASSIC, QUORUM, STREAM) for name in type_.arguments)
-"""Arguments that some type knows. A type refuses those of other types; arguments that no type knows are ignored."""
-
 
 def type_of(arguments: Table) -> QueueType:
     """Return the type that arguments name; classic if they name none or an unknown one."""

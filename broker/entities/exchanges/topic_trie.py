@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+from broker.wire.amqp_errors import precondition_failed
+
 T = TypeVar("T")
 
 WILDCARDS = ("*", "#")
@@ -23,6 +25,14 @@ REMEMBERED_MAX = 32_768
 def words(key: str) -> list[str]:
     """Return the words of a routing or binding key."""
     return key.split(".") if key else []
+
+
+def check_wildcards(key: str, most: int) -> None:
+    """Raise ChannelException 406 for a binding key with more words `#`: RabbitMQ's bound on the work of a match."""
+    count = words(key).count("#")
+    if count > most:
+        text = f"Topic binding key '{key}' uses {count} '#' wildcards, at most {most} are allowed"
+        raise precondition_failed(text)
 
 
 class TopicTrie(Generic[T]):

@@ -170,8 +170,8 @@ class OriginQueue(Protocol):
     def settle(self, entries: Sequence[QueuedMessage]) -> None:
         """Settle acknowledged messages."""
 
-    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
-        """Requeue delivered messages; `abandoned`: their channel has ended."""
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False, rejected: bool = False) -> None:
+        """Requeue delivered messages; `abandoned`: their channel has ended; `rejected`: by basic.reject."""
 
     def expect(self, back: Future[None]) -> None:
         """Deliver nothing until `back` is settled, when a requeue over several turns is complete."""
@@ -214,6 +214,8 @@ class QueuedMessage:
 
     deliveries = 0
     """Number of deliveries. Only quorum queues count them."""
+    uncounted = 0
+    """Deliveries that do not count for a delivery limit."""
 
     def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
@@ -231,8 +233,11 @@ class QueuedMessage:
         """Count one more delivery; return the count, 0 if deliveries are not counted."""
         return 0
 
-    def show(self, count: int, headers: Iterable[str]) -> None:
-        """Put the delivery count into these headers of the message, if deliveries are counted."""
+    def uncount(self) -> None:
+        """Have the last delivery not count for a delivery limit, if deliveries are counted."""
+
+    def show(self, counts: Table) -> None:
+        """Put delivery counts among the headers of the message, if deliveries are counted."""
 
     def conceal(self) -> None:
         """Restore the message as it was published."""

@@ -75,6 +75,7 @@ class Broker:
         self.clock = clock
         self._disk_free = disk_free
         self.boot = boot
+        self.personality = settings.personality
         self.recorder = recorder
         self.invariants = Invariants() if settings.check_invariants else None
         self.turn = Turn(pace.deliver_seconds_max, self.invariants)

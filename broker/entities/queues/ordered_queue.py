@@ -181,7 +181,7 @@ class OrderedQueue(Queue):
 
     # Back: requeued, rejected
 
-    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False, rejected: bool = False) -> None:
         """Requeue delivered messages at their positions.
 
         `abandoned`: their channel has ended; quorum queues treat these differently from basic.nack and basic.recover.

@@ -301,7 +301,7 @@ class Queue:
         if not self.deleted:
             self.finish(entries)
 
-    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False, rejected: bool = False) -> None:
         """Requeue delivered messages; `abandoned`: their channel has ended. Here they are only counted out."""
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)

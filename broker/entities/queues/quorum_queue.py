@@ -4,7 +4,8 @@ RabbitMQ's quorum queue is replicated; here it is a durable queue with everythin
 
 - Every message is kept, whatever its delivery mode, and confirmed once it is on disk.
 - Deliveries are counted per message; from the second one on the count is in the header `x-delivery-count`. A message
-  returned more than `x-delivery-limit` times is dead-lettered.
+  returned more than `x-delivery-limit` times is dead-lettered; as RabbitMQ 4.3, basic.nack and basic.recover do not
+  count for the limit.
 - Returned messages are delivered first, in the order of their return. Without a delivery limit, a message that its
   consumer returns goes to the end instead, or it could block all others for ever. Messages of a consumer that has ended
   are always delivered first.
@@ -19,7 +20,7 @@ when the process died, the delivery is already counted, as if they had been retu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import cast
@@ -38,12 +39,10 @@ from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIE
 from broker.wire.field_tables import Field, Table
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import PERSISTENT, StoredMessage
+from storage.delivery_counts import DeliveryCounts, unpacked
 
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lane of the queue's messages, and the lane of dead letters that no target has accepted yet."""
-
-COUNT_HEADERS = "x-delivery-count", "x-acquired-count"
-"""Headers with the number of earlier deliveries; the second one only for clients of RabbitMQ 4."""
 
 LOW_WATER = 0.8
 """A queue that refuses messages accepts them again once it is down to this fraction of its limit."""
@@ -52,14 +51,16 @@ LOW_WATER = 0.8
 class QuorumEntry(QueuedMessage):
     """A message in a quorum queue.
 
-    `deliveries` counts its deliveries. While `message` has the count in its headers, `original` is the message without.
+    `deliveries` counts its deliveries, `uncounted` those of them that do not count for the delivery limit. While
+    `message` has the counts in its headers, `original` is the message without.
     """
 
-    __slots__ = ("deliveries", "original")
+    __slots__ = ("deliveries", "original", "uncounted")
 
     def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         super().__init__(queue, position, message, size, expires_at)
         self.deliveries = 0
+        self.uncounted = 0
         self.original: Message | None = None
 
     def hand_out(self) -> int:
@@ -67,11 +68,20 @@ class QuorumEntry(QueuedMessage):
         self.deliveries += 1
         return self.deliveries
 
-    def show(self, count: int, headers: Iterable[str]) -> None:
-        """Put the count into these headers of the message."""
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """As of any message, and the deliveries that do not count."""
+        return *super().kind, self.uncounted
+
+    def uncount(self) -> None:
+        """Have the last delivery not count for the delivery limit."""
+        self.uncounted += 1
+
+    def show(self, counts: Table) -> None:
+        """Put counts among the headers of the message."""
         self.original = self.original or self.message
-        if self.original is not None:
-            self.message = _counted(self.original, dict.fromkeys(headers, Field("l", count)))
+        if self.original is not None and counts:
+            self.message = _counted(self.original, counts)
 
     def conceal(self) -> None:
         """Restore the message as it was published."""
@@ -81,7 +91,7 @@ class QuorumEntry(QueuedMessage):
     def another(self, position: int, size: int, expires_at: int) -> QueuedMessage:
         """Return another message of the same `kind`, without content."""
         entry = QuorumEntry(self.queue, position, None, size, expires_at)
-        entry.deliveries = self.deliveries
+        entry.deliveries, entry.uncounted = self.deliveries, self.uncounted
         return self._alike(entry)
 
     def release(self) -> None:
@@ -133,8 +143,8 @@ class QuorumStore(QueueStore):
         self.dead_letters = QueueStore(place, DEAD_LETTERS_LANE)
 
     def count(self, entry: QueuedMessage) -> None:
-        """Put a message's delivery count into the open batch."""
-        self._open().deliveries[entry.position] = entry.deliveries
+        """Put a message's delivery counts into the open batch."""
+        self._open().deliveries[entry.position] = _counts(entry).packed()
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
         """Subtract records of one lane that could not be read, and were set aside."""
@@ -147,7 +157,8 @@ class QuorumStore(QueueStore):
         known = super()._entry(queue, stored)
         entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
         entry.stored, entry.persistent = known.stored, known.persistent
-        entry.deliveries = max(stored.delivery_count, known.redelivered)
+        counts = unpacked(stored.delivery_count)
+        entry.deliveries, entry.uncounted = max(counts.all, known.redelivered), counts.uncounted
         entry.redelivered = entry.deliveries > 0
         return entry
 
@@ -221,7 +232,8 @@ class QuorumQueue(OrderedQueue):
         self._lane: QuorumStore = roles.store
         self._ready = cast(QuorumReadyMessages, self.ready_messages)
         self.dead_letters: AtLeastOnce = AtLeastOnce(self, self._lane.dead_letters, context)
-        self._count_headers = COUNT_HEADERS if context.personality.acquired_counts else COUNT_HEADERS[:1]
+        self._shows_both = context.personality.acquired_counts
+        self._nacks_count = context.personality.nacks_count
 
     def publish(self, message: Message) -> bool:
         """Append a message; always return True: its confirm waits for the disk."""
@@ -253,7 +265,7 @@ class QuorumQueue(OrderedQueue):
         """Take the first ready message for basic.get. Its headers have the count even at the first delivery."""
         entry = super().get(outlet, no_ack=no_ack)
         if entry is not None:
-            entry.show(entry.deliveries if no_ack else entry.deliveries - 1, self._count_headers)
+            entry.show(self._shown_counts(entry.deliveries if no_ack else entry.deliveries - 1, entry.uncounted))
         return entry
 
     def pop(self) -> QueuedMessage | None:
@@ -273,10 +285,17 @@ class QuorumQueue(OrderedQueue):
                 break
             if not self.exhausted(entry):
                 if entry.redelivered:
-                    entry.show(entry.deliveries, self._count_headers)
+                    entry.show(self._shown_counts(entry.deliveries, entry.uncounted))
                 return entry
             self.drop_exhausted(entry)
         return None
+
+    def _shown_counts(self, deliveries: int, uncounted: int) -> Table:
+        """Return the headers with the number of earlier deliveries. RabbitMQ 4 has two, and leaves out a zero."""
+        if not self._shows_both:
+            return {"x-delivery-count": Field("l", deliveries)}
+        counts = {"x-acquired-count": deliveries, "x-delivery-count": deliveries - uncounted}
+        return {name: Field("l", count) for name, count in counts.items() if count}
 
     def await_ack(self, outlet: Outlet, entries: Sequence[QueuedMessage], size: int) -> None:
         """Count messages as unacknowledged, and their deliveries."""
@@ -287,25 +306,30 @@ class QuorumQueue(OrderedQueue):
 
     # Back
 
-    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
+    def requeue(self, entries: Sequence[QueuedMessage], *, abandoned: bool = False, rejected: bool = False) -> None:
         """Requeue delivered messages at the front or at the end, or discard those over the delivery limit."""
         if self.deleted:
             self.out.remove(entries)
             return
         limit = self.delivery_limit
         take_back = partial(self._take_back, abandoned=abandoned)
+        if not (self._nacks_count or abandoned or rejected):
+            for entry in entries:
+                entry.uncount()
+                self._lane.count(entry)
         if limit is None:
-            self.background_work.take_in(entries, take_back, writes=not abandoned, first=abandoned, ready=True)
+            last = self._nacks_count and not abandoned
+            self.background_work.take_in(entries, take_back, writes=last, first=not last, ready=True)
             return
-        if back := [entry for entry in entries if entry.deliveries <= limit]:
+        if back := [entry for entry in entries if entry.deliveries - entry.uncounted <= limit]:
             self.background_work.take_in(back, take_back, writes=False, first=True, ready=True)
-        if exhausted := [entry for entry in entries if entry.deliveries > limit]:
+        if exhausted := [entry for entry in entries if entry.deliveries - entry.uncounted > limit]:
             drop = partial(self._drop_some, abandoned=abandoned)
             self.background_work.take_in(exhausted, drop, writes=True, first=False, ready=False)
 
     def _take_back(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
         self._return_from_channels(entries, abandoned=abandoned)
-        if abandoned or self.delivery_limit is not None:
+        if abandoned or self.delivery_limit is not None or not self._nacks_count:
             self.give_back(entries)
         else:
             self._put_at_the_end(entries)
@@ -342,7 +366,7 @@ class QuorumQueue(OrderedQueue):
     def exhausted(self, entry: QueuedMessage) -> bool:
         """Return whether a message was returned more often than the delivery limit."""
         limit = self.delivery_limit
-        return limit is not None and entry.deliveries > limit
+        return limit is not None and entry.deliveries - entry.uncounted > limit
 
     def drop_exhausted(self, entry: QueuedMessage) -> None:
         """Discard a message that exceeds the delivery limit."""
@@ -362,7 +386,7 @@ class QuorumQueue(OrderedQueue):
     def _append_again(self, entry: QueuedMessage) -> None:
         position = self.next_position(entry.position)
         again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
-        again.deliveries, again.redelivered = entry.deliveries, True
+        again.deliveries, again.uncounted, again.redelivered = entry.deliveries, entry.uncounted, True
         self._lane.put(again, durable=True)
         self._lane.count(again)
         self._ready.append(again)
@@ -409,6 +433,10 @@ class QuorumQueue(OrderedQueue):
             self.dead_letters.stored(up_to)
         else:
             super().stored(lane, up_to)
+
+
+def _counts(entry: QueuedMessage) -> DeliveryCounts:
+    return DeliveryCounts(entry.deliveries - entry.uncounted, entry.uncounted)
 
 
 def _kept(message: Message) -> Message:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.exchanges.routing import Routing, hand_over
+from broker.entities.exchanges.topic_trie import check_wildcards
 from broker.entities.messages.message import headers_of, keys_of
 from broker.entities.queues.events.event_recording import BIND, UNBIND, name_bytes
 from broker.entities.queues.queue import Queue
@@ -35,6 +36,7 @@ class Bindings:
         self._invariants = context.invariants
         self._event_exchange = context.event_exchange
         self._recorder = context.recorder
+        self._wildcards_max = context.personality.topic_wildcards_max
         self._routing = routing
         self._delete = delete
         self._inbound: dict[Destination, dict[Binding, None]] = {}
@@ -50,6 +52,8 @@ class Bindings:
         if binding in source.bindings:
             return Future.resolved(None)
         source.router.check_binding(binding.key, arguments, _type(binding.destination))
+        if self._wildcards_max and source.type == "topic":
+            check_wildcards(binding.key, self._wildcards_max)
         if not _durable(binding):
             self._make(binding, arguments, by)
             return Future.resolved(None)

@@ -10,6 +10,7 @@ from broker.wire.amqp_errors import ChannelException, precondition_failed
 from broker.wire.field_tables import Table
 
 if TYPE_CHECKING:
+    from broker.entities.arguments.queue_arguments import ArgumentRules
     from broker.entities.exchanges.exchange import Exchange
     from broker.entities.queues.queue import Queue, QueueSpec
 
@@ -31,14 +32,14 @@ def assert_exchange_equivalent(
         raise queue_arguments.inequivalent(alternate, entity, was, now)
 
 
-def assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec) -> None:
+def assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec, rules: ArgumentRules) -> None:
     """Compare durable, auto-delete and the arguments that the queue's type knows. Raises ChannelException 406."""
     entity = f"queue '{queue.name}' in vhost '{vhost}'"
     for name in ("durable", "auto_delete"):
         current, received = getattr(queue.spec, name), getattr(spec, name)
         if current != received:
             raise _differs(name, entity, _word(received), _word(current))
-    queue_arguments.assert_equivalent(queue.name, vhost, queue.spec.arguments, spec.arguments)
+    queue_arguments.assert_equivalent(queue.name, vhost, queue.spec.arguments, spec.arguments, rules)
 
 
 def _differs(name: str, entity: str, received: str, current: str) -> ChannelException:

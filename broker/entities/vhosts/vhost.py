@@ -215,7 +215,7 @@ class VHost:
 
     def _compare_queue(self, spec: QueueSpec, owner: object | None, found: Queue) -> None:
         self._exclusive_queues.check_declaration(found, owner)
-        assert_queue_equivalent(found, self.name, spec)
+        assert_queue_equivalent(found, self.name, spec, self.context.personality.argument_rules)
         found.use()
 
     def _queue_declared(self, queue: Queue, by: str) -> None:

@@ -71,6 +71,7 @@ TLS_VERSION = partial(
     # The older two are not spoken: together with a younger one they say nothing that would be.
     {"tlsv1.3": "TLSv1.3", "tlsv1.2": "TLSv1.2", "tlsv1.1": "TLSv1.2", "tlsv1": "TLSv1.2"},
 )
+PERMITTED = partial(values.one_of, {"true": "permit", "false": "deny"})
 LOGIN_FROM = partial(
     values.one_of,
     {
@@ -114,6 +115,13 @@ ROWS = (
     Row(("ssl_options.ciphers.*",), "tls.ciphers", values.text, _joined),
     # Logging in
     Row(("auth_mechanisms.*",), "server.auth_mechanisms", values.text, _every),
+    Row(("deprecated_features.permit.global_qos",), "deprecated_features.global_qos", PERMITTED),
+    Row(
+        ("deprecated_features.permit.transient_nonexcl_queues",),
+        "deprecated_features.transient_nonexcl_queues",
+        PERMITTED,
+    ),
+    Row(("deprecated_features.permit.queue_master_locator",), "deprecated_features.queue_master_locator", PERMITTED),
     Row(("loopback_users.*",), "defaults.loopback_users", values.flag, _chosen),
     Row(("loopback_users",), "defaults.loopback_users", NONE),
     Row(("ssl_cert_login_from",), "tls.login_from", LOGIN_FROM),

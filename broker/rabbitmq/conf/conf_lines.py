@@ -1,6 +1,6 @@
 """Reads files in the format of rabbitmq.conf: a setting in each line, `KEY = VALUE`.
 
-A key is words of letters, digits, `_` and `-`, with dots between; a dot inside a word is written `\\.`. A value
+A key is words of `A-Z`, `a-z`, `0-9`, `_` and `-`, with dots between; a dot inside a word is written `\\.`. A value
 reaches to the end of the line or to a `#`, which begins a comment; in single quotes it may hold a `#`, blanks at its
 ends, or nothing. `$(NAME)` in a value stands for a variable of the environment. This is the format of RabbitMQ 3.13;
 3.10 knows no quotes.

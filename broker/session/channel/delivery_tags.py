@@ -198,14 +198,19 @@ def acknowledge(entries: Iterable[QueuedMessage]) -> None:
     _finish(entries, lambda queue, members: queue.settle(members))
 
 
-def requeue(entries: Sequence[QueuedMessage], *, abandoned: bool = False) -> None:
+def requeue_rejected(entries: Sequence[QueuedMessage]) -> None:
+    """Put back messages that basic.reject returns."""
+    requeue(entries, rejected=True)
+
+
+def requeue(entries: Sequence[QueuedMessage], *, abandoned: bool = False, rejected: bool = False) -> None:
     """Put messages back into their queues, at their positions; `abandoned` unless the client asked for it."""
     of_queues: dict[OriginQueue, list[QueuedMessage]] = {}
     for queue, group in groupby(entries, _queue):
         of_queues.setdefault(queue, []).extend(group)
     for queue, members in of_queues.items():
         consumers = Counter(map(_consumer, members))
-        queue.requeue(members, abandoned=abandoned)
+        queue.requeue(members, abandoned=abandoned, rejected=rejected)
         for consumer, count in consumers.items():
             if consumer is not None:
                 consumer.settled(count)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from broker.entities.arguments.name_patterns import STEPS_MAX, PatternError
+from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.node.users import Users
 from broker.wire.amqp_errors import ChannelException
@@ -23,9 +25,8 @@ class Access:
     Every method is checked; a grant is cached until the cache epoch changes.
     """
 
-    def __init__(self, users: Users, user: str, vhost: str, *, named_actions: bool = False) -> None:
-        """`named_actions`: refusals name the permission that is missing, configure, write or read."""
-        self._named_actions = named_actions
+    def __init__(self, users: Users, user: str, vhost: str, personality: Personality = DEFAULT) -> None:
+        self._personality = personality
         self.users = users
         self.user = user
         self.vhost = vhost
@@ -63,6 +64,22 @@ class Access:
         """Raises ChannelException 403 unless the user may bind to the exchange."""
         self._check("read", "exchange", name or "amq.default")
 
+    def know_queue(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may declare the queue passively."""
+        self._know("queue", name)
+
+    def know_exchange(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may declare the exchange passively."""
+        self._know("exchange", name)
+
+    def _know(self, kind: str, name: str) -> None:
+        if not self._personality.passive_access:
+            return
+        with suppress(PatternError):
+            if any(self.users.may(self.user, self.vhost, action, name) for action in ("write", "read")):
+                return
+        self._check("configure", kind, name)
+
     def topic(self, exchange: Exchange, action: str, key: str) -> None:
         """Raises ChannelException 403 unless the user may write or read (`action`) with this key."""
         if exchange.type != "topic" or not self.users.topic_permissions:
@@ -71,7 +88,7 @@ class Access:
         self._require(allowed, action, f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'")
 
     def _require(self, allowed: Callable[[], bool], action: str, what: str) -> None:
-        why, named = "", f"{action} " if self._named_actions else ""
+        why, named = "", f"{action} " if self._personality.named_actions else ""
         try:
             if allowed():
                 return

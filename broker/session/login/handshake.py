@@ -30,6 +30,9 @@ log = logging.getLogger("leveret.connection")
 
 ACCEPTED_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
 """Protocol headers of AMQP 0-9-1 and 0-9, which RabbitMQ treats alike."""
+_OLDER_HEADERS = frozenset(b"AMQP\x00\x00" + version for version in (b"\x09\x00", b"\x0a\x00", b"\x09\x02"))
+"""Headers that RabbitMQ 4 answers with that of 0-9-1; it answers others with that of AMQP 1.0 behind SASL."""
+_HEADER_OF_1_0 = b"AMQP\x03\x01\x00\x00"
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_VERBS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ")
 """First bytes of clients of other protocols, which the log names."""
@@ -56,7 +59,10 @@ def read_header(connection: Connection, data: bytes) -> bytes:
         return data
     if data[:8] not in ACCEPTED_HEADERS:
         log.warning("closing connection %s: %s", connection.peer, _opened_with(data[:8]), extra=connection.log_fields())
-        connection.output.send(PROTOCOL_HEADER)
+        ours = PROTOCOL_HEADER
+        if connection.settings.personality.speaks_1_0 and data[:8] not in _OLDER_HEADERS:
+            ours = _HEADER_OF_1_0
+        connection.output.send(ours)
         connection.end()
         return b""
     connection.phase = Phase.START

@@ -1,4 +1,4 @@
-"""SASL mechanisms: PLAIN, RabbitMQ's AMQPLAIN, EXTERNAL (the name in the client's certificate), and HTTP's Basic."""
+"""SASL mechanisms: PLAIN, RabbitMQ's AMQPLAIN, EXTERNAL (the name in a certificate), ANONYMOUS; HTTP's Basic."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import decode_table
 
 EXTERNAL = "EXTERNAL"
+ANONYMOUS = "ANONYMOUS"
 
 
 class Login(NamedTuple):
@@ -41,7 +42,12 @@ def offered(mechanisms: Iterable[str], *, certificates_asked: bool) -> list[str]
 
 
 def read(mechanism: str, response: bytes) -> Login:
-    """Parse a response of PLAIN, or else of AMQPLAIN. Raises Malformed."""
+    """Parse a response of PLAIN or AMQPLAIN; any response of ANONYMOUS is a login of RabbitMQ's default user.
+
+    Raises Malformed.
+    """
+    if mechanism == ANONYMOUS:
+        return Login("guest", b"guest")
     return _plain(response) if mechanism == "PLAIN" else _amqplain(response)
 
 

@@ -47,7 +47,7 @@ def nack(channel: Channel, method: methods.BasicNack) -> None:
 def reject(channel: Channel, method: methods.BasicReject) -> None:
     """basic.reject."""
     check_return(channel, method.delivery_tag, multiple=False)
-    how = delivery_tags.requeue if method.requeue else delivery_tags.reject
+    how = delivery_tags.requeue_rejected if method.requeue else delivery_tags.reject
     settle(channel, method.delivery_tag, how, multiple=False)
 
 

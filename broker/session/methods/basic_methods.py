@@ -151,7 +151,8 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     channel.access.read_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
     if queue.arguments.single_active_consumer and queue.type is QUORUM:
-        raise _not_to_be_got_from(queue, channel.vhost.name)
+        quoted = channel.connection.settings.personality.quoted_types
+        raise _not_to_be_got_from(queue, channel.vhost.name, '<<"quorum">>' if quoted else "quorum")
     queue.deliver_now()  # consumers that wait come first
     if (busy := queue.busy()) is not None:  # requeued messages come first, and expired ones go, over several turns
         channel.when(busy, lambda _: get(channel, method))
@@ -182,8 +183,8 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     )
 
 
-def _not_to_be_got_from(queue: Queue, vhost: str) -> ChannelException:
-    text = "basic.get operations are not supported by quorum queues with single active consumer"
+def _not_to_be_got_from(queue: Queue, vhost: str, type_: str) -> ChannelException:
+    text = f"basic.get operations are not supported by {type_} queues with single active consumer"
     return ChannelException(
         ReplyCode.RESOURCE_LOCKED, f"cannot obtain access to locked queue '{queue.name}' in vhost '{vhost}'. {text}"
     )

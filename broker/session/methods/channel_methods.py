@@ -28,9 +28,8 @@ def open_first(connection: Connection, number: int) -> None:
     user, registry = connection.user, connection.registry
     user_limit = connection.broker.user_limits.user_reached(user, MAX_CHANNELS, lambda: registry.count_channels(user))
     if user_limit is not None:
-        text = (
-            f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"
-        )
+        shown = f"{user_limit}" if connection.settings.personality.bare_limits else f"({user_limit})"
+        text = f"number of channels opened for user '{user}' has reached the maximum allowed user limit of {shown}"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
     recorder, events = _recorder(connection, number), _events(connection, number)
     channel = connection.channels[number] = Channel(connection, number, recorder, events)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_types import CLASSIC, type_of
-from broker.wire.amqp_errors import ConnectionException, precondition_failed
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import INTEGER_KINDS, Table
+from broker.wire.field_tables import Table
 
 
 class NotPermitted(ConnectionException):
@@ -25,18 +25,9 @@ class NotPermitted(ConnectionException):
         self.told = True
 
 
-def check_new_queue(
-    personality: Personality, queue: str, vhost: str, arguments: Table, *, durable: bool, exclusive: bool
-) -> None:
-    """Refuse a queue that uses a removed feature. Raises ConnectionException 541 or ChannelException 406."""
-    classic = type_of(arguments) is CLASSIC
-    version = arguments.get("x-queue-version") if classic and not personality.queue_version_1 else None
-    if version is not None and version.kind in INTEGER_KINDS and version.value != 2:
-        where = f"for queue '{queue}' in vhost '{vhost}'"
-        raise precondition_failed(
-            f"invalid arg 'x-queue-version' {where}: \"unsupported queue version '{version.value}'\""
-        )
+def check_new_queue(personality: Personality, arguments: Table, *, durable: bool, exclusive: bool) -> None:
+    """Refuse a queue that uses a feature that is not permitted. Raises ConnectionException 541."""
     if not (durable or exclusive or personality.transient_queues):
         raise NotPermitted("transient_nonexcl_queues")
-    if classic and not personality.master_locator and "x-queue-master-locator" in arguments:
+    if type_of(arguments) is CLASSIC and not personality.master_locator and "x-queue-master-locator" in arguments:
         raise NotPermitted("queue_master_locator")

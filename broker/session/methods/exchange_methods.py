@@ -17,10 +17,11 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
     name = name_rules.stripped(method.exchange)
     name_rules.not_default_exchange(name)
     if method.passive:
+        channel.access.know_exchange(name)
         channel.vhost.exchange(name)
         channel.send(methods.ExchangeDeclareOk(), no_wait=method.no_wait)
         return
-    _check_type(method.type)
+    _check_type(channel, method.type)
     channel.access.configure_exchange(name)
     _check_alternate(channel, name, method.arguments)
     if name not in channel.vhost.exchanges:
@@ -100,9 +101,13 @@ def _check_limit(channel: Channel, name: str) -> None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
-def _check_type(type_: str) -> None:
-    if type_ not in ROUTERS:
-        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{type_}'")
+def _check_type(channel: Channel, type_: str) -> None:
+    if type_ in ROUTERS:
+        return
+    text = f"unknown exchange type '{type_}'"
+    if channel.connection.settings.personality.exchange_type_406:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    raise ConnectionException(ReplyCode.COMMAND_INVALID, text)
 
 
 def _check_alternate(channel: Channel, name: str, arguments: Table) -> None:

@@ -33,16 +33,10 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     if name not in vhost.queues:
         _check_limit(channel, name)
         _check_dead_letter_access(channel, name, arguments)
-        queue_arguments.check(name, vhost.name, arguments)
+        personality = channel.connection.settings.personality
+        deprecated_features.check_new_queue(personality, arguments, durable=method.durable, exclusive=method.exclusive)
+        queue_arguments.check(name, vhost.name, arguments, personality.argument_rules)
         queue_types.check_properties(name, vhost.name, arguments, **properties)
-        deprecated_features.check_new_queue(
-            channel.connection.settings.personality,
-            name,
-            vhost.name,
-            arguments,
-            durable=method.durable,
-            exclusive=method.exclusive,
-        )
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive
     spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, arguments)
@@ -76,6 +70,7 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
     if name.startswith(REPLY_TO):
         _declare_reply_queue(channel, method, name)
         return
+    channel.access.know_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
     queue.use()
     channel.last_queue = queue.name
@@ -126,6 +121,9 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
 def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> Binding:
     name, key = _name_and_key(channel, method)
     name_rules.not_default_exchange(method.exchange)
+    if name.startswith(f"{REPLY_TO}.") and not channel.connection.settings.personality.bound_replies:
+        text = "cannot bind or unbind to a volatile (direct reply-to) queue"
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, text)
     channel.access.write_queue(name)
     channel.access.read_exchange(method.exchange)
     exchange = channel.vhost.exchange(method.exchange)

@@ -100,7 +100,7 @@ def _check(channel: Channel, summary: PropertySummary, message: Message) -> None
     if summary.user_id is not None and summary.user_id != user and not channel.access.impersonator:
         text = f"user_id property set to '{summary.user_id}' but authenticated user was '{user}'"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    if summary.delivery_mode not in (None, 1, 2):
+    if summary.delivery_mode not in (None, 1, 2) and channel.connection.settings.personality.delivery_modes:
         raise _invalid_message(f"{{delivery_mode_unknown,{summary.delivery_mode}}}")
     message.expiration = summary.milliseconds
     if summary.milliseconds is None and summary.expiration is not None:

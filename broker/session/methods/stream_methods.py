@@ -31,7 +31,7 @@ def check_return(channel: Channel, tag: int, *, multiple: bool) -> None:
 
     Raises ChannelException 406 for an unknown tag.
     """
-    if not channel.reads_streams:
+    if not channel.reads_streams or not channel.connection.settings.personality.stream_returns:
         return
     entries = dict(channel.deliveries.take(tag, multiple=multiple).items())
     channel.deliveries.put_back(entries.items())

@@ -1,35 +1,45 @@
 """Differences between personalities, as clients see them: docs/protocol.md has the table, a test here each of its
 rows.
 
-From RabbitMQ's sources v3.10.8, v3.13.7 and v4.3.5 and the release notes of 4.0, 4.1, 4.2 and 4.3; what is said of 3.10
-and 3.13 is what the other tests of this folder say, and is here for comparison.
+4.3 as measured on RabbitMQ 4.3.6; 4.2 from the sources v4.2.9 and the release notes. 3.10 and 3.13 are what the other tests
+of this folder assert, and are here for comparison.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from broker.config import load
 from broker.entities.arguments.personality import PERSONALITIES
 from broker.wire.field_tables import Field, from_python, to_python
+from broker.wire.method import Method
 from broker.wire.methods import (
     BasicDeliver,
     BasicGetEmpty,
     BasicGetOk,
+    BasicNack,
     BasicPublish,
+    BasicRecover,
+    BasicRecoverOk,
     BasicReject,
     BasicReturn,
+    ConnectionTune,
     ConnectionTuneOk,
+    ExchangeDeclare,
 )
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE
-from harness.clients.shorthand import consume, get, nack, prefetch, queue_declare
+from harness.clients.contents import PERSISTENT
+from harness.clients.queue_steps import deposit
+from harness.clients.shorthand import consume, get, nack, prefetch, queue_bind, queue_declare, reject
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
@@ -64,7 +74,12 @@ def client(process: BrokerProcess) -> Iterator[Client]:
 
 @pytest.fixture
 def of_4(personality: str) -> bool:
-    return personality == "4"
+    return personality.startswith("4")
+
+
+@pytest.fixture
+def of_4_3(personality: str) -> bool:
+    return personality == "4.3"
 
 
 def name() -> str:
@@ -73,7 +88,7 @@ def name() -> str:
 
 def test_the_version(client: Client, process: BrokerProcess, personality: str) -> None:
     """In the server's properties, of the API and of commands."""
-    version = {"3.10": "3.10.8", "3.13": "3.13.7", "4": "4.3.5"}[personality]
+    version = {"3.10": "3.10.8", "3.13": "3.13.7", "4.2": "4.2.9", "4.3": "4.3.6"}[personality]
     assert to_python(client.peer.server_start.server_properties)["version"] == version
     assert json.loads(ask(web_address(process), "/api/overview").body)["rabbitmq_version"] == version
     assert process.tell("status")["rabbitmq_version"] == version
@@ -84,6 +99,10 @@ def test_another_version_may_be_announced(personality: str) -> None:
     beneath = {"identity": {"personality": personality, "version": "9.9.9"}}
     assert load(None, {}, beneath=beneath).identity.version == "9.9.9"
     assert load(None, {"LEVERET_PERSONALITY": personality}).identity.personality == personality
+
+
+def test_a_major_number_is_its_last_series() -> None:
+    assert load(None, {"LEVERET_PERSONALITY": "4"}).personality == PERSONALITIES["4.3"]
 
 
 def test_small_frames(process: BrokerProcess, of_4: bool) -> None:
@@ -109,7 +128,7 @@ def test_large_messages(client: Client, of_4: bool) -> None:
         assert len(client.expect_message(BasicGetOk).body) == (16 << 20) + 1
 
 
-def test_a_prefetch_limit_of_the_channel(client: Client, of_4: bool) -> None:
+def test_a_prefetch_limit_of_the_channel(client: Client, of_4_3: bool) -> None:
     """4.3: not permitted, and taken as one for each consumer."""
     queues = [client.ask(queue_declare("", exclusive=True)).queue for _ in range(2)]
     client.ask(prefetch(1, of_channel=True))
@@ -120,7 +139,7 @@ def test_a_prefetch_limit_of_the_channel(client: Client, of_4: bool) -> None:
     for queue in queues:
         client.send(consume(queue))
     counts = [client.ask(queue_declare(queue, passive=True, exclusive=True), channel=2) for queue in queues]
-    assert sum(answer.message_count for answer in counts) == (0 if of_4 else 1)
+    assert sum(answer.message_count for answer in counts) == (0 if of_4_3 else 1)
 
 
 REFUSED = (
@@ -140,11 +159,11 @@ REFUSED = (
     ids=["transient", "locator", "version 1", "version 2", "mode"],
 )
 def test_queues_of_old_ways(
-    client: Client, of_4: bool, durable: bool, arguments: dict[str, object], refused: str
+    client: Client, of_4_3: bool, durable: bool, arguments: dict[str, object], refused: str
 ) -> None:
     """4.3: not permitted. Exclusive ones are."""
     declare = queue_declare(name(), durable=durable, arguments=arguments)
-    if of_4 and refused:
+    if of_4_3 and refused:
         assert client.refusal(declare).startswith(refused)
     else:
         client.ask(declare)
@@ -152,12 +171,17 @@ def test_queues_of_old_ways(
 
 
 @pytest.mark.parametrize("limit", [None, 2, -1])
-def test_a_message_that_comes_back(client: Client, of_4: bool, limit: int | None) -> None:
-    """4.0: a quorum queue without a limit has one of 20; a negative one is none."""
+@pytest.mark.parametrize("by", [nack, reject])
+def test_a_message_that_comes_back(
+    client: Client, of_4: bool, of_4_3: bool, limit: int | None, by: Callable[[int], Method]
+) -> None:
+    """4.0: a quorum queue without a limit has one of 20; a negative one is none. 4.3: basic.nack does not count."""
     queue, arguments = name(), {"x-queue-type": "quorum"}
     client.ask(queue_declare(queue, durable=True, arguments=arguments | ({"x-delivery-limit": limit} if limit else {})))
     client.publish(b"x", key=queue)
     allowed = {None: 20 if of_4 else None, 2: 2, -1: None}[limit]
+    if of_4_3 and by is nack:
+        allowed = None
     deliveries = 0
     while deliveries < 30:
         client.send(get(queue))
@@ -165,21 +189,53 @@ def test_a_message_that_comes_back(client: Client, of_4: bool, limit: int | None
         if isinstance(item, BasicGetEmpty):
             break
         deliveries += 1
-        client.send(nack(item.method.delivery_tag))  # type: ignore[union-attr]
+        client.send(by(item.method.delivery_tag))  # type: ignore[union-attr]
     assert deliveries == (30 if allowed is None else allowed + 1)
 
 
-def test_counts_of_what_comes_back(client: Client, of_4: bool) -> None:
-    """4.0: how often a message was acquired, too."""
+def test_counts_of_what_comes_back(client: Client, of_4: bool, of_4_3: bool) -> None:
+    """4.0: how often a message was acquired, too, and no zeros."""
     queue = name()
     client.ask(queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"}))
-    client.publish(b"x", key=queue, properties=BasicProperties(headers=from_python({"mine": 1})))
-    for _ in range(2):
+    deposit(client, b"x", key=queue, properties=BasicProperties(delivery_mode=2, headers=from_python({"mine": 1})))
+    shown = []
+    for by in (nack, nack, reject, reject, None, nack):
         client.send(get(queue))
         message = client.expect_message(BasicGetOk)
-        client.send(nack(message.method.delivery_tag))
-    counts = {"x-delivery-count": 1, **({"x-acquired-count": 1} if of_4 else {})}
-    assert to_python(message.properties.headers) == {"mine": 1, **counts}
+        shown.append({key: count for key, count in to_python(message.properties.headers).items() if key != "mine"})
+        client.send(by(message.method.delivery_tag) if by else BasicRecover(True))
+        if by is None:
+            client.expect(BasicRecoverOk)
+    if of_4_3:
+        counts = [(0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2)]
+    else:
+        counts = [(number, number) for number in range(6)]
+    expected = [{"x-acquired-count": acquired, "x-delivery-count": count} for acquired, count in counts]
+    if of_4:
+        assert shown == [{key: count for key, count in row.items() if count} for row in expected]
+    else:
+        assert shown == [{"x-delivery-count": row["x-delivery-count"]} for row in expected]
+
+
+def test_counts_after_a_crash(tmp_path: Path, personality: str, of_4: bool, of_4_3: bool) -> None:
+    process = web_broker(tmp_path, SETTINGS.format(personality))
+    process.start()
+    client = Client.connect(process.address)
+    client.ask(queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"}))
+    deposit(client, b"x", key="q", properties=PERSISTENT)
+    for by in (nack, reject, nack):
+        client.send(get("q"))
+        client.send(by(client.expect_message(BasicGetOk).method.delivery_tag))
+    deposit(client, b"y", key="q", properties=PERSISTENT)  # confirmed, so what came before it is on disk
+    client.close()
+    process.kill_and_restart()
+    client = Client.connect(process.address)
+    client.send(get("q"))
+    headers = to_python(client.expect_message(BasicGetOk).properties.headers)
+    acquired = {"x-acquired-count": 3} if of_4 else {}
+    assert headers == {"x-delivery-count": 1 if of_4_3 else 3, **acquired}
+    client.close()
+    process.stop()
 
 
 def test_deaths(client: Client, personality: str, of_4: bool) -> None:
@@ -234,7 +290,7 @@ def test_permissions(process: BrokerProcess, of_4: bool) -> None:
     client.close()
 
 
-def test_the_acknowledgement_timeout(client: Client, of_4: bool) -> None:
+def test_the_acknowledgement_timeout(client: Client, of_4_3: bool) -> None:
     """4.3: of quorum queues alone."""
     classic, quorum = name(), name()
     client.ask(queue_declare(classic, durable=True))
@@ -247,15 +303,139 @@ def test_the_acknowledgement_timeout(client: Client, of_4: bool) -> None:
         client.expect_message(BasicDeliver, channel=channel)
     timed_out = "channel 406 PRECONDITION_FAILED - delivery acknowledgement on channel 2 timed out"
     assert client.closing(channel=2).startswith(timed_out)
-    if of_4:
+    if of_4_3:
         client.ask(queue_declare(classic, passive=True, durable=True))
     else:
         assert "channel 1 timed out" in client.closing(channel=1)
 
 
-def test_features_about_to_end(process: BrokerProcess, of_4: bool) -> None:
+def test_features_about_to_end(process: BrokerProcess, of_4_3: bool) -> None:
     rows = json.loads(ask(web_address(process), "/api/deprecated-features").body)
     phases = {row["name"]: row["deprecation_phase"] for row in rows}
-    phase = "denied_by_default" if of_4 else "permitted_by_default"
+    phase = "denied_by_default" if of_4_3 else "permitted_by_default"
     assert phases["global_qos"] == phases["transient_nonexcl_queues"] == phase
-    assert phases.get("queue_master_locator") == ("denied_by_default" if of_4 else None)
+    assert phases.get("queue_master_locator") == ("denied_by_default" if of_4_3 else None)
+
+
+def test_an_unknown_exchange_type(client: Client, of_4: bool) -> None:
+    refused = client.refusal(ExchangeDeclare("x", "nope", False, True, False, False, False, {}))
+    code = "channel 406 PRECONDITION_FAILED" if of_4 else "connection 503 COMMAND_INVALID"
+    assert refused == f"{code} - unknown exchange type 'nope'"
+
+
+def test_passive_declarations_take_a_permission(process: BrokerProcess, client: Client, of_4: bool) -> None:
+    """Any of the three will do; without one it is not said whether the name exists."""
+    queue = name()
+    client.ask(queue_declare(queue, durable=True))
+    weak = Client.connect(process.address, user="weak", password="weak")
+    for asked, what in (
+        (queue_declare(queue, passive=True), f"queue '{queue}'"),
+        (queue_declare("nowhere", passive=True), "queue 'nowhere'"),
+        (ExchangeDeclare("amq.topic", "", True, False, False, False, False, {}), "exchange 'amq.topic'"),
+    ):
+        refused = f"configure access to {what} in vhost '/' refused for user 'weak'"
+        if of_4:
+            assert weak.refusal(asked) == f"channel 403 ACCESS_REFUSED - {refused}"
+    if not of_4:
+        weak.ask(queue_declare(queue, passive=True))
+    process.tell("set_permissions", user="weak", vhost="/", configure="^$", write="^$", read=f"^{queue}$")
+    weak.ask(queue_declare(queue, passive=True))
+    process.tell("set_permissions", user="weak", vhost="/", configure="^$", write="^$", read="^$")
+    weak.close()
+
+
+@pytest.mark.parametrize("key", ["#.#.#", "#.a.#.b.#"])
+def test_topic_keys_with_many_wildcards(client: Client, of_4_3: bool, key: str) -> None:
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    for allowed in ("#.#", "a.#.b.#", "#a.##.###"):
+        client.ask(queue_bind(queue, "amq.topic", allowed))
+    bind = queue_bind(queue, "amq.topic", key)
+    if of_4_3:
+        text = f"Topic binding key '{key}' uses 3 '#' wildcards, at most 2 are allowed"
+        assert client.refusal(bind) == f"channel 406 PRECONDITION_FAILED - {text}"
+    else:
+        client.ask(bind)
+
+
+@pytest.mark.parametrize("mode", [0, 3, 9])
+def test_delivery_modes(client: Client, of_4: bool, mode: int) -> None:
+    """4: all are accepted, and delivered as they are."""
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.publish(b"x", key=queue, properties=BasicProperties(delivery_mode=mode))
+    client.send(get(queue))
+    if of_4:
+        assert client.expect_message(BasicGetOk).properties.delivery_mode == mode
+    else:
+        text = f"invalid message: {{delivery_mode_unknown,{mode}}}"
+        assert client.closing(BasicPublish).startswith(f"channel 406 PRECONDITION_FAILED - {text}")
+
+
+def test_binding_a_reply_address(client: Client, of_4: bool) -> None:
+    bind = queue_bind(f"{REPLIES}.g1h", "amq.direct", "k")
+    if of_4:
+        text = "channel 403 ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
+    else:
+        text = f"channel 404 NOT_FOUND - no queue '{REPLIES}.g1h' in vhost '/'"
+    assert client.refusal(bind) == text
+
+
+def test_returns_of_a_stream(client: Client, of_4: bool) -> None:
+    """4: nack and reject acknowledge, and give credit."""
+    stream = name()
+    client.ask(queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"}))
+    for body in (b"1", b"2"):
+        client.publish(body, key=stream)
+    client.ask(prefetch(1))
+    client.ask(consume(stream, arguments={"x-stream-offset": "first"}))
+    first = client.expect_message(BasicDeliver)
+    client.send(nack(first.method.delivery_tag))
+    if of_4:
+        second = client.expect_message(BasicDeliver)
+        assert (first.body, second.body) == (b"1", b"2")
+        client.send(BasicReject(second.method.delivery_tag, False))
+        client.ask(queue_declare(stream, passive=True, durable=True))
+    else:
+        assert client.closing(BasicNack).startswith(
+            "connection 540 NOT_IMPLEMENTED - basic.nack and basic.reject not supported"
+        )
+
+
+@pytest.mark.parametrize(
+    ("header", "of_3", "of_4_"),
+    [
+        (b"AMQP\x00\x00\x09\x00", b"AMQP\x00\x00\x09\x01", b"AMQP\x00\x00\x09\x01"),
+        (b"AMQP\x00\x00\x08\x00", b"AMQP\x00\x00\x09\x01", b"AMQP\x03\x01\x00\x00"),
+        (b"GET / HT", b"AMQP\x00\x00\x09\x01", b"AMQP\x03\x01\x00\x00"),
+    ],
+)
+def test_headers_of_other_protocols(
+    process: BrokerProcess, of_4: bool, header: bytes, of_3: bytes, of_4_: bytes
+) -> None:
+    with socket.create_connection(process.address, timeout=30) as raw:
+        raw.sendall(header)
+        assert raw.recv(100) == (of_4_ if of_4 else of_3)
+        assert raw.recv(100) == b""
+
+
+def test_anonymous_logins(process: BrokerProcess, of_4: bool) -> None:
+    """4: whoever is let in as guest."""
+    client = Client(process.address)
+    client.start(mechanism="ANONYMOUS", response=b"anything")
+    if of_4:
+        assert isinstance(client.receive(), ConnectionTune)
+    else:
+        assert client.expect_gone() == []
+    client.close()
+
+
+@pytest.mark.parametrize("feature", ["global_qos", "transient_nonexcl_queues", "queue_master_locator"])
+def test_deprecated_features_may_be_permitted(feature: str) -> None:
+    """By deprecated_features.permit.* of rabbitmq.conf, the section of the same name, or the environment."""
+    field = {"transient_nonexcl_queues": "transient_queues", "queue_master_locator": "master_locator"}.get(
+        feature, feature
+    )
+    beneath = {"identity": {"personality": "4.3"}}
+    assert not getattr(load(None, {}, beneath=beneath).personality, field)
+    assert getattr(load(None, {f"LEVERET_PERMIT_{feature.upper()}": "permit"}, beneath=beneath).personality, field)
+    denied = load(None, {}, beneath={"deprecated_features": {feature: "deny"}})
+    assert not getattr(denied.personality, field)

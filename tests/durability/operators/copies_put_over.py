@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.admin.protocol import AdministrationError
-from broker.cli.usage.verb_table import VERBS
+from broker.cli.catalogue import TOP as VERBS
 from harness.brokers.broker_process import BrokerProcess
 from tests.durability.ledgers.topology import LOG
 from tests.durability.operators.broker_lives import Live, Turn, copy_of_running, drawn_settings, live, shown

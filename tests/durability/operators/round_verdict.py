@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 
-from broker.cli.usage.verb_table import VERBS
+from broker.cli.catalogue import TOP as VERBS
 from tests.durability.crash.worker import Worker
 from tests.durability.operators.accepted_loss import Loss
 from tests.durability.operators.broker_lives import Live, live

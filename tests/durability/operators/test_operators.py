@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.usage.verb_table import VERBS
+from broker.cli.catalogue import TOP as VERBS
 from tests.durability.crash.exploring import needs_compiler
 from tests.durability.faults.full_disks import SmallDisk
 from tests.durability.ledgers.recovering import Recovered, recovered

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 from trio.testing import memory_stream_pair
 
+from broker.admin.commands.admin_command import VhostList, command_name
 from broker.admin.protocol import AdministrationError, socket_path
-from broker.cli.list_command import LISTINGS
+from broker.cli.usage.listing_kinds import LISTINGS
 from broker.config import Config, ServerSettings
 from broker.server import admin_socket
 from broker.server.offline import offline_commands
@@ -364,10 +365,11 @@ def test_every_listing_has_its_columns(tenant: Tenant, tell: Tell) -> None:
     client.ask(consume("q", "tag", arguments={"x-priority": 3}))
     deposit(client, b"one", key="q")
     client.expect_message(BasicDeliver)
-    for kind, (command, columns, in_vhost, *_) in LISTINGS.items():
-        rows = tell(command, columns=list(columns), **({"vhost": vhost} if in_vhost else {}))
+    for kind, listing in LISTINGS.items():
+        place = {"vhost": vhost} if issubclass(listing.command, VhostList) else {}
+        rows = tell(command_name(listing.command), columns=list(listing.columns), **place)
         assert rows or kind in ("alarms", "certificates", "shovels"), kind
-        assert all(set(columns) <= row.keys() for row in rows), kind
+        assert all(set(listing.columns) <= row.keys() for row in rows), kind
     for command in ("list_queues", "list_exchanges", "list_bindings", "list_consumers"):
         assert failing(tell, command, vhost="nope") == ("not_found", "Virtual host 'nope' does not exist")
         assert tell(command, vhost=None) is not None

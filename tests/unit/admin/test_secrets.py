@@ -247,8 +247,8 @@ def test_files_are_their_owner_s_whatever_the_umask(careless: None, tmp_path: Pa
         path.chmod(0o755 if path.is_dir() else 0o644)
     process.start()
     log = process.log()
-    assert f"{directory}/definitions.sqlite was open to others (mode 0644), and is not any more" in log
-    assert f"{directory}/messages was open to others (mode 0755), and is not any more" in log
+    assert f"{directory}/definitions.sqlite was open to others (mode 0644): permissions of others removed" in log
+    assert f"{directory}/messages was open to others (mode 0755): permissions of others removed" in log
     assert f"the data directory {directory} is open to others (mode 0755): chmod 700" in log
     assert open_to_others(directory) == ["."]
     assert process.stop() == 0

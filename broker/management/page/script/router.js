@@ -121,5 +121,5 @@ function match(pattern, parts) {
 }
 
 function notFound(page) {
-  page.show(h("h1", { tabindex: "-1" }, "There is no such page"), h("p", {}, h("a", { href: "#/" }, "Overview")));
+  page.show(h("h1", { tabindex: "-1" }, "Page not found"), h("p", {}, h("a", { href: "#/" }, "Overview")));
 }

@@ -42,7 +42,7 @@ from broker.rabbitmq.ctl.outcomes import (
     VerbRefusal,
     bad_argument,
 )
-from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 from broker.rabbitmq.ctl.verbs.list_verbs import lister
 from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, no_vhost_text, parsed_json, sorted_json
 
@@ -129,28 +129,8 @@ def _change_password(call: VerbCall) -> Outcome:
     return call.done()
 
 
-def _clear_password(call: VerbCall) -> Outcome:
-    call.ask(ClearPassword(name=call.arguments[0]))
-    return call.done()
-
-
-def _delete_user(call: VerbCall) -> Outcome:
-    call.ask(DeleteUser(name=call.arguments[0]))
-    return call.done()
-
-
-def _set_user_tags(call: VerbCall) -> Outcome:
-    call.ask(SetUserTags(name=call.arguments[0], tags=list(call.arguments[1:])))
-    return call.done()
-
-
 def _tags_banner(call: VerbCall) -> str:
     return f'Setting tags for user "{call.arguments[0]}" to [{", ".join(call.arguments[1:])}] ...'
-
-
-def _set_user_limits(call: VerbCall) -> Outcome:
-    call.ask(SetUserLimits(name=call.arguments[0], limits=parsed_json(call.arguments[1])))
-    return call.done()
 
 
 def _clear_user_limits(call: VerbCall) -> Outcome:
@@ -186,23 +166,6 @@ def _limits_banner(call: VerbCall) -> str:
     return f'Listing limits for user "{call.options.get("user", "guest")}" ...'
 
 
-def _set_permissions(call: VerbCall) -> Outcome:
-    user, configure, write, read = call.arguments
-    call.ask(SetPermissions(vhost=call.vhost, user=user, configure=configure, write=write, read=read))
-    return call.done()
-
-
-def _clear_permissions(call: VerbCall) -> Outcome:
-    call.ask(ClearPermissions(vhost=call.vhost, user=call.arguments[0]))
-    return call.done()
-
-
-def _set_topic_permissions(call: VerbCall) -> Outcome:
-    user, exchange, write, read = call.arguments
-    call.ask(SetTopicPermissions(vhost=call.vhost, user=user, exchange=exchange, write=write, read=read))
-    return call.done()
-
-
 def _clear_topic_permissions(call: VerbCall) -> Outcome:
     exchange = call.arguments[1] if len(call.arguments) > 1 else None
     call.ask(ClearTopicPermissions(vhost=call.vhost, user=call.arguments[0], exchange=exchange))
@@ -233,18 +196,32 @@ VERBS: dict[str, VerbAction] = {
     "add_user": VerbAction(_add_user, check=_check_user),
     "authenticate_user": VerbAction(_authenticate_user, check=_check_user),
     "change_password": VerbAction(_change_password, _no_such_user),
-    "clear_password": VerbAction(_clear_password, _no_such_user_term),
-    "delete_user": VerbAction(_delete_user, _no_such_user),
+    "clear_password": asking(lambda call, name: ClearPassword(name=name), _no_such_user_term),
+    "delete_user": asking(lambda call, name: DeleteUser(name=name), _no_such_user),
     "list_users": VerbAction(lister(ListUsers, ("user", "tags"))),
-    "set_user_tags": VerbAction(_set_user_tags, _no_such_user, banner=_tags_banner),
-    "set_user_limits": VerbAction(_set_user_limits, _no_such_user_term),
+    "set_user_tags": asking(
+        lambda call, name, *tags: SetUserTags(name=name, tags=list(tags)), _no_such_user, banner=_tags_banner
+    ),
+    "set_user_limits": asking(
+        lambda call, name, limits: SetUserLimits(name=name, limits=parsed_json(limits)), _no_such_user_term
+    ),
     "clear_user_limits": VerbAction(_clear_user_limits, _no_such_user_term, banner=_clear_banner),
     "list_user_limits": VerbAction(
         _list_user_limits, _no_such_user_term, (Option("user", str), Option("global", bool)), banner=_limits_banner
     ),
-    "set_permissions": VerbAction(_set_permissions, _of_permissions),
-    "clear_permissions": VerbAction(_clear_permissions, _of_permissions),
-    "set_topic_permissions": VerbAction(_set_topic_permissions, _of_permissions),
+    "set_permissions": asking(
+        lambda call, user, configure, write, read: SetPermissions(
+            vhost=call.vhost, user=user, configure=configure, write=write, read=read
+        ),
+        _of_permissions,
+    ),
+    "clear_permissions": asking(lambda call, user: ClearPermissions(vhost=call.vhost, user=user), _of_permissions),
+    "set_topic_permissions": asking(
+        lambda call, user, exchange, write, read: SetTopicPermissions(
+            vhost=call.vhost, user=user, exchange=exchange, write=write, read=read
+        ),
+        _of_permissions,
+    ),
     "clear_topic_permissions": VerbAction(_clear_topic_permissions, _of_permissions, banner=_clear_topic_banner),
     "list_permissions": VerbAction(_permission_list(ListPermissions, *_PERMISSION), no_vhost),
     "list_topic_permissions": VerbAction(_permission_list(ListTopicPermissions, *_TOPIC_PERMISSION), no_vhost),

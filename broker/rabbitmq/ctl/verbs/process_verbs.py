@@ -26,7 +26,7 @@ from broker.rabbitmq.ctl.outcomes import (
     VerbRefusal,
     bad_argument,
 )
-from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts
 
 PING_SECONDS, STARTUP_SECONDS, WAIT_SECONDS = 60.0, 300.0, 10.0
@@ -288,11 +288,6 @@ def _check_log_level(call: VerbCall) -> None:
         raise VerbRefusal(UNAVAILABLE, text)
 
 
-def _enable_feature_flag(call: VerbCall) -> Outcome:
-    call.ask(EnableFeatureFlag(name=call.arguments[0]))
-    return call.done()
-
-
 def _no_flag(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if error.kind == "not_found":
         return VerbRefusal(USAGE, f"This feature flag is not supported by node {call.node}")
@@ -341,7 +336,7 @@ VERBS: dict[str, VerbAction] = {
     "set_vm_memory_high_watermark": VerbAction(_set_memory, check=_check_memory, banner=_memory_banner),
     "set_disk_free_limit": VerbAction(_set_disk, check=_check_disk, banner=_disk_banner),
     "set_log_level": VerbAction(_set_log_level, check=_check_log_level),
-    "enable_feature_flag": VerbAction(_enable_feature_flag, _no_flag, banner=_flag_banner),
+    "enable_feature_flag": asking(lambda call, name: EnableFeatureFlag(name=name), _no_flag, banner=_flag_banner),
     "rotate_logs": VerbAction(_rotate_logs),
     "hipe_compile": VerbAction(_hipe_compile, alone=True),
     "post_upgrade": VerbAction(_start_app),

@@ -9,12 +9,7 @@ from broker.admin.commands.queue_admin import DeleteQueue, ListQueues, PurgeQueu
 from broker.admin.protocol import AdministrationError
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, USAGE, Outcome, VerbRefusal, bad_argument
-from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
-
-
-def _purge_queue(call: VerbCall) -> Outcome:
-    call.ask(PurgeQueue(vhost=call.vhost, name=call.arguments[0]))
-    return call.done()
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 
 
 def _not_found(call: VerbCall, error: AdministrationError) -> VerbRefusal:
@@ -88,12 +83,6 @@ def _close_all_banner(call: VerbCall) -> str:
     return f"Closing {limit or 'all'} connections in vhost {call.vhost}, reason: {reason}..."
 
 
-def _close_all_user_connections(call: VerbCall) -> Outcome:
-    user, reason = call.arguments
-    call.ask(CloseConnections(user=user, reason=reason))
-    return call.done()
-
-
 def _sync_queue(call: VerbCall) -> Outcome:
     names = {row["name"] for row in call.ask(ListQueues(vhost=call.vhost, columns=["name"]))}
     if call.arguments[0] not in names:
@@ -104,11 +93,11 @@ def _sync_queue(call: VerbCall) -> Outcome:
 _CONDITIONS = (Option("if-empty", bool, "e"), Option("if-unused", bool, "u"))
 _CLOSING = (Option("global", bool), Option("limit", int), Option("per-connection-delay", int))
 VERBS: dict[str, VerbAction] = {
-    "purge_queue": VerbAction(_purge_queue, _not_found),
+    "purge_queue": asking(lambda call, name: PurgeQueue(vhost=call.vhost, name=name), _not_found),
     "delete_queue": VerbAction(_delete_queue, _kept, _CONDITIONS, _check_queue, _delete_banner),
     "close_connection": VerbAction(_close_connection),
     "close_all_connections": VerbAction(_close_all_connections, options=_CLOSING, banner=_close_all_banner),
-    "close_all_user_connections": VerbAction(_close_all_user_connections),
+    "close_all_user_connections": asking(lambda call, user, reason: CloseConnections(user=user, reason=reason)),
     "sync_queue": VerbAction(_sync_queue, _not_found),
     "cancel_sync_queue": VerbAction(_sync_queue, _not_found),
 }

@@ -13,7 +13,7 @@ from broker.admin.commands.node_admin import Environment, ListAlarms, ListListen
 from broker.admin.json_terms import settings_text
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, ListedRows, Misuse, Outcome, ShownText, VerbRefusal
-from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking
 from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts, listener_text
 from broker.rabbitmq.ctl.verbs.plugin_verbs import enabled_plugins
 
@@ -254,11 +254,6 @@ def _attempts_banner(call: VerbCall) -> str:
     return f'Listing authentication\n attempts for node "{call.node}" ...'
 
 
-def _reset_attempts(call: VerbCall) -> Outcome:
-    call.ask(ResetAuthAttempts())
-    return call.done()
-
-
 _UNIT = (Option("unit", str),)
 VERBS: dict[str, VerbAction] = {
     "status": VerbAction(_status, options=_UNIT, check=_check_unit),
@@ -268,7 +263,7 @@ VERBS: dict[str, VerbAction] = {
     "list_node_auth_attempt_stats": VerbAction(
         _auth_attempts, options=(Option("by-source", bool),), banner=_attempts_banner
     ),
-    "reset_node_auth_attempt_metrics": VerbAction(_reset_attempts),
+    "reset_node_auth_attempt_metrics": asking(lambda call: ResetAuthAttempts()),
     "log_location": VerbAction(_log_location, options=(Option("all", bool, "a"),)),
     "log_tail": VerbAction(_log_tail, options=(Option("number", int, "N"),), banner=_tail_banner),
 }

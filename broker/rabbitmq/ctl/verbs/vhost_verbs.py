@@ -11,7 +11,7 @@ from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.rabbitmq.ctl.formatters import json_text
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import DATA, SOFTWARE, UNAVAILABLE, ListedRows, Outcome, ShownText, VerbRefusal
-from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
+from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 
 
 def parsed_json(text: str) -> Any:
@@ -81,23 +81,8 @@ def _unknown_type(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     return generally_refused(call, error)
 
 
-def _delete_vhost(call: VerbCall) -> Outcome:
-    call.ask(DeleteVhost(name=call.arguments[0]))
-    return call.done()
-
-
-def _set_vhost_tags(call: VerbCall) -> Outcome:
-    call.ask(UpdateVhost(name=call.arguments[0], tags=list(call.arguments[1:])))
-    return call.done()
-
-
 def _tags_banner(call: VerbCall) -> str:
     return f'Setting tags for virtual host "{call.arguments[0]}" to [{", ".join(call.arguments[1:])}] ...'
-
-
-def _set_vhost_limits(call: VerbCall) -> Outcome:
-    call.ask(SetVhostLimits(name=call.vhost, limits=parsed_json(call.arguments[0])))
-    return call.done()
 
 
 def _clear_vhost_limits(call: VerbCall) -> Outcome:
@@ -149,9 +134,13 @@ def _restart_vhost(call: VerbCall) -> Outcome:
 _DESCRIPTION = (Option("description", str), Option("tags", str), Option("default-queue-type", str))
 VERBS: dict[str, VerbAction] = {
     "add_vhost": VerbAction(_add_vhost, _unknown_type, _DESCRIPTION),
-    "delete_vhost": VerbAction(_delete_vhost, _no_vhost_named),
-    "set_vhost_tags": VerbAction(_set_vhost_tags, _no_vhost_quoted, banner=_tags_banner),
-    "set_vhost_limits": VerbAction(_set_vhost_limits, no_vhost),
+    "delete_vhost": asking(lambda call, name: DeleteVhost(name=name), _no_vhost_named),
+    "set_vhost_tags": asking(
+        lambda call, name, *tags: UpdateVhost(name=name, tags=list(tags)), _no_vhost_quoted, banner=_tags_banner
+    ),
+    "set_vhost_limits": asking(
+        lambda call, limits: SetVhostLimits(name=call.vhost, limits=parsed_json(limits)), no_vhost
+    ),
     "clear_vhost_limits": VerbAction(_clear_vhost_limits, _no_parameter),
     "list_vhost_limits": VerbAction(_list_vhost_limits, options=(Option("global", bool),), banner=_limits_banner),
     "trace_on": VerbAction(_trace_on, no_vhost),

@@ -14,7 +14,7 @@ export function head(title, { trail = [], lead = "", actions = [] } = {}) {
       trail.length > 0 &&
         h(
           "nav",
-          { class: "trail", "aria-label": "Where this is" },
+          { class: "trail", "aria-label": "Breadcrumb" },
           ...trail
             .map(([text, address]) => [h("a", { href: address }, text), h("span", { "aria-hidden": "true" }, "/")])
             .flat(),
