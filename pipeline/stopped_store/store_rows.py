@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from leveret_spark.amqp.received_message import PROPERTIES, TIMESTAMP_SECONDS_MAX
 from pipeline.stopped_store.stored_values import plain, properties_of
-from storage.batch import PERSISTENT
-from storage.delivery_counts import unpacked
+from storage.batch import PERSISTENT, unpacked_counts
 from storage.offline.offline_reader import Found, header_of
 
 COLUMNS = (
@@ -71,7 +70,7 @@ def readable(row: Row) -> dict[str, Any]:
 
 def _deliveries(found: Found) -> int:
     assert found.message is not None
-    return max(unpacked(found.message.delivery_count).all, int(found.delivered))
+    return max(unpacked_counts(found.message.delivery_count).all, int(found.delivered))
 
 
 def _row(found: Found, owner: Owner | None) -> tuple[Any, ...]:

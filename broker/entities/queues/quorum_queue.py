@@ -38,8 +38,7 @@ from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.wire.field_tables import Field, Table
 from broker.wire.properties import decode_properties, encode_header
-from storage.batch import PERSISTENT, StoredMessage
-from storage.delivery_counts import DeliveryCounts, unpacked
+from storage.batch import PERSISTENT, DeliveryCounts, StoredMessage, unpacked_counts
 
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lane of the queue's messages, and the lane of dead letters that no target has accepted yet."""
@@ -157,7 +156,7 @@ class QuorumStore(QueueStore):
         known = super()._entry(queue, stored)
         entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
         entry.stored, entry.persistent = known.stored, known.persistent
-        counts = unpacked(stored.delivery_count)
+        counts = unpacked_counts(stored.delivery_count)
         entry.deliveries, entry.uncounted = max(counts.all, known.redelivered), counts.uncounted
         entry.redelivered = entry.deliveries > 0
         return entry

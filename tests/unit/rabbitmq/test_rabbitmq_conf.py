@@ -50,7 +50,10 @@ def test_a_line_is_a_key_and_a_value(tmp_path: Path, text: str, settings: dict[t
         ("listeners.tcp.1 = localhost:1", "listeners.tcp.1: expected a port such as 5672, or an IP address with a"),
         ("disk_free_limit.absolute = 1 GB", "disk_free_limit.absolute: expected bytes such as 50000000, 2GB or"),
         (f"{MEMORY}.relative = 40%", f"{MEMORY}.relative: expected a number such as 0.4, got 40%"),
-        ("auth_mechanisms.1 = K", 'auth_mechanisms.1: expected "AMQPLAIN" or "EXTERNAL" or "PLAIN", got K'),
+        (
+            "auth_mechanisms.1 = K",
+            'auth_mechanisms.1: expected "AMQPLAIN" or "ANONYMOUS" or "EXTERNAL" or "PLAIN", got K',
+        ),
         ("default_pass = encrypted:x", "default_pass: expected a value in the clear (encrypted ones cannot be read),"),
         ("default_pass = ''", "default_pass: expected text that is not empty, got something else"),
     ],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.entities.arguments.queue_arguments import assert_equivalent
+from broker.entities.arguments.queue_arguments import RULES_OF_3, assert_equivalent
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
 from broker.wire.amqp_errors import ChannelException
@@ -18,7 +18,7 @@ INTEGERS = "bBsuIilL"
 
 def equivalent(current: Table, received: Table) -> bool:
     try:
-        assert_equivalent("q", "/", current, received)
+        assert_equivalent("q", "/", current, received, RULES_OF_3)
     except ChannelException:
         return False
     return True
