@@ -362,6 +362,11 @@ class QuorumQueue(OrderedQueue):
             return self._context.personality.delivery_limit
         return None if said == math.inf else said
 
+    @property
+    def shows_delivery_limit(self) -> bool:
+        """True if the API shows the delivery limit, as in series that have one by default."""
+        return self._context.personality.delivery_limit is not None
+
     def exhausted(self, entry: QueuedMessage) -> bool:
         """Return whether a message was returned more often than the delivery limit."""
         limit = self.delivery_limit

@@ -217,6 +217,20 @@ def test_counts_of_what_comes_back(client: Client, of_4: bool, of_4_3: bool) -> 
         assert shown == [{"x-delivery-count": row["x-delivery-count"]} for row in expected]
 
 
+@pytest.mark.parametrize(("limit", "shown"), [(None, 20), (5, 5), (-1, "unlimited")])
+def test_the_limit_in_the_queues_row(
+    client: Client, process: BrokerProcess, of_4: bool, limit: int | None, shown: object
+) -> None:
+    """4.0: clients take its absence for no limit."""
+    queue, arguments = name(), {"x-queue-type": "quorum"}
+    client.ask(queue_declare(queue, durable=True, arguments=arguments | ({"x-delivery-limit": limit} if limit else {})))
+    rows = [
+        json.loads(ask(web_address(process), f"/api/queues/%2F/{queue}").body),
+        *(row for row in json.loads(ask(web_address(process), "/api/queues").body) if row["name"] == queue),
+    ]
+    assert [row.get("delivery_limit") for row in rows] == [shown if of_4 else None] * 2
+
+
 def test_counts_after_a_crash(tmp_path: Path, personality: str, of_4: bool, of_4_3: bool) -> None:
     process = web_broker(tmp_path, SETTINGS.format(personality))
     process.start()
