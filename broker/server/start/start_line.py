@@ -29,9 +29,10 @@ def log_started(
 ) -> None:
     """Log the facts by which most problems with logins and publishing are explained."""
     log.info(
-        "leveret %s on Python %s, core: %s, process %d; settings: %s; data: %s, start number %d;"
+        "leveret %s as RabbitMQ %s, on Python %s, core: %s, process %d; settings: %s; data: %s, start number %d;"
         " limits: memory %s, free disk %s, %d connections; users: %s; virtual hosts: %s",
         __version__,
+        config.identity.personality,
         platform.python_version(),
         CORE,
         os.getpid(),

@@ -64,7 +64,7 @@ def test_the_log_begins_with_what_runs_and_ends_with_the_stop(configured: Config
     pid = process.pid
     assert process.stop() == 0
     first, *_, last = process.log().splitlines()
-    version = rf"leveret {re.escape(__version__)} on Python [\d.]+, core: {CORE}, process {pid}"
+    version = rf"leveret {re.escape(__version__)} as RabbitMQ 3.13, on Python [\d.]+, core: {CORE}, process {pid}"
     settings = f"settings: {tmp_path}/leveret.toml, LEVERET_CHECK_INVARIANTS"
     data = rf"data: {process.data_dir}, start number 1; limits: memory 1,000 MiB, free disk \d+ MiB, \d+ connections"
     assert re.search(rf" {version}; {settings}; {data}; users: app; virtual hosts: /$", first)
