@@ -28,13 +28,18 @@ def removals(batch: SealedBatch) -> SealedBatch:
 
 
 def additions(batch: SealedBatch) -> SealedBatch:
-    """Return what is left of a batch once its `removals` are on disk."""
+    """Return what is left of a batch once its `removals` are on disk.
+
+    Lanes of queues that are deleted are left out: behind the deletion, even their counters would be of no queue.
+    """
+    moving = _moving(batch)
+    gone = set(batch.deleted_queues) - moving
     lanes = tuple(
         lane._replace(settled=())
         for lane in batch.lanes
-        if lane.puts or lane.moved or lane.deliveries or not lane.settled
+        if lane.queue_id not in gone and (lane.puts or lane.moved or lane.deliveries or not lane.settled)
     )
-    deleted = tuple(sorted(set(batch.deleted_queues) & _moving(batch)))
+    deleted = tuple(sorted(set(batch.deleted_queues) & moving))
     return batch._replace(lanes=lanes, purges=(), deleted_queues=deleted, removal_waiters=())
 
 

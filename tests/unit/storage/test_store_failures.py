@@ -349,6 +349,21 @@ def test_a_message_that_has_moved_stays_until_the_other_has_come(
         assert (bodies(store, 1), bodies(store, 2)) == ([], [b"moved"])
 
 
+def test_a_queue_deleted_in_the_batch_that_filled_it_leaves_nothing_behind_its_removals(path: Path) -> None:
+    """Its records would be of no queue once its tombstone is gone: the next start would take them for orphans."""
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        writer.put(1, b"of a queue that is deleted")
+        writer.put(2, b"kept")
+        writer.delete(1)
+        batch = writer.seal()
+        store.commit(removals(batch))
+        clear_away(store)
+        store.commit(additions(batch))
+        assert bodies(store, 2) == [b"kept"]
+        assert set(store.lanes()) == {2}
+
+
 # Space and copies
 
 
