@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from broker.admin import protocol
 from harness.brokers.http_broker import web_address, web_broker, write_segments
 from leveret_events.segment_names import SegmentName
 from leveret_spark.events.pushed_filters import condition, segments
@@ -127,7 +126,7 @@ def test_a_stream_by_http_brings_each_event_once_when_driver_and_broker_are_kill
         return f"http://{host}:{port}"
 
     try:
-        protocol.ask(served.data_dir, "add_user", {"name": "reader", "password": SECRET, "tags": ["monitoring"]}, 10)
+        served.tell("add_user", name="reader", password=SECRET, tags=["monitoring"])
         write_segments(tmp_path / "events", "node", 1, 2, 1, 4, 2, 1)
         shared = shared_environment(spark)
         collection = Collection(spark, tmp_path, url(), **access)

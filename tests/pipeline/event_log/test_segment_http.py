@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from broker.admin import protocol
 from harness.brokers.certificate_authority import Authority
 from harness.brokers.http_broker import web_address, web_broker, write_segments
 from harness.clients.wire_client import Address
@@ -43,8 +42,7 @@ class Site:
         self.broker = web_broker(directory, tls=authority.config(listen=()))
         self.broker.start()
         self.here = SegmentDirectory(self.directory)
-        user = {"name": "reader", "password": SECRET, "tags": ["monitoring"]}
-        protocol.ask(self.broker.data_dir, "add_user", user, 10)
+        self.broker.tell("add_user", name="reader", password=SECRET, tags=["monitoring"])
 
     @property
     def url(self) -> str:
@@ -124,10 +122,10 @@ def test_users_and_passwords(site: Site, tmp_path: Path) -> None:
         with pytest.raises(HttpError) as raised:
             site.segments(user=user, password=password, reconnectSeconds="600").names()
         assert str(raised.value) == f"{site.url}: 401 Login failed"
-    protocol.ask(site.broker.data_dir, "set_user_tags", {"name": "reader", "tags": ["management"]}, 10)
+    site.broker.tell("set_user_tags", name="reader", tags=["management"])
     with pytest.raises(HttpError, match="401 Not monitor user"):
         site.segments(user="reader", password=SECRET).names()
-    protocol.ask(site.broker.data_dir, "set_user_tags", {"name": "reader", "tags": ["monitoring"]}, 10)
+    site.broker.tell("set_user_tags", name="reader", tags=["monitoring"])
 
 
 def test_by_tls(site: Site, authority: Authority) -> None:
