@@ -29,16 +29,27 @@ EVERY = 10
 @mistake("I1", BrokerCrashes("has lost"), Kills("has lost|was gone"))
 def confirm_before_commit(patch: Patch) -> None:
     """Return from each commit with the batch still in hand, and write it with the next one."""
-    commit, in_hand = MessageStore.commit, list[tuple[MessageStore, SealedBatch]]()
+    commit, commit_to_journal = MessageStore.commit, MessageStore.commit_to_journal
+    in_hand = list[tuple[MessageStore, SealedBatch]]()
 
     def commit_later(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
         journaled = False
         for earlier in [earlier for owner, earlier in in_hand if owner is store]:
-            journaled = commit(store, earlier, to_journal=to_journal)
+            journaled = to_journal and commit_to_journal(store, earlier)
+            if not journaled:
+                commit(store, earlier, to_journal=False)
         in_hand[:] = [(store, batch)]
         return journaled
 
+    def commit_to_journal_later(store: MessageStore, batch: SealedBatch) -> bool:
+        """As the event loop does: without waiting for LMDB."""
+        if not all(commit_to_journal(store, earlier) for owner, earlier in in_hand if owner is store):
+            return False
+        in_hand[:] = [(store, batch)]
+        return True
+
     patch(MessageStore, "commit", commit_later)
+    patch(MessageStore, "commit_to_journal", commit_to_journal_later)
 
 
 @mistake("I1", Simulation(3))
