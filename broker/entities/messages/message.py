@@ -245,7 +245,8 @@ class QueuedMessage:
     @property
     def kind(self) -> tuple[object, ...]:
         """Everything except content, position, size and expiry time; equal kinds are packed together."""
-        return self.queue, self.consumer, self.persistent, self.stored, self.redelivered, self.deliveries, self.level
+        counts = self.deliveries, self.uncounted
+        return self.queue, self.consumer, self.persistent, self.stored, self.redelivered, counts, self.level
 
     def another(self, position: int, size: int, expires_at: int) -> QueuedMessage:
         """Return another message of the same `kind`, without content."""

@@ -67,11 +67,6 @@ class QuorumEntry(QueuedMessage):
         self.deliveries += 1
         return self.deliveries
 
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """As of any message, and the deliveries that do not count."""
-        return *super().kind, self.uncounted
-
     def uncount(self) -> None:
         """Have the last delivery not count for the delivery limit."""
         self.uncounted += 1
