@@ -254,6 +254,7 @@ class DefaultsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: Text = "guest"
     password: Text = "guest"
     vhost: Text = "/"
+    queue_type: Literal["", "classic", "quorum", "stream"] = ""
     loopback_users: tuple[str, ...] = ("guest",)
 
 
@@ -334,6 +335,7 @@ DEFAULTS_OF: dict[str, dict[str, dict[str, Any]]] = {
             "identity": {"version": PERSONALITIES[LATEST.get(series, series)].version},
             "server": {"auth_mechanisms": ["PLAIN", "AMQPLAIN", "ANONYMOUS"]},
             "limits": {"message_bytes_max": 16 * MEBIBYTE},
+            "defaults": {"queue_type": "classic"},
         }
         for series in ("4.2", "4.3", "4")
     },

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from broker.admin.apply_changes import take_effect
 from broker.admin.definitions import unfinished_import
 from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
-from broker.config import Config, DefaultsSettings
+from broker.config import Config
 from broker.entities.exchanges.event_exchange import EventSettings
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.node.broker import Broker, BrokerSettings, Pace
@@ -203,6 +203,7 @@ def recover(
             config.store.lazy_bytes_max,
             config.debug.check_invariants,
             config.personality,
+            config.defaults.queue_type,
         ),
         clock or SteadyClock(),
         stores.messages,
@@ -262,14 +263,28 @@ def event_settings(config: Config) -> EventSettings | None:
 def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Definitions:
     found = stores.definitions.load()
     if found.vhosts or found.users:
+        changes = _queue_types(config, found.vhosts)
+    else:
+        changes = default_definitions(config, default_user=default_user)
+    if not changes:
         return found
-    stores.definitions.commit(default_definitions(config.defaults, default_user=default_user))
+    stores.definitions.commit(changes)
     return stores.definitions.load()
 
 
-def default_definitions(defaults: DefaultsSettings, *, default_user: bool) -> list[Change]:
+def _queue_types(config: Config, vhosts: Iterable[VhostRow]) -> list[Change]:
+    """Return the virtual hosts that have no default queue type, with the node's, where each has one."""
+    if not config.personality.vhost_types:
+        return []
+    queue_type = config.defaults.queue_type
+    return [Put(row._replace(default_queue_type=queue_type)) for row in vhosts if not row.default_queue_type]
+
+
+def default_definitions(config: Config, *, default_user: bool) -> list[Change]:
     """Return the definitions of a new data directory: the default virtual host and, with `default_user`, its user."""
-    changes: list[Change] = [Put(VhostRow(defaults.vhost, "Default virtual host"))]
+    defaults = config.defaults
+    vhost = VhostRow(defaults.vhost, "Default virtual host")
+    changes = [Put(vhost), *_queue_types(config, (vhost,))]
     if default_user:
         hashed = hash_password(defaults.password.encode())
         changes.append(Put(UserRow(defaults.user, hashed, SHA256, ("administrator",))))

@@ -54,7 +54,7 @@ class BrokerReset:
         """
         administration = self._administration
         async with administration.turns, self.without_clients():
-            changes = [*self.deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
+            changes = [*self.deletions(), *default_definitions(self._config, default_user=self._default_user)]
             await administration.change(*changes)
             self.close_connections()  # those of shovels that connected meanwhile
             administration.registry.login_throttle.forget_all()

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from broker.admin.views.listing import View
     from broker.entities.vhosts.vhost import VHost
 
-QUEUE_TYPES = ("classic", "quorum", "stream")
-
 
 class ListVhosts(ListCommand):
     """List the virtual hosts."""
@@ -36,8 +34,12 @@ class AddVhost(AdminChange):
     default_queue_type: Text
 
     async def apply(self, administration: Administration) -> None:
-        _check_queue_type(self.default_queue_type)
-        row = VhostRow(named(self.name), self.description, distinct(self.tags), self.default_queue_type)
+        from broker.admin.kinds.vhost_kind import check_queue_type, queue_type_put
+
+        broker, name = administration.broker, named(self.name)
+        check_queue_type(broker, self.default_queue_type)
+        queue_type = queue_type_put(broker, name, self.default_queue_type)
+        row = VhostRow(name, self.description, distinct(self.tags), queue_type)
         if row.name not in administration.broker.vhosts or any(row[1:]):
             await administration.change(Put(row))
 
@@ -57,8 +59,14 @@ class PutVhost(AdminChange):
     tracing: bool | None = None
 
     async def apply(self, administration: Administration) -> None:
-        _check_queue_type(self.default_queue_type or "")
-        row = VhostRow(named(self.name), self.description or "", tags_of(self.tags), self.default_queue_type or "")
+        from broker.admin.kinds.vhost_kind import check_queue_type, queue_type_put
+
+        broker, name = administration.broker, named(self.name)
+        if self.default_queue_type == "" and broker.personality.vhost_types:
+            raise invalid("default_queue_type must not be an empty string")
+        check_queue_type(broker, self.default_queue_type or "")
+        queue_type = queue_type_put(broker, name, self.default_queue_type or "")
+        row = VhostRow(name, self.description or "", tags_of(self.tags), queue_type)
         user = administration.user(self.user).name
         changes: list[Change] = [Put(row)]
         if row.name not in administration.broker.vhosts:
@@ -78,6 +86,8 @@ class UpdateVhost(AdminChange):
     default_queue_type: Text | None = None
 
     async def apply(self, administration: Administration) -> None:
+        from broker.admin.kinds.vhost_kind import check_queue_type
+
         vhost = administration.vhost(self.name)
         before = vhost.description
         row = VhostRow(
@@ -86,7 +96,7 @@ class UpdateVhost(AdminChange):
             before.tags if self.tags is None else distinct(self.tags),
             before.default_queue_type if self.default_queue_type is None else self.default_queue_type,
         )
-        _check_queue_type(row.default_queue_type)
+        check_queue_type(administration.broker, row.default_queue_type)
         await administration.change(Put(row))
 
 
@@ -128,8 +138,3 @@ def _trace(vhost: VHost, *, on: bool) -> None:
 
     if vhost.traced != on:
         (firehose.start if on else firehose.stop)(vhost)
-
-
-def _check_queue_type(queue_type: str) -> None:
-    if queue_type not in ("", *QUEUE_TYPES):
-        raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(QUEUE_TYPES)}")

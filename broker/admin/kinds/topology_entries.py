@@ -18,6 +18,7 @@ from broker.admin.kinds.definition_entry import DefinitionEntry, FieldTable, Nam
 from broker.admin.protocol import AdministrationError, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
+from broker.entities.arguments.personality import Personality
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange, Router
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
 from broker.entities.node.broker import Broker
@@ -25,7 +26,8 @@ from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
 from broker.session.connection import Connection
-from broker.wire.field_tables import decode_table
+from broker.wire.amqp_errors import AmqpError
+from broker.wire.field_tables import Table, decode_table
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -63,8 +65,27 @@ class QueueEntry(DefinitionEntry, frozen=True):
 
     def check(self, broker: Broker) -> None:
         """Raise AmqpError for arguments and properties that the type of queue does not take."""
-        arguments = table(self.arguments)
-        queue_arguments.check(self.name, self.vhost, arguments, broker.personality.argument_rules)
+        vhost = broker.vhosts.get(self.vhost)
+        self._check(table(self.arguments) if vhost is None else self._typed(vhost), broker.personality)
+
+    def spec(self, vhost: VHost) -> QueueSpec:
+        """Return the queue, of the virtual host's default type if it names none.
+
+        Raises AdministrationError `invalid` where that type, of a virtual host in the same file, does not take it.
+        """
+        arguments = self._typed(vhost)
+        try:
+            self._check(arguments, vhost.context.personality)
+        except AmqpError as error:
+            raise invalid(f"definitions: {error.text}") from None
+        return QueueSpec(self.name, self.durable, False, self.auto_delete, arguments)
+
+    def _typed(self, vhost: VHost) -> Table:
+        properties = {"durable": self.durable, "exclusive": False, "auto_delete": self.auto_delete}
+        return vhost.default_type.added(table(self.arguments), **properties)
+
+    def _check(self, arguments: Table, personality: Personality) -> None:
+        queue_arguments.check(self.name, self.vhost, arguments, personality.argument_rules)
         queue_types.check_properties(
             self.name, self.vhost, arguments, durable=self.durable, exclusive=False, auto_delete=self.auto_delete
         )
@@ -209,8 +230,7 @@ async def declare_queues(broker: Broker, entries: Iterable[QueueEntry], by: str)
             vhost = broker.vhosts[entry.vhost]
             if entry.name not in vhost.queues and (vhost, entry.name) not in seen:
                 seen.add((vhost, entry.name))
-                spec = QueueSpec(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments))
-                yield vhost.declare_queue(spec, None, by)
+                yield vhost.declare_queue(entry.spec(vhost), None, by)
 
 
 async def bind(broker: Broker, entries: Iterable[BindingEntry], by: str) -> AsyncGenerator[Future[Any]]:

@@ -12,7 +12,9 @@ from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.limit_kind import vhost_limits_cleared
 from broker.admin.kinds.values import separated
+from broker.admin.protocol import invalid
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
+from broker.entities.arguments.queue_types import TYPES
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.node.broker import Broker
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, TRACE_EXCHANGE, VHost, VHostDescription
@@ -37,14 +39,44 @@ class VhostEntry(VhostMetadata, DefinitionEntry, frozen=True, kw_only=True):
     metadata: VhostMetadata = VhostMetadata()
 
     def changes(self, broker: Broker) -> Iterator[Put]:
-        """Yield the virtual host. One that is there keeps its default queue type, as in RabbitMQ 3.10."""
+        """Yield the virtual host."""
         given = {name: getattr(self, name) or getattr(self.metadata, name) for name in VhostMetadata.__struct_fields__}
         given["tags"] = separated(given["tags"])
-        if self.name in broker.vhosts:
-            given["default_queue_type"] = broker.vhosts[self.name].description.default_queue_type
-        elif given["default_queue_type"] == UNDEFINED:
-            given["default_queue_type"] = ""
+        given["default_queue_type"] = self._queue_type(broker, given["default_queue_type"])
         yield Put(VhostRow(self.name, **given))
+
+    def check(self, broker: Broker) -> None:
+        """Raise AdministrationError for an unknown default queue type."""
+        check_queue_type(broker, self.default_queue_type or self.metadata.default_queue_type)
+
+    def _queue_type(self, broker: Broker, given: str) -> str:
+        there = broker.vhosts.get(self.name)
+        if there is not None and (not broker.personality.imported_types or given in ("", UNDEFINED)):
+            return there.description.default_queue_type
+        return queue_type_of_new(broker, given)
+
+
+def queue_type_of_new(broker: Broker, given: str) -> str:
+    """Return the default queue type of a new virtual host that is put with `given`; empty: none of its own."""
+    if given not in ("", UNDEFINED):
+        return given
+    return broker.default_queue_type if broker.personality.vhost_types else ""
+
+
+def queue_type_put(broker: Broker, name: str, given: str) -> str:
+    """Return the default queue type of a virtual host after a put: without one RabbitMQ 4 keeps what there is."""
+    if name in broker.vhosts and broker.personality.vhost_types and given in ("", UNDEFINED):
+        return broker.vhosts[name].description.default_queue_type
+    return queue_type_of_new(broker, given)
+
+
+def check_queue_type(broker: Broker, queue_type: str) -> None:
+    """Refuse an unknown default queue type. Raises AdministrationError `invalid`."""
+    if queue_type in ("", UNDEFINED, *TYPES):
+        return
+    if broker.personality.vhost_types:
+        raise invalid(f"{queue_type} is not a valid queue type")
+    raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(TYPES)}")
 
 
 def exported(vhost: VHost) -> dict[str, Any]:

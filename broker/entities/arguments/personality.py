@@ -45,6 +45,12 @@ class Personality(NamedTuple):
     """A header of another protocol is answered with that of AMQP 1.0 with SASL."""
     exchange_type_406: bool = False
     """An unknown exchange type closes the channel with 406, not the connection with 503."""
+    fallback_type: bool = True
+    """A queue that cannot be of its virtual host's default type gets x-queue-type classic."""
+    vhost_types: bool = False
+    """A virtual host always has a default queue type: the node's, where it was made without one."""
+    imported_types: bool = True
+    """Definitions change the default queue type of a virtual host that exists."""
     passive_access: bool = False
     """A passive declaration takes a permission on the name: any of configure, write and read."""
     topic_wildcards_max: int = 0
@@ -77,11 +83,12 @@ _OF_4_2 = Personality(
     bound_replies=False,
     stream_returns=False,
     quoted_types=True,
+    vhost_types=True,
     bare_limits=True,
 )
 
 PERSONALITIES = {
-    "3.10": Personality("3.10.8", last_deaths=False),
+    "3.10": Personality("3.10.8", last_deaths=False, fallback_type=False, imported_types=False),
     "3.13": Personality("3.13.7"),
     "4.2": _OF_4_2,
     "4.3": _OF_4_2._replace(

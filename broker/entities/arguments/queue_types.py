@@ -127,14 +127,22 @@ def check_properties(
             raise precondition_failed(f"invalid property '{name}' for queue '{queue}' in vhost '{vhost}'")
 
 
-def with_default(arguments: Table, default: str, *, durable: bool, exclusive: bool, auto_delete: bool) -> Table:
-    """Return arguments with the virtual host's default type, if they name none and the type allows the properties."""
-    type_ = TYPES.get(default)
-    if type_ is None or "x-queue-type" in arguments:
-        return arguments
-    if not type_.may_be_temporary and (exclusive or auto_delete or not durable):
-        return arguments
-    return {**arguments, "x-queue-type": Field("S", default.encode())}
+class DefaultType(NamedTuple):
+    """The queue type of queues that are declared without one."""
+
+    type: QueueType | None
+    """None: no argument is added, which means classic."""
+    fallback: bool
+    """A queue that cannot be of the type gets x-queue-type classic; otherwise no argument."""
+
+    def added(self, arguments: Table, *, durable: bool, exclusive: bool, auto_delete: bool) -> Table:
+        """Return arguments with x-queue-type, if they have none."""
+        if self.type is None or "x-queue-type" in arguments:
+            return arguments
+        temporary = exclusive or auto_delete or not durable
+        if self.type.may_be_temporary or not temporary:
+            return {**arguments, "x-queue-type": Field("S", self.type.name.encode())}
+        return {**arguments, "x-queue-type": Field("S", CLASSIC.name.encode())} if self.fallback else arguments
 
 
 def _named(field: Field | None) -> str:

@@ -40,6 +40,8 @@ class BrokerSettings(NamedTuple):
     lazy_bytes_max: int
     check_invariants: bool = False
     personality: Personality = DEFAULT
+    default_queue_type: str = ""
+    """The queue type of virtual hosts without one of their own; empty: classic, without an argument."""
 
 
 class Pace(NamedTuple):
@@ -76,6 +78,7 @@ class Broker:
         self._disk_free = disk_free
         self.boot = boot
         self.personality = settings.personality
+        self.default_queue_type = settings.default_queue_type
         self.recorder = recorder
         self.invariants = Invariants() if settings.check_invariants else None
         self.turn = Turn(pace.deliver_seconds_max, self.invariants)
@@ -114,6 +117,7 @@ class Broker:
             self.statistics,
             self.event_exchange,
             settings.personality,
+            self.default_queue_type,
         )
 
     def _new_event_exchange(self, events: EventSettings) -> EventExchange:

@@ -13,7 +13,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
-from broker.entities.arguments.queue_types import type_of
+from broker.entities.arguments.queue_types import TYPES, DefaultType, type_of
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import new_exchange
@@ -103,6 +103,12 @@ class VHost:
             self.exchanges[exchange] = self._new_exchange(
                 exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}
             )
+
+    @property
+    def default_type(self) -> DefaultType:
+        """The x-queue-type that declarations without one get: the virtual host's own, or the node's."""
+        name = self.description.default_queue_type or self.context.default_queue_type
+        return DefaultType(TYPES.get(name), self.context.personality.fallback_type)
 
     # Finding
 

@@ -53,6 +53,8 @@ class VHostContext(NamedTuple):
     event_exchange: EventExchange | None
     """Publishes events to amq.rabbitmq.event; None if that is off."""
     personality: Personality
+    default_queue_type: str
+    """The queue type of a virtual host that has none of its own; empty: classic, without an argument."""
 
     def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
         """Return the place of a queue in the message store, with new counters."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from broker.entities.arguments.queue_types import TYPES
 from broker.rabbitmq.conf import conf_values as values
 from broker.rabbitmq.conf.conf_values import Convert
 
@@ -65,6 +66,9 @@ def _only(*words: str) -> Convert:
 
 
 NONE = partial(values.one_of, {"none": ()})
+QUEUE_TYPE = partial(
+    values.one_of, {name: type_.name for type_ in TYPES.values() for name in (type_.name, type_.module)}
+)
 VERIFY = partial(values.one_of, {"verify_none": "none", "verify_peer": "peer"})
 TLS_VERSION = partial(
     values.one_of,
@@ -131,6 +135,7 @@ ROWS = (
     Row(("default_user",), "defaults.user"),
     Row(("default_pass",), "defaults.password"),
     Row(("default_vhost",), "defaults.vhost"),
+    Row(("default_queue_type",), "defaults.queue_type", QUEUE_TYPE),
     Row(("cluster_name",), "identity.cluster_name"),
     Row(("definitions.https.url",), "definitions.file", values.location),
     Row(("definitions.local.path",), "definitions.file", values.location),

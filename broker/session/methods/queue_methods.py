@@ -26,7 +26,7 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
         return
     name_rules.not_reserved("queue", name)
     vhost, properties = channel.vhost, _properties(method)
-    arguments = queue_types.with_default(method.arguments, vhost.description.default_queue_type, **properties)
+    arguments = vhost.default_type.added(method.arguments, **properties)
     queue_types.check_name(name, arguments)
     name = name or generated_name("amq.gen-")
     channel.access.configure_queue(name)

@@ -270,7 +270,7 @@ def test_what_exists_becomes_what_the_file_says(fresh_broker: BrokerProcess) -> 
     process.tell("authenticate_user", name="kim", password="two")
     exported = process.tell("export_definitions")
     (west,) = [row for row in exported["vhosts"] if row["name"] == "west"]
-    assert west["metadata"] == {"description": "other", "tags": []}
+    assert west["metadata"] == {"description": "other", "tags": [], "default_queue_type": "quorum"}  # since 3.13
     (kim,) = [row for row in exported["users"] if row["name"] == "kim"]
     assert (kim["tags"], kim["limits"]) == (["a", "b"], {"max-channels": 7, "max-connections": 3})
     assert permission in exported["permissions"]
