@@ -59,10 +59,15 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
 
 
 def _missing(directory: Path, node: str, boot: int, segment: EventSegmentFile | None, tails: list[Path]) -> list[Block]:
-    """Blocks of tails that are in none of a boot's segments, sealed or not."""
+    """Blocks of tails that are in none of a boot's segments, sealed or not, nor in an earlier tail."""
     last = max((name.last for name in sealed_segments(directory) if name[:2] == (node, boot)), default=0)
     last = max(last, 0 if segment is None else segment.last)
-    return [block for path in tails for block in tail_blocks(path.read_bytes()) if block.first > last]
+    missing = list[Block]()
+    for block in (block for path in tails for block in tail_blocks(path.read_bytes())):
+        if block.first > last:
+            missing.append(block)
+            last = block.first + block.events - 1
+    return missing
 
 
 def _opened(path: Path, name: SegmentName) -> EventSegmentFile | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -34,10 +35,13 @@ _PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
 
 
 class FirstFormatContents(NamedTuple):
-    """The records of one boot, in order. `damaged`: one among them is missing. `end`: offset behind the last one."""
+    """The records of one boot, in order, one for each number. `end`: offset behind the last one.
+
+    `damaged`: the first number without a record, or with several; None if there is no such number.
+    """
 
     records: list[JournalRecord]
-    damaged: bool
+    damaged: int | None
     end: int
 
 
@@ -50,16 +54,26 @@ def read_first_format(directory: Path, uuid: bytes, boot: int, after: int | None
     try:
         data = memoryview((directory / NAME).read_bytes())
     except FileNotFoundError:
-        return FirstFormatContents([], False, 0)
+        return FirstFormatContents([], None, 0)
     found = sorted(_whole_records(data, uuid, boot), key=attrgetter("number"))
-    records, end = found, max((at + pages(_PAYLOAD_AT + len(payload)) for _number, payload, at in found), default=0)
+    end = max((at + pages(_PAYLOAD_AT + len(payload)) for _number, payload, at in found), default=0)
+    # A message may contain records like these: nothing tells which of two with one number is the journal's own.
+    records = [next(same) for _number, same in groupby(found, attrgetter("number"))]
     if after is None:
         last = records[-1].number if records else 0
         records = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
     else:
         records = [record for record in records if record.number > after]
-    damaged = bool(records) and records[-1].number != (after or 0) + len(records)
+    damaged = _first_damaged((after or 0) + 1, [record.number for record in found if record.number > (after or 0)])
     return FirstFormatContents([JournalRecord(each.number, each.payload) for each in records], damaged, end)
+
+
+def _first_damaged(first: int, numbers: list[int]) -> int | None:
+    """Return the first number from `first` on that is missing among ascending `numbers`, or is there twice."""
+    for expected, number in enumerate(numbers, first):
+        if number != expected:
+            return min(number, expected)
+    return None
 
 
 class _Record(NamedTuple):

@@ -75,6 +75,8 @@ def decode_batch(payload: bytes | memoryview, number: int) -> SealedBatch:
         sealed = tuple(_sealed(lane, bodies) for lane in lanes)
     except (msgspec.MsgspecError, KeyError) as error:
         raise StoreCorrupt(f"batch {number} of the journal cannot be read ({error})") from error
+    if any(segment.first >= segment.end for segment in closed):
+        raise StoreCorrupt(f"batch {number} of the journal closes a stream segment without messages")
     return SealedBatch(number, sealed, purges, deleted, (), closed, last_event, (), len(payload))
 
 

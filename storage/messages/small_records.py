@@ -153,10 +153,11 @@ class Settled:
         payload = unframe(data, what)
         live, live_bytes = _unpack(_SETTLED, payload, what)
         counts_at = _SETTLED.size + ((slots + 7) >> 3)
-        if len(payload) < counts_at or (len(payload) - counts_at) % _DELIVERIES.size or live > slots:
+        bits = bytearray(payload[_SETTLED.size : counts_at])
+        settled = int.from_bytes(bits, "little").bit_count()
+        if len(payload) < counts_at or (len(payload) - counts_at) % _DELIVERIES.size or live + settled != slots:
             raise StoreCorrupt(f"{what} does not fit its segment of {slots} messages")
-        deliveries = _DELIVERIES.iter_unpack(payload[counts_at:])
-        return cls(bytearray(payload[_SETTLED.size : counts_at]), live, live_bytes, deliveries)
+        return cls(bits, live, live_bytes, _DELIVERIES.iter_unpack(payload[counts_at:]))
 
 
 def _mask(slots: range) -> int:
@@ -204,10 +205,12 @@ class Sweep(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Sweep:
-        """Read the record."""
+        """Read the record. Raises StoreCorrupt."""
         what = "a sweep"
         payload = unframe(data, what)
         floor, boot, cursor = _unpack(_SWEEP, payload, what)
+        if len(payload[_SWEEP.size :]) % _NUMBER.size:
+            raise StoreCorrupt(f"{what} has survivors that are not whole positions")
         return cls(floor, boot, cursor, payload[_SWEEP.size :])
 
 

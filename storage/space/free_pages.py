@@ -34,6 +34,8 @@ from typing import NamedTuple, final
 
 import lmdb
 
+from storage.storage_errors import StoreCorrupt
+
 MAGIC, FORMAT = 0xBEEFC0DE, 1
 
 _NO_PAGE = (1 << 64) - 1
@@ -81,7 +83,8 @@ class FreePages:
 
     def __init__(self, directory: Path, environment: lmdb.Environment) -> None:
         self._environment = environment
-        self._file = os.open(directory / "data.mdb", os.O_RDWR | os.O_CLOEXEC)
+        self._path = directory / "data.mdb"
+        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         self._after = -1
         self.supported = _fallocate is not None
         """True while holes can be made. A file system that refuses them shows it at the first one."""
@@ -100,7 +103,10 @@ class FreePages:
         cut_back(self._file)
 
     def give_back(self) -> bool:
-        """Turn free pages into at least HOLES_AT_ONCE holes. True while there are more; after False it starts over."""
+        """Turn free pages into at least HOLES_AT_ONCE holes. True while there are more; after False it starts over.
+
+        Raises StoreCorrupt for a list that cannot be true.
+        """
         root = read_root(self._file)
         if not self.supported or root is None or root.free_root == _NO_PAGE:
             return False
@@ -110,7 +116,8 @@ class FreePages:
                 continue
             # A record is done as a whole: `_after` remembers transactions, not pages of one.
             for first, count in _runs(pages):
-                assert first > 1, "pages 0 and 1 are LMDB's own, and are never free"
+                if first <= 1:
+                    raise StoreCorrupt(f"{self._path} is damaged: page {first}, which LMDB needs, is listed as free")
                 if not self._punch(first * root.page_bytes, count * root.page_bytes):
                     return False
                 made += 1

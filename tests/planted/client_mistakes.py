@@ -95,7 +95,7 @@ def forged_records_taken(patch: Patch) -> None:
 
     def all_that_is_found(directory: Path, identity: StoreIdentity, mark: JournalMark) -> UnappliedBatches:
         left = behind_mark(directory, identity, mark)
-        found = read_first_format(directory, identity.uuid, identity.boot, 0)
+        found = read_first_format(directory, identity.uuid, identity.boot, left.mark.position.number)
         return left._replace(batches=left.batches + [decode_batch(each.payload, each.number) for each in found.records])
 
     patch(journal_replay, "_behind_mark", all_that_is_found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -95,26 +96,24 @@ def transaction_in_two_commits(patch: Patch) -> None:
 
 @mistake("I6", FAULTS)
 def confirm_after_failed_commit(patch: Patch) -> None:
-    """Take a commit that has failed for one that has not."""
-    commit = MessageStore.commit
+    """Take a commit to LMDB that has failed for one that has not: of a batch, or of what the journal has."""
+    catch_up = MessageStore.catch_up
 
-    def commit_at_any_rate(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
-        try:
-            return commit(store, batch, to_journal=to_journal)
-        except StoreFailed:
-            return False
+    def catch_up_at_any_rate(store: MessageStore, batch: SealedBatch | None = None) -> None:
+        with suppress(StoreFailed):
+            catch_up(store, batch)
 
-    patch(MessageStore, "commit", commit_at_any_rate)
+    patch(MessageStore, "catch_up", catch_up_at_any_rate)
 
 
 @mistake("I6", FAULTS)
 def going_on_after_failed_sync(patch: Patch) -> None:
     """After a failed sync open the store's file again, which makes the kernel forget it, and commit again."""
-    commit = MessageStore.commit
+    catch_up = MessageStore.catch_up
 
-    def commit_with_another_file(store: MessageStore, batch: SealedBatch, *, to_journal: bool = True) -> bool:
+    def catch_up_with_another_file(store: MessageStore, batch: SealedBatch | None = None) -> None:
         try:
-            return commit(store, batch, to_journal=to_journal)
+            catch_up(store, batch)
         except StoreFailed:
             store._classifier.close()
             store._environment.close()
@@ -123,9 +122,9 @@ def going_on_after_failed_sync(patch: Patch) -> None:
             store.streams = Streams(store._environment, store.journal)
             store.space._environment = store._lmdb._environment = store._environment
             store._lmdb._classifier, store._lmdb.failed = store._classifier, False
-            return commit(store, batch, to_journal=to_journal)
+            catch_up(store, batch)
 
-    patch(MessageStore, "commit", commit_with_another_file)
+    patch(MessageStore, "catch_up", catch_up_with_another_file)
 
 
 @mistake("I11", Simulation(7))

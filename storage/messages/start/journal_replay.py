@@ -19,7 +19,7 @@ from storage.journal.first_format import read_first_format
 from storage.journal.journal import HIGH_WATER, Journal
 from storage.journal.journal_file import NAME, PAGE_BYTES
 from storage.journal.journal_mark import CLOSED, NO_BATCH_YET, OPEN, JournalMark, JournalPosition
-from storage.journal.journal_reader import JournalContents, JournalRecord, LostBatches, read_head, read_journal
+from storage.journal.journal_reader import JournalContents, LostBatches, read_head, read_journal
 from storage.journal.journal_records import decode_batch
 from storage.journal.unapplied_writes import UnappliedWrites
 from storage.messages.keys import FIRST_FORMAT_APPLIED, JOURNAL_MARK, POSITION_END
@@ -133,9 +133,8 @@ def _in_first_format(directory: Path, identity: StoreIdentity, applied: bytes | 
     contents = read_first_format(directory, identity.uuid, identity.boot, after)
     last = contents.records[-1].number if contents.records else after or 0
     lost = None
-    if contents.damaged:
-        first = _first_missing((after or 0) + 1, contents.records)
-        lost = LostBatches(first, first, f"{directory / NAME} is damaged")
+    if contents.damaged is not None:
+        lost = LostBatches(contents.damaged, contents.damaged, f"{directory / NAME} is damaged")
     found = JournalContents(contents.records, JournalPosition(last, 0, 0), lost)
     # With the commit of these batches nothing in this file counts any more.
     return _decoded(found, NO_BATCH_YET._replace(state=CLOSED), contents.end or None)
@@ -157,10 +156,6 @@ def _without_mark(directory: Path, identity: StoreIdentity, damage: str) -> Unap
     run = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
     found = JournalContents(run, contents.position, LostBatches(last + 1, last, reason))
     return _decoded(found, mark._replace(position=contents.position), mark.size)
-
-
-def _first_missing(first: int, records: list[JournalRecord]) -> int:
-    return next((number for number, record in enumerate(records, first) if record.number != number), first)
 
 
 def _applied(record: bytes | None, boot: int) -> int | None:

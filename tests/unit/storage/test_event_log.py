@@ -114,6 +114,7 @@ def segment(*parts: Part) -> bytes:
         {str(SegmentName(NODE, 5, 1, 5)): segment(*FIRST)},
         {unsealed_name(NODE, 5, 1): segment(*FIRST, *SECOND)},
         {str(SegmentName(NODE, 5, 1, ALL)): segment(*FIRST, *SECOND)},
+        {tail_name(NODE, 5, 1): tail(*FIRST), tail_name(NODE, 5, 2): tail(*FIRST, *SECOND)},
     ],
     ids=[
         "killed before the first tail is taken in",
@@ -123,6 +124,7 @@ def segment(*parts: Part) -> bytes:
         "killed when that was sealed",
         "killed before the second is removed",
         "killed in a start that has sealed that",
+        "a copy of tails beside them",
     ],
 )
 def test_nothing_is_lost_or_twice_there_after_a_kill(tmp_path: Path, left: dict[str, bytes]) -> None:

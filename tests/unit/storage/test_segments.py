@@ -91,6 +91,9 @@ def test_bitmaps_count_what_is_left() -> None:
     assert {slot for slot in range(19) if slot in again} == set(chosen)
     with pytest.raises(StoreCorrupt):
         Settled.decode(settled.encode(), 100)
+    settled.live += 1
+    with pytest.raises(StoreCorrupt):
+        Settled.decode(settled.encode(), 19)
     whole = only(run(5)).value
     cut = MessageSegment(bytes(whole)[: MessageSegment(whole).payload_at])
     settled = cut.settled(None)
