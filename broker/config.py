@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -417,10 +417,9 @@ def load(
     `off` as an address of the environment or command line means no address. Raises ConfigError.
     """
     tree = {} if path is None else _read(path)
-    try:
-        msgspec.convert(tree, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {explain(str(error), tree, Config)}") from error
+    problems = [f"{path}: {problem}" for problem in _problems(tree)]
+    if problems:
+        raise ConfigError("\n".join(problems))
     others = [*filter(None, (translated,)), _of_environment(environ)]
     config = _put_together([beneath, tree], others)
     if config.identity.personality in DEFAULTS_OF:
@@ -459,6 +458,17 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
+def _problems(tree: dict[str, Any]) -> Iterator[str]:
+    """Yield the problems of a file, the first one of each setting."""
+    for name, section in tree.items():
+        settings = [{key: value} for key, value in section.items()] if isinstance(section, dict) else ()
+        for part in settings or (section,):
+            try:
+                msgspec.convert({name: part}, Config)
+            except msgspec.ValidationError as error:
+                yield explain(str(error), {name: part}, Config)
+
+
 def obeyed_variables(environ: Mapping[str, str]) -> list[str]:
     """Return the names of the variables that override settings."""
     return [origin.place for origin in _of_environment(environ).origins.values()]
@@ -489,14 +499,20 @@ def _put_together(trees: Sequence[Mapping[str, Mapping[str, Any]]], others: Sequ
     layers = *trees, *(other.tree for other in others)
     sections = dict.fromkeys(name for layer in layers for name in layer)
     merged = {name: {key: layer[name][key] for layer in layers for key in layer.get(name, {})} for name in sections}
-    try:
-        return msgspec.convert(merged, Config)
-    except msgspec.ValidationError as error:
-        keys = place_of(str(error))
-        origin = next(
-            other.origins[keys[0], keys[1]] for other in reversed(others) if (keys[0], keys[1]) in other.origins
-        )
-        raise ConfigError(f"{origin.place}: expected {expected(keys, Config)}, got {origin.shown}") from error
+    problems = list[str]()
+    while True:  # one problem after the other: each is taken out, so that all are named
+        try:
+            config = msgspec.convert(merged, Config)
+            break
+        except msgspec.ValidationError as error:
+            keys = place_of(str(error))
+            place = keys[0], keys[1]
+            origin = next(other.origins[place] for other in reversed(others) if place in other.origins)
+            problems.append(f"{origin.place}: expected {expected(keys, Config)}, got {origin.shown}")
+            del merged[place[0]][place[1]]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
 
 
 def _check_addresses(texts: Sequence[str], where: str) -> None:

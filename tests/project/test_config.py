@@ -113,6 +113,16 @@ def test_the_command_line_checks_a_file(tmp_path: Path, name: str, text: str, to
     assert ended.code == (0 if ": OK, " in told else 1)
 
 
+def test_all_problems_of_a_file_are_named(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, 'own = 1\n[limits]\nchannel_max = -1\nheartbeat_seconds = 8\n[logs]\nlevel = "x"\nform = "y"\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    wrong = [line.removeprefix(f"{path}: ").partition(": ")[0] for line in str(caught.value).splitlines()]
+    assert wrong == ["own", "limits.channel_max", "logs.level", "logs.form"]
+
+
 def test_the_command_line_shows_the_example() -> None:
     assert leveret("config", "show") == (0, EXAMPLE.read_text(), "")
 

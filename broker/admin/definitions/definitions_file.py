@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -59,12 +60,25 @@ OF_VHOSTS = ("parameters", "policies", *DECLARED)
 
 
 def read_file(path: Path) -> DefinitionsFile:
-    """Read a file. Raises AdministrationError `invalid` with its name and the fault."""
+    """Read a file, or all files of a directory in the order of their names, as one.
+
+    Raises AdministrationError `invalid` with the name of a file and the fault.
+    """
+    if path.is_dir():
+        return _joined([read_file(file) for file in sorted(path.iterdir()) if file.is_file()])
     try:
         content = path.read_bytes()
     except OSError as error:
         raise invalid(f"{path}: cannot be read: {error.strerror}") from error
     return parse(content, str(path))
+
+
+def _joined(files: Sequence[DefinitionsFile]) -> DefinitionsFile:
+    joined = DefinitionsFile()
+    for file, kind in product(files, ENTRIES):
+        for entry in getattr(file, kind):
+            getattr(joined, kind).append(entry)
+    return joined
 
 
 def parse(content: bytes, where: str) -> DefinitionsFile:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from broker.entities.arguments.queue_types import TYPES
@@ -57,6 +58,13 @@ def _address(default_port: int, found: Sequence[Named]) -> tuple[str, ...]:
     return tuple(values.addresses(given.get("ip"), given.get("port", default_port)))
 
 
+def _log_file(found: Sequence[Named]) -> str:
+    """Return the log's file in its directory; empty where there is none, or it is `false`."""
+    given = dict(found)
+    name = given.get("file", "false")
+    return "" if name == "false" else str(PurePosixPath(given.get("dir", ""), name))
+
+
 def _none(*_: object) -> tuple[()]:
     return ()
 
@@ -67,6 +75,7 @@ def _only(*words: str) -> Convert:
 
 NONE = partial(values.one_of, {"none": ()})
 ADDED = partial(values.one_of, {"true": "overwrite", "false": "add"})
+UNLIMITED = partial(values.integer_or, "infinity", 0)
 QUEUE_TYPE = partial(
     values.one_of, {name: type_.name for type_ in TYPES.values() for name in (type_.name, type_.module)}
 )
@@ -149,13 +158,13 @@ ROWS = (
     ),
     # Limits
     Row(("heartbeat",), "limits.heartbeat_seconds", values.integer),
-    Row(("frame_max",), "limits.frame_max_bytes", values.byte_size),
+    Row(("frame_max",), "limits.frame_max_bytes", values.frame_size),
     Row(("initial_frame_max",), "limits.initial_frame_max_bytes", values.byte_size),
     Row(("channel_max",), "limits.channel_max", values.integer),
-    Row(("connection_max",), "limits.connections_max", partial(values.integer_or, "infinity", 0)),
-    Row(("consumer_max_per_channel",), "limits.consumers_per_channel_max", values.integer),
-    Row(("cluster_queue_limit",), "limits.queues_max", values.integer),
-    Row(("cluster_exchange_limit",), "limits.exchanges_max", values.integer),
+    Row(("connection_max",), "limits.connections_max", UNLIMITED),
+    Row(("consumer_max_per_channel",), "limits.consumers_per_channel_max", UNLIMITED),
+    Row(("cluster_queue_limit",), "limits.queues_max", UNLIMITED),
+    Row(("cluster_exchange_limit",), "limits.exchanges_max", UNLIMITED),
     Row(("max_message_size",), "limits.message_bytes_max", values.integer),
     Row(("consumer_timeout",), "limits.consumer_timeout_seconds", values.seconds_of_milliseconds),
     # Memory and disk; a share counts before a number of bytes
@@ -166,11 +175,20 @@ ROWS = (
     Row(("disk_free_limit.absolute",), "disk.free_limit_bytes", values.size),
     Row(("disk_free_limit.relative",), "disk.free_limit_bytes", values.memory_share),
     # Logs and events
+    Row(("log.dir", "log.file"), "logs.file", values.path, _log_file),
+    Row(("log.file.level",), "logs.level", LEVEL),
+    Row(("log.file.formatter",), "logs.form", FORM),
     Row(("log.console.level",), "logs.level", LEVEL),
     Row(("log.console.formatter",), "logs.form", FORM),
     Row(("event_exchange.vhost",), "event_exchange.vhost"),
     # HTTP: TLS alone where no plain port is named, as in RabbitMQ
     Row(("management.ssl.port",), "management.listen", values.port, _none),
+    Row(
+        ("management.listener.ip", "management.listener.port"),
+        "management.listen",
+        IP_AND_PORT,
+        partial(_address, 15672),
+    ),
     Row(("management.tcp.ip", "management.tcp.port"), "management.listen", IP_AND_PORT, partial(_address, 15672)),
     Row(("management.ssl.ip", "management.ssl.port"), "management.tls_listen", IP_AND_PORT, partial(_address, 15671)),
     Row(("management.path_prefix",), "management.path_prefix"),
@@ -178,5 +196,6 @@ ROWS = (
     Row(("management.cors.allow_origins.*",), "management.cors_allow_origins", values.text, _every),
     Row(("management.cors.allow_origins",), "management.cors_allow_origins", NONE),
     Row(("management.cors.max_age",), "management.cors_max_age_seconds", values.integer),
+    Row(("prometheus.return_per_object_metrics",), "prometheus.return_per_object_metrics", values.flag),
     Row(("prometheus.tcp.ip", "prometheus.tcp.port"), "prometheus.listen", IP_AND_PORT, partial(_address, 15692)),
 )

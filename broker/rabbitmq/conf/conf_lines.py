@@ -2,8 +2,8 @@
 
 A key is words of `A-Z`, `a-z`, `0-9`, `_` and `-`, with dots between; a dot inside a word is written `\\.`. A value
 reaches to the end of the line or to a `#`, which begins a comment; in single quotes it may hold a `#`, blanks at its
-ends, or nothing. `$(NAME)` in a value stands for a variable of the environment. This is the format of RabbitMQ 3.13;
-3.10 knows no quotes.
+ends, or nothing. Between three single quotes it may have several lines. `$(NAME)` in a value stands for a variable of
+the environment. This is the format of RabbitMQ 3.13; 3.10 knows no quotes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from broker.config import ConfigError
 _KEY = re.compile(r"(?:[A-Za-z0-9_-]|\\\.)+(?:\.(?:[A-Za-z0-9_-]|\\\.)+)*")
 _DOT = re.compile(r"(?<!\\)\.")
 _QUOTED = re.compile(r"'([^']*)'[ \t]*(?:#.*)?")
+_QUOTES = "'''"
+_OPENED = re.compile(r"[^=]*=\s*'''(?!.*''').*")
 _VARIABLE = re.compile(r"\$\(([^()]*)\)")
 
 
@@ -40,20 +42,37 @@ class ConfLine(NamedTuple):
         return tuple(word.replace("\\.", ".") for word in _DOT.split(self.key))
 
 
-def read_lines(files: Sequence[Path], environ: Mapping[str, str]) -> list[ConfLine]:
-    """The settings of all files, in order. Raises ConfigError with file and line."""
-    return [line for file in files for line in _lines(file, environ)]
+def read_lines(files: Sequence[Path], environ: Mapping[str, str]) -> tuple[list[ConfLine], list[str]]:
+    """Return the settings of all files in order, and the problems of lines that are none, each with file and line.
 
-
-def _lines(file: Path, environ: Mapping[str, str]) -> Iterator[ConfLine]:
-    for number, text in enumerate(_text(file).split("\n"), 1):
-        written = text.strip(" \t\r")
-        if written and not written.startswith("#"):
+    Raises ConfigError for a file that cannot be read.
+    """
+    lines, problems = list[ConfLine](), list[str]()
+    for file in files:
+        for number, written in _written(_text(file)):
             try:
                 key, value = _setting(written)
-                yield ConfLine(file, number, key, _VARIABLE.sub(lambda found: _variable(found[1], environ), value))
+                value = _VARIABLE.sub(lambda found: _variable(found[1], environ), value)
             except ValueError as error:
-                raise ConfigError(f"{file}:{number}: {error}") from None
+                problems.append(f"{file}:{number}: {error}")
+            else:
+                lines.append(ConfLine(file, number, key, value))
+    return lines, problems
+
+
+def _written(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the settings with the numbers of their first lines; a value between ''' may have several lines."""
+    numbered = enumerate((line.strip(" \t\r") for line in text.split("\n")), 1)
+    for number, line in numbered:
+        if not line or line.startswith("#"):
+            continue
+        written = line
+        if _OPENED.fullmatch(line):
+            for _, following in numbered:
+                written += f"\n{following}"
+                if following.endswith(_QUOTES):
+                    break
+        yield number, written
 
 
 def _text(file: Path) -> str:
@@ -70,6 +89,10 @@ def _setting(written: str) -> tuple[str, str]:
     key, rest = key.rstrip(), rest.lstrip()
     if not equals or not _KEY.fullmatch(key):
         raise ValueError("expected KEY = VALUE, with a key such as listeners.tcp.default")
+    if rest.startswith(_QUOTES):
+        if len(rest) < 2 * len(_QUOTES) or not rest.endswith(_QUOTES):
+            raise ValueError(f"{key}: expected {_QUOTES} at the end of the value of several lines")
+        return key, rest[len(_QUOTES) : -len(_QUOTES)].strip("\n")
     if rest.startswith("'"):
         quoted = _QUOTED.fullmatch(rest)
         if quoted is None:

@@ -40,15 +40,18 @@ class Conf(NamedTuple):
 def read_conf(files: Sequence[Path], environ: Mapping[str, str], root: Path = Path("/")) -> Conf:
     """Read files in order; of a key that is set twice, the later line counts. Files that they name are below `root`.
 
-    Raises ConfigError with file, line, key and what was expected.
+    Raises ConfigError with file, line, key and what was expected, a line for each problem.
     """
-    latest = {line.words: line for line in read_lines(files, environ)}
+    lines, problems = read_lines(files, environ)
+    latest = {line.words: line for line in lines}
     settings, used = Translated({}, {}), set[tuple[str, ...]]()
     for row in ROWS:
         found = [line for line in latest.values() if _takes(row, line)]
         if found and row.setting in SETTINGS:
-            _apply(row, found, settings, root)
+            problems += _apply(row, found, settings, root)
             used.update(line.words for line in found)
+    if problems:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
     return Conf(settings, [line.key for words, line in latest.items() if words not in used])
 
 
@@ -62,18 +65,24 @@ def _matches(pattern: Sequence[str], words: Sequence[str]) -> bool:
     )
 
 
-def _apply(row: Row, lines: Sequence[ConfLine], settings: Translated, root: Path) -> None:
+def _apply(row: Row, lines: Sequence[ConfLine], settings: Translated, root: Path) -> list[str]:
+    """Put the setting of a row, unless there are problems; return them."""
     section, field = row.setting.split(".")
-    values = [(line.words[-1], _value(row, line, root)) for line in lines]
+    values, problems = list[tuple[str, Any]](), list[str]()
+    for line in lines:
+        try:
+            values.append((line.words[-1], _value(row, line, root)))
+        except Unfit as unfit:
+            problems.append(f"{line.place}: expected {unfit}, got {_shown(row, line)}")
+    if problems:
+        return problems
     settings.tree.setdefault(section, {})[field] = row.combine(values)
     settings.origins[section, field] = SettingOrigin(lines[-1].place, _shown(row, lines[-1]))
+    return []
 
 
 def _value(row: Row, line: ConfLine, root: Path) -> Any:
-    try:
-        value = row.converter(line.words[-1])(line.value)
-    except Unfit as unfit:
-        raise ConfigError(f"{line.place}: expected {unfit}, got {_shown(row, line)}") from None
+    value = row.converter(line.words[-1])(line.value)
     if isinstance(value, RootPath):
         return str(root / value.lstrip("/")) if value.startswith("/") else str(value)
     return value

@@ -103,6 +103,11 @@ def byte_size(value: str) -> int:
     return int(int(found[1]) * 1024 ** POWERS.get(unit, 0))
 
 
+def frame_size(value: str) -> int:
+    """Bytes of a frame; 0 is no limit, which is the largest number that tune can name."""
+    return byte_size(value) or 2**31 - 1
+
+
 def memory_share(value: str) -> int:
     """Bytes, as a multiple of the machine's or container's memory."""
     # Imported here: hardly any file asks, and a broker's memory is the server's to know.

@@ -30,11 +30,14 @@ def write(directory: Path, text: str, name: str = "rabbitmq.conf") -> Path:
     [
         (" \ta.b-1 =  x y  # z\r\n\n  # a = 1\n\t\nc=d#e", {("a", "b-1"): "x y", ("c",): "d"}),
         ("a = b = c\nd = '  #x ' # y\ne = ''", {("a",): "b = c", ("d",): "  #x ", ("e",): ""}),
+        ("a = '''\n  x\n  # y\n'''\nb = '''z'''\nc = d", {("a",): "x\n# y", ("b",): "z", ("c",): "d"}),
         ('a\\.b.c = "x"\nb = $(NAME)-$(NAME)ü', {("a.b", "c"): '"x"', ("b",): "vv-vvü"}),
     ],
 )
 def test_a_line_is_a_key_and_a_value(tmp_path: Path, text: str, settings: dict[tuple[str, ...], str]) -> None:
-    assert {line.words: line.value for line in read_lines([write(tmp_path, text)], {"NAME": "vv"})} == settings
+    lines, problems = read_lines([write(tmp_path, text)], {"NAME": "vv"})
+    assert {line.words: line.value for line in lines} == settings
+    assert problems == []
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,7 @@ def test_a_line_is_a_key_and_a_value(tmp_path: Path, text: str, settings: dict[t
         *((text, "expected KEY = VALUE, with a key such as ") for text in ("a", "% a", "a b = c", "include *.conf")),
         ("a =", "a: expected a value; an empty one is written ''"),
         ("a = 'b'c", "a: expected nothing but a comment behind the second single quote"),
+        ("a = '''\nb = c", "a: expected ''' at the end of the value of several lines"),
         ("a = $(NONE)", "the environment has no variable NONE"),
         ("heartbeat = 70000", "heartbeat: expected int between 0 and 65535, got 70000"),
         ("consumer_timeout = 0", "consumer_timeout: expected milliseconds, a whole number from 1 up, got 0"),
@@ -84,6 +88,14 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, text: str, sai
             "message_interceptors.routing_node",
             "overwrite",
         ),
+        ("frame_max = 0", "limits.frame_max_bytes", 2**31 - 1),
+        ("consumer_max_per_channel = infinity", "limits.consumers_per_channel_max", 0),
+        ("cluster_queue_limit = infinity", "limits.queues_max", 0),
+        ("prometheus.return_per_object_metrics = true", "prometheus.return_per_object_metrics", True),
+        ("management.listener.ip = ::1\nmanagement.listener.port = 8080", "management.listen", ("[::1]:8080",)),
+        ("log.dir = /var/log\nlog.file = r.log", "logs.file", "/image/var/log/r.log"),
+        ("log.file = false", "logs.file", ""),
+        ("log.file.level = warning", "logs.level", "warning"),
         ("default_queue_type = quorum", "defaults.queue_type", "quorum"),
         ("default_queue_type = rabbit_stream_queue", "defaults.queue_type", "stream"),
         ("loopback_users.guest = false\nloopback_users.app = true", "defaults.loopback_users", ("app",)),
@@ -102,6 +114,18 @@ def test_a_key_is_a_setting_of_ours(tmp_path: Path, text: str, setting: str, val
     section, field = setting.split(".")
     assert getattr(getattr(config, section), field) == value
     assert conf.without_effect == ["net_ticktime", "cluster_formation.x"]
+
+
+def test_all_problems_of_a_file_are_named(tmp_path: Path) -> None:
+    """Of lines, of values, and of ranges of the settings that they become."""
+    file = write(tmp_path, "a\nlisteners.tcp.1 = x\nlisteners.tcp.2 = y\nheartbeat = 1\nfrage = 'b'c")
+    with pytest.raises(ConfigError) as caught:
+        read_conf([file], {})
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [f"{file}:{n}" for n in (1, 5, 2, 3)]
+    file = write(tmp_path, "heartbeat = 70000\nframe_max = 1KB\nchannel_max = 5")
+    with pytest.raises(ConfigError) as caught:
+        load(None, {}, translated=read_conf([file], {}).settings)
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [f"{file}:{n}" for n in (1, 2)]
 
 
 def test_units_are_rabbitmqs_and_http_may_listen_by_two_lines() -> None:
