@@ -41,6 +41,7 @@ PathPrefix = Annotated[str, Meta(pattern="^(/[^/?#]+)*$")]
 Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS"], ...], Meta(min_length=1)]
 
 Permission = Literal["default", "permit", "deny"]
+Intercepting = Literal["off", "add", "overwrite"]
 
 
 class ConfigError(Exception):
@@ -264,6 +265,13 @@ class DefinitionsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     file: str = ""
 
 
+class MessageInterceptorsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[message_interceptors]`: headers that are added to each message that is published."""
+
+    timestamp: Intercepting = "off"
+    routing_node: Intercepting = "off"
+
+
 class ShutdownSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[shutdown]`."""
 
@@ -305,6 +313,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logs: LogsSettings = LogsSettings()
     defaults: DefaultsSettings = DefaultsSettings()
     definitions: DefinitionsSettings = DefinitionsSettings()
+    message_interceptors: MessageInterceptorsSettings = MessageInterceptorsSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     testing: TestingSettings = TestingSettings()
     debug: DebugSettings = DebugSettings()

@@ -21,6 +21,8 @@ from broker.admin.definitions import unfinished_import
 from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
+from broker.entities.arguments.personality import DEFAULT
+from broker.entities.arguments.policy_keys import RULES_OF_ANY
 from broker.entities.exchanges.event_exchange import EventSettings
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.node.broker import Broker, BrokerSettings, Pace
@@ -312,11 +314,15 @@ def settings_of(found: Definitions) -> Iterator[Change]:
         yield from map(Put, rows)
 
 
+_OF_ANY_SERIES = DEFAULT._replace(policy_rules=RULES_OF_ANY)
+
+
 def _understood(row: PolicyRow) -> bool:
     """Return whether a policy is valid. One that an earlier version or Python accepted, and this one does not, is kept
     in the store and not applied."""
     try:
-        checked(row.name, row.pattern, row.apply_to, json.loads(row.definition), row.priority, operator=row.operator)
+        given = row.name, row.pattern, row.apply_to, json.loads(row.definition), row.priority
+        checked(*given, _OF_ANY_SERIES, operator=row.operator)
     except AdministrationError as error:
         log.error(
             "policy '%s' of vhost '%s' is not applied: %s", row.name, row.vhost, error, extra={"vhost": row.vhost}

@@ -38,6 +38,7 @@ from broker.server.start.start_line import CORE
 from broker.server.store_copies import StoreCopies
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
+from broker.session.message_interceptors import MessageInterceptors
 from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
@@ -333,5 +334,8 @@ def session_settings(config: Config) -> SessionSettings:
             limits.wrong_passwords_wait_seconds_max,
         ),
         mechanisms=config.server.auth_mechanisms,
+        interceptors=MessageInterceptors(
+            config.message_interceptors.timestamp, config.message_interceptors.routing_node, identity.shown_node_name
+        ),
         naming=Naming(config.tls.login_from, config.tls.login_san_type, config.tls.login_san_index),
     )

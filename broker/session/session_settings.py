@@ -7,6 +7,7 @@ from typing import NamedTuple
 from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
+from broker.session.message_interceptors import MessageInterceptors
 
 
 class SessionSettings(NamedTuple):
@@ -36,4 +37,5 @@ class SessionSettings(NamedTuple):
     loopback_users: frozenset[str] = frozenset({"guest"})
     throttle: ThrottleLimits = ThrottleLimits()
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")  # SASL mechanisms offered
+    interceptors: MessageInterceptors = MessageInterceptors()  # headers added to each message
     naming: Naming = Naming()  # the field of a client's certificate that names the user

@@ -14,6 +14,7 @@ header tables only the last valid one is cached: validating another one costs as
 from __future__ import annotations
 
 import struct
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 from broker.wire.amqp_errors import DecodeError
@@ -104,6 +105,12 @@ class PropertySummary:
             and not obeyed
             and reply_to != REPLY_TO
         )
+
+    def acted_on(self) -> PropertySummary:
+        """Return a copy that is not ordinary: the broker changes the properties of the message."""
+        changed = copy(self)
+        changed.ordinary = False
+        return changed
 
     @property
     def expiration(self) -> str | None:

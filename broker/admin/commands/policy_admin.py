@@ -35,7 +35,8 @@ class _SetPolicy(AdminChange):
         if not isinstance(definition, dict):
             raise invalid("expected a definition as names with values")
         pattern = json_value(self.pattern, "pattern")
-        policy = checked(self.name, pattern, self.apply_to, definition, self.priority, operator=self.operator)
+        given = self.name, pattern, self.apply_to, definition, self.priority
+        policy = checked(*given, administration.broker.personality, operator=self.operator)
         if vhost.policy_application.policies.of(operator=self.operator).get(self.name) != policy:
             stored = policy.pattern.pattern, self.apply_to, json.dumps(definition), policy.priority
             await administration.change(Put(PolicyRow(vhost.name, self.name, *stored, self.operator)))

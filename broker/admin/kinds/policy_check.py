@@ -1,4 +1,4 @@
-"""The validation of policies, as in RabbitMQ 3.10.8.
+"""The validation of policies, as in the RabbitMQ of a personality.
 
 The texts are its own. PCRE2, the successor of RabbitMQ's engine, reports faults of regular expressions.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from broker.admin.json_terms import binary_pairs, binary_term
 from broker.admin.protocol import ValidationFailed
 from broker.entities.arguments.name_patterns import InvalidPattern, NamePattern
+from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
 
@@ -21,15 +22,23 @@ _AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
 
 
 def checked(
-    name: str, pattern: object, apply_to: str, definition: Mapping[str, Any], priority: Any, *, operator: bool
+    name: str,
+    pattern: object,
+    apply_to: str,
+    definition: Mapping[str, Any],
+    priority: Any,
+    personality: Personality,
+    *,
+    operator: bool,
 ) -> Policy:
     """Return the policy of these parts. Raises ValidationFailed with all their problems."""
     problems = []
-    problem = _problem_of_definition(definition, _OF_OPERATORS if operator else _KEYS)
+    problem = _problem_of_definition(definition, personality, operator=operator)
     if problem:
         problems.append(problem)
     if apply_to not in APPLY_TO:
-        problems.append(f"apply-to '{apply_to}' unrecognised; should be {_listed(APPLY_TO)}")
+        words = _WORDS_OF_4 if personality.policy_rules.words_of_4 else _listed(APPLY_TO)
+        problems.append(f"apply-to '{apply_to}' unrecognised; should be {words}")
     if not isinstance(pattern, str):
         problems.append(f"pattern should be a binary but was {binary_term(pattern)}")
     try:
@@ -44,22 +53,42 @@ def checked(
     return Policy(name, read, apply_to, definition, priority)
 
 
+_WORDS_OF_4 = (
+    "one of: 'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'"  # two blanks, as there
+)
+
+
 def _listed(words: Mapping[str, object]) -> str:
     *first, last = (f"'{word}'" for word in words)
     return f"{', '.join(first)} or {last}"
 
 
-def _problem_of_definition(definition: Mapping[str, Any], known: Mapping[str, tuple[Check, str]]) -> str:
+def _problem_of_definition(definition: Mapping[str, Any], personality: Personality, *, operator: bool) -> str:
     if not definition:
         return "no policy provided"
-    for key in sorted(known.keys() & definition.keys()):
-        accepts, what = known[key]
+    if "queue-master-locator" in definition and not personality.master_locator:
+        return "use of deprecated queue-master-locator argument is not permitted"
+    rules = personality.policy_rules
+    known = rules.of_operators if operator else _KEYS.keys() - rules.unknown
+    for key in sorted(known & definition.keys()):
+        accepts, what = _KEYS[key]
+        if key == "delivery-limit" and rules.no_delivery_limit:
+            accepts = _integer
         if not accepts(definition[key]):
             return what.format(binary_term(definition[key]))
     unknown = {key: value for key, value in sorted(definition.items()) if key not in known}
     if unknown:
         return f"{binary_pairs(unknown)} are not recognised policy settings"
-    return _problem_of_mirrors(definition)
+    return _problem_of_mirrors(definition) or _problem_of_retries(definition)
+
+
+def _problem_of_retries(definition: Mapping[str, Any]) -> str:
+    kind, least, most = (definition.get(f"delayed-retry-{part}") for part in ("type", "min", "max"))
+    if kind not in (None, "disabled") and least is None:
+        return f"delayed-retry-min is required when delayed-retry-type is {kind}"
+    if least is not None and most is not None and most < least:
+        return f"delayed-retry-max ({most}) must not be smaller than delayed-retry-min ({least})"
+    return ""
 
 
 def _problem_of_mirrors(definition: Mapping[str, Any]) -> str:
@@ -88,10 +117,13 @@ def _text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _from(lowest: int, highest: int | None = None) -> Check:
     def accepts(value: Any) -> bool:
-        integer = isinstance(value, int) and not isinstance(value, bool)
-        return integer and lowest <= value and (highest is None or value <= highest)
+        return _integer(value) and lowest <= value and (highest is None or value <= highest)
 
     return accepts
 
@@ -106,10 +138,17 @@ def _age(value: Any) -> bool:
 
 _KEYS: dict[str, tuple[Check, str]] = {
     "alternate-exchange": (_text, "{} is not a valid alternate exchange name"),
+    "consumer-disconnected-timeout": (_from(0), "{} is not a valid consumer disconnected timeout"),
     "consumer-timeout": (_from(0), "{} is not a valid consumer timeout"),  # since 3.11.15
     "dead-letter-exchange": (_text, "{} is not a valid dead letter exchange name"),
     "dead-letter-routing-key": (_text, "{} is not a valid dead letter routing key"),
     "dead-letter-strategy": (_one_of("at-most-once", "at-least-once"), "{} is not a valid dead letter strategy"),
+    "delayed-retry-max": (_from(1), "{} is not a valid delayed retry maximum delay. Must be a positive integer"),
+    "delayed-retry-min": (_from(1), "{} is not a valid delayed retry minimum delay. Must be a positive integer"),
+    "delayed-retry-type": (
+        _one_of("all", "failed", "returned", "disabled"),
+        "{} is not a valid delayed retry type. Must be one of: all, failed, returned, disabled",
+    ),
     "delivery-limit": (_from(0), "{} is not a valid delivery limit"),
     "expires": (_from(1), "{} is not a valid queue expiry"),
     "ha-mode": (_one_of("all", "exactly", "nodes"), "{} is not a valid ha-mode value"),
@@ -142,19 +181,8 @@ _KEYS: dict[str, tuple[Check, str]] = {
     ),
     "queue-mode": (_one_of("default", "lazy"), "{} is not a valid queue-mode value"),
     "queue-version": (_one_of(1, 2), "{} is not a valid queue-version value"),
+    "stream-filter-size-bytes": (_from(16, 255), "{} is not a valid filter size. Valid range is 16-255"),
     "stream-max-segment-size-bytes": (_from(0, SEGMENT_BYTES_MAX), "{} is not a valid segment size"),
+    "target-group-size": (_from(1), "{} is not a valid qq target count value"),
 }
 """The values that each key may have, and the problem with any other value."""
-
-_OF_OPERATORS = {
-    key: _KEYS[key]
-    for key in (
-        "delivery-limit",
-        "expires",
-        "max-in-memory-bytes",
-        "max-in-memory-length",
-        "max-length",
-        "max-length-bytes",
-        "message-ttl",
-    )
-}

@@ -34,7 +34,8 @@ class PolicyEntry(DefinitionEntry, frozen=True):
     def check(self, broker: Broker, *, operator: bool = False) -> None:
         """Raise ValidationFailed with all problems of the policy."""
         definition = dict(self.definition)
-        policy_check.checked(self.name, self.pattern, self.apply_to, definition, self.priority, operator=operator)
+        given = self.name, self.pattern, self.apply_to, definition, self.priority
+        policy_check.checked(*given, broker.personality, operator=operator)
 
     def changes(self, broker: Broker, *, operator: bool = False) -> Iterator[Put]:
         """Yield the policy."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.entities.arguments import policy_keys
+from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
 
 
@@ -25,6 +27,8 @@ class Personality(NamedTuple):
     """Classic queues may have the argument x-queue-master-locator."""
     argument_rules: ArgumentRules = RULES_OF_3
     """The arguments of queue.declare."""
+    policy_rules: PolicyRules = policy_keys.RULES_OF_3_13
+    """The keys of policies."""
     delivery_limit: int | None = None
     """The default delivery limit of quorum queues; None for none."""
     nacks_count: bool = True
@@ -65,12 +69,15 @@ class Personality(NamedTuple):
     """A refused basic.get of a queue with a single active consumer shows the type as Erlang does."""
     bare_limits: bool = False
     """The user's limit of channels stands in the reply text without brackets."""
+    protection: bool = False
+    """Virtual hosts may be protected from deletion, and users from the HTTP API."""
 
 
 _OF_4_2 = Personality(
     "4.2.9",
     frame_min=8192,
     argument_rules=RULES_OF_4_2,
+    policy_rules=policy_keys.RULES_OF_4_2,
     delivery_limit=20,
     acquired_counts=True,
     published_deaths=False,
@@ -85,10 +92,13 @@ _OF_4_2 = Personality(
     quoted_types=True,
     vhost_types=True,
     bare_limits=True,
+    protection=True,
 )
 
 PERSONALITIES = {
-    "3.10": Personality("3.10.8", last_deaths=False, fallback_type=False, imported_types=False),
+    "3.10": Personality(
+        "3.10.8", policy_rules=policy_keys.RULES_OF_3_10, last_deaths=False, fallback_type=False, imported_types=False
+    ),
     "3.13": Personality("3.13.7"),
     "4.2": _OF_4_2,
     "4.3": _OF_4_2._replace(
@@ -97,6 +107,7 @@ PERSONALITIES = {
         transient_queues=False,
         master_locator=False,
         argument_rules=RULES_OF_4_3,
+        policy_rules=policy_keys.RULES_OF_4_3,
         classic_timeouts=False,
         nacks_count=False,
         topic_wildcards_max=2,

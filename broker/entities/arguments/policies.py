@@ -8,16 +8,15 @@ Which of two policies of one priority it takes is an accident of its hashing; he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from broker.entities.arguments.name_patterns import NamePattern
+from broker.entities.arguments.policy_keys import EXCHANGE, PolicyRules
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, type_of
 from broker.wire.field_tables import Table
-
-EXCHANGE = "exchange"
-"""The kind of entity, beside the queue types, that a policy may apply to."""
 
 _ALL_QUEUES = frozenset({CLASSIC.name, QUORUM.name, STREAM.name})
 APPLY_TO: dict[str, frozenset[str]] = {
@@ -30,26 +29,10 @@ APPLY_TO: dict[str, frozenset[str]] = {
 }
 """Values of apply-to, and the kinds that each means. RabbitMQ has those for one queue type since 3.12."""
 
-_OF_CLASSIC_ALONE = frozenset(
-    {"ha-mode", "ha-params", "ha-promote-on-failure", "ha-promote-on-shutdown", "ha-sync-mode"}
-    | {"queue-master-locator", "queue-mode"}
-)
-_OF_STREAMS_ALONE = frozenset({"initial-cluster-size", "max-age", "stream-max-segment-size-bytes"})
-_NOT_OF_STREAMS = frozenset(
-    {"dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy", "delivery-limit", "expires"}
-    | {"max-in-memory-bytes", "max-in-memory-length", "max-length", "message-ttl", "overflow"}
-)
-UNSUPPORTED: dict[str, frozenset[str]] = {
-    EXCHANGE: frozenset(),
-    CLASSIC.name: _OF_STREAMS_ALONE | {"dead-letter-strategy", "delivery-limit", "queue-leader-locator"},
-    QUORUM.name: _OF_CLASSIC_ALONE | _OF_STREAMS_ALONE,
-    STREAM.name: _OF_CLASSIC_ALONE | _NOT_OF_STREAMS,
-}
-"""Keys that a kind does not support: a policy with one of them does not apply to it at all."""
-
 SMALLER_WINS = frozenset(
     {
         "consumer-timeout",
+        "delayed-retry-min",
         "delivery-limit",
         "expires",
         "max-in-memory-bytes",
@@ -78,9 +61,9 @@ class Policy(NamedTuple):
     definition: Mapping[str, Any]
     priority: int
 
-    def is_for(self, kind: str) -> bool:
+    def is_for(self, kind: str, rules: PolicyRules) -> bool:
         """Return whether the policy could apply to an entity of this kind, if the pattern matches."""
-        return kind in APPLY_TO[self.apply_to] and UNSUPPORTED[kind].isdisjoint(self.definition)
+        return kind in APPLY_TO[self.apply_to] and rules.unsupported[kind].isdisjoint(self.definition)
 
 
 class InForce(NamedTuple):
@@ -94,8 +77,32 @@ class InForce(NamedTuple):
         """The merged definition. An operator policy can lower a number, or add a key that the policy does not have."""
         merged = dict(self.policy.definition) if self.policy is not None else {}
         for key, value in self.operator.definition.items() if self.operator is not None else ():
-            merged[key] = min(merged[key], value) if key in merged else value
+            merged[key] = _MERGED.get(key, min)(merged[key], value) if key in merged else value
         return merged
+
+
+def _operators(value: Any, of_operator: Any) -> Any:
+    return of_operator
+
+
+def _delivery_limit(*values: int) -> int:
+    """Return the smaller limit; a negative one is none, and larger than all."""
+    return min(values) if min(values) >= 0 else max(values)
+
+
+_MERGED: dict[str, Callable[[Any, Any], Any]] = {
+    "delayed-retry-min": max,
+    "delayed-retry-type": _operators,
+    "delivery-limit": _delivery_limit,
+    "ha-mode": _operators,
+    "ha-params": _operators,
+    "ha-sync-mode": _operators,
+    "overflow": _operators,
+    "queue-master-locator": _operators,
+    "queue-version": _operators,
+    "target-group-size": max,
+}
+"""The value of a key that a policy and an operator policy have; otherwise the smaller one."""
 
 
 NONE_IN_FORCE = InForce()
@@ -106,7 +113,8 @@ def effective(declared: Table, in_force: InForce) -> QueueArguments:
     arguments = parse(declared)
     before = BEFORE_ARGUMENTS[type_of(declared).name]
     changes: dict[str, Any] = {}
-    for key, value in in_force.definition.items():
+    for key, given in in_force.definition.items():
+        value = math.inf if key == "delivery-limit" and given < 0 else given
         field = key.replace("-", "_")
         if field not in QueueArguments._fields:
             continue

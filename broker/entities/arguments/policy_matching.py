@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from broker.entities.arguments.name_patterns import STEPS_MAX, PatternError
 from broker.entities.arguments.policies import NONE_IN_FORCE, InForce, Policy
+from broker.entities.arguments.policy_keys import PolicyRules
 
 log = logging.getLogger("leveret.policies")
 
@@ -28,9 +29,10 @@ GIVEN_UP_MAX = 100
 class PolicyKind:
     """The ordinary policies of a virtual host, or its operator policies, by name."""
 
-    def __init__(self, vhost: str, word: str) -> None:
-        """`word`: what log messages call such a policy."""
+    def __init__(self, vhost: str, word: str, rules: PolicyRules) -> None:
+        """`word`: the name of such a policy in log messages."""
         self._vhost = vhost
+        self._rules = rules
         self._word = word
         self.by_name: dict[str, Policy] = {}
         self._strongest_first: list[Policy] | None = []
@@ -51,7 +53,7 @@ class PolicyKind:
         """Return the policy of the highest priority that applies to an entity, or None."""
         long_searches = LONG_SEARCHES
         for policy in self._by_strength():
-            if policy.is_for(kind):
+            if policy.is_for(kind, self._rules):
                 try:
                     if policy.pattern.search(name, SHORT_STEPS):
                         return policy
@@ -65,7 +67,7 @@ class PolicyKind:
 
     def applies(self, policy: Policy, kind: str, name: str) -> bool:
         """Return whether a policy applies to an entity, leaving out priorities."""
-        if not policy.is_for(kind):
+        if not policy.is_for(kind, self._rules):
             return False
         try:
             return policy.pattern.search(name, SHORT_STEPS)
@@ -107,9 +109,9 @@ class PolicyKind:
 class Policies:
     """The policies of one virtual host; operator policies have names of their own."""
 
-    def __init__(self, vhost: str) -> None:
-        self.ordinary = PolicyKind(vhost, "policy")
-        self.operator = PolicyKind(vhost, "operator policy")
+    def __init__(self, vhost: str, rules: PolicyRules) -> None:
+        self.ordinary = PolicyKind(vhost, "policy", rules)
+        self.operator = PolicyKind(vhost, "operator policy", rules)
 
     def kind(self, *, operator: bool) -> PolicyKind:
         """Return the ordinary policies, or the operator policies."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.entities.arguments.policies import EXCHANGE, InForce, Policy, alternate, effective
+from broker.entities.arguments.policies import InForce, Policy, alternate, effective
+from broker.entities.arguments.policy_keys import EXCHANGE
 from broker.entities.arguments.policy_matching import Policies
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 from broker.entities.scheduling.future import Future
@@ -43,7 +44,7 @@ class PolicyApplication:
         self._routing = routing
         self._bindings = bindings
         self._expire = expire
-        self.policies = Policies(vhost)
+        self.policies = Policies(vhost, context.personality.policy_rules)
         self._waiting: _Changes = {}
         """Policies that have changed since the present walk over the entities began."""
         self._walk: Future[None] = Future.resolved(None)

@@ -67,6 +67,7 @@ def _only(*words: str) -> Convert:
 
 
 NONE = partial(values.one_of, {"none": ()})
+ADDED = partial(values.one_of, {"true": "overwrite", "false": "add"})
 QUEUE_TYPE = partial(
     values.one_of, {name: type_.name for type_ in TYPES.values() for name in (type_.name, type_.module)}
 )
@@ -139,6 +140,11 @@ ROWS = (
     Row(("definitions.local.path",), "definitions.file", values.location),
     Row(("management.load_definitions",), "definitions.file", values.location),
     Row(("load_definitions",), "definitions.file", values.location),
+    # Headers that each message gets
+    Row(("message_interceptors.incoming.set_header_timestamp.overwrite",), "message_interceptors.timestamp", ADDED),
+    Row(
+        ("message_interceptors.incoming.set_header_routing_node.overwrite",), "message_interceptors.routing_node", ADDED
+    ),
     # Limits
     Row(("heartbeat",), "limits.heartbeat_seconds", values.integer),
     Row(("frame_max",), "limits.frame_max_bytes", values.byte_size),

@@ -191,6 +191,8 @@ def _summarize(channel: Channel, header: bytes) -> PropertySummary:
         summary = summarize(header)
     except DecodeError as error:
         raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
+    if channel.connection.settings.interceptors.work:
+        summary = summary.acted_on()
     if len(header) <= HEADER_BYTES_MAX:
         channel.header, channel.summary = header, summary
     return summary

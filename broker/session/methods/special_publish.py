@@ -34,6 +34,10 @@ def prepare(
     If `queues` is None the message is routed here. A direct reply is delivered at once. Raises ChannelException as
     RabbitMQ does.
     """
+    interceptors = channel.connection.settings.interceptors
+    if interceptors.work:
+        header = interceptors.intercepted(header, len(body), channel.connection.broker.clock.now())
+        summary = summarize(header)
     if not channel.connection.settings.personality.published_deaths and b"x-death" in (summary.headers or b""):
         header, summary = _without_deaths(header, len(body))
     message = Message(route.route, header, body, PERSISTENT if summary.persistent else 0)

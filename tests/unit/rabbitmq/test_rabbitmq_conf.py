@@ -74,6 +74,16 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, text: str, sai
         ("ssl_options.versions.1 = tlsv1.3\nssl_options.versions.2 = tlsv1.1", "tls.minimum_version", "TLSv1.2"),
         ("ssl_options.ciphers.1 = A\nssl_options.ciphers.2 = B", "tls.ciphers", "A:B"),
         ("ssl_options.cacertfile = a\nmanagement.ssl.cacertfile = b", "tls.ca_file", "a"),
+        (
+            "message_interceptors.incoming.set_header_timestamp.overwrite = false",
+            "message_interceptors.timestamp",
+            "add",
+        ),
+        (
+            "message_interceptors.incoming.set_header_routing_node.overwrite = true",
+            "message_interceptors.routing_node",
+            "overwrite",
+        ),
         ("default_queue_type = quorum", "defaults.queue_type", "quorum"),
         ("default_queue_type = rabbit_stream_queue", "defaults.queue_type", "stream"),
         ("loopback_users.guest = false\nloopback_users.app = true", "defaults.loopback_users", ("app",)),

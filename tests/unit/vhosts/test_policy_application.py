@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import EXCHANGE, InForce, Policy, effective
+from broker.entities.arguments.policy_keys import RULES_OF_3_13
 from broker.entities.arguments.policy_matching import GIVEN_UP_MAX, LONG_SEARCHES, Policies
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.entities.queues.queue_background_work import CHUNK_BYTES
@@ -50,7 +51,7 @@ def impose(core: Core, made: Policy, *, operator: bool = False) -> None:
 )
 def test_a_policy_applies_where_kind_keys_and_name_agree(apply_to: str, kinds: set[str]) -> None:
     """Keys that a kind of queue does not know are asserted on the wire; exchanges know them all."""
-    applies = Policies("v").ordinary.applies
+    applies = Policies("v", RULES_OF_3_13).ordinary.applies
     for kind in (EXCHANGE, "classic", "quorum", "stream"):
         expected = kind in kinds
         assert applies(policy(pattern="b", apply_to=apply_to, max_length_bytes=1), kind, "abc") == expected
@@ -62,7 +63,7 @@ def test_a_policy_applies_where_kind_keys_and_name_agree(apply_to: str, kinds: s
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "x"]), st.integers(-2, 2))))
 def test_what_holds_is_the_strongest_of_what_applies(made: list[tuple[str, str, int]]) -> None:
     """The first by name holds of those with equal priority."""
-    policies = Policies("v")
+    policies = Policies("v", RULES_OF_3_13)
     for name, pattern, priority in made:
         policies.ordinary.put(policy(name, pattern, "all", priority))
     applying = [each for each in policies.of(operator=False).values() if each.pattern.pattern == ""]
@@ -82,7 +83,7 @@ PATIENTLY = "a" * 12 + "y"
 
 def test_few_policies_of_a_name_get_a_long_search_the_strongest_first() -> None:
     """A policy with an ordinary pattern is found beside them."""
-    policies, found = Policies("v"), policy("found", "^a{30}", priority=-1)
+    policies, found = Policies("v", RULES_OF_3_13), policy("found", "^a{30}", priority=-1)
     for number in range(3 * LONG_SEARCHES):
         policies.ordinary.put(policy(f"slow {number}", SLOW, priority=number))
     policies.ordinary.put(found)
@@ -95,7 +96,7 @@ def test_few_policies_of_a_name_get_a_long_search_the_strongest_first() -> None:
 
 def test_a_policy_that_has_come_to_nothing_often_gets_no_long_search(caplog: pytest.LogCaptureFixture) -> None:
     """It is given up until it is set again. A match of few steps is found for ever. The log says so once."""
-    policies, worn = Policies("v"), policy("worn", f"b{SLOW}|{PATIENT}")
+    policies, worn = Policies("v", RULES_OF_3_13), policy("worn", f"b{SLOW}|{PATIENT}")
     policies.ordinary.put(worn)
     assert policies.match("classic", PATIENTLY).policy is worn
     for number in range(GIVEN_UP_MAX):
