@@ -23,8 +23,8 @@ SOCKET_PATH_BYTES_MAX = 107
 class AdministrationError(Exception):
     """A command could not be carried out. `kind` is for programs, the message for people.
 
-    Kinds: `not_found`, `already_exists`, `invalid` (malformed arguments), `refused` (a rule forbids it), `failed`
-    (an error of the broker or its disk), `not_running`.
+    Kinds: `not_found`, `already_exists`, `invalid` (malformed arguments), `refused` (a rule forbids it), `protected`
+    (a virtual host may not be deleted), `failed` (an error of the broker or its disk), `not_running`.
     """
 
     def __init__(self, kind: str, message: str) -> None:

@@ -151,6 +151,8 @@ def problem_of_administration(error: AdministrationError) -> Problem:
     """Convert a refusal of the administration to an answer of the API."""
     if error.kind == "not_found":
         return not_found()
+    if error.kind == "protected":
+        return Problem(412, "precondition_failed", str(error))
     if error.kind == "failed":
         return Problem(500, "internal_error", str(error))
     if isinstance(error, ValidationFailed):

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 
 class VhostRow(NamedTuple):
-    """A virtual host. `default_queue_type` is empty where none was chosen."""
+    """A virtual host. `default_queue_type` is empty and `protected_from_deletion` None where none was chosen."""
 
     name: str
     description: str = ""
     tags: tuple[str, ...] = ()
     default_queue_type: str = ""
+    protected_from_deletion: bool | None = None
 
 
 class UserRow(NamedTuple):

@@ -166,10 +166,15 @@ def _read_tags(value: Any) -> tuple[str, ...]:
     return tuple(json.loads(value))
 
 
+def _read_choice(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
 _READERS: dict[Any, Callable[[Any], object]] = {
     str: _read_text,
     bytes: bytes,
     bool: bool,
+    bool | None: _read_choice,
     int: int,
     tuple[str, ...]: _read_tags,
 }

@@ -11,6 +11,7 @@ from broker.server.commits.committer import Committer
 from broker.server.resource_alarms import ResourceWatch, memory_used
 from broker.server.server import Server
 from broker.session.channel.channel import Channel
+from storage import batch_removals
 from storage.batch import SealedBatch
 from tests.planted.mistake import Exhaustion, Patch, Process, Simulation, mistake
 
@@ -35,9 +36,9 @@ def alarm_holds_commits(patch: Patch) -> None:
     """Write nothing while an alarm lasts, acknowledgements neither."""
     start = Committer.start_commit
 
-    def start_unless_short(committer: Committer, *, lazily: bool = False) -> None:
+    def start_unless_short(committer: Committer, **how: bool) -> None:
         if not committer._broker.alarms.raised:
-            start(committer, lazily=lazily)
+            start(committer, **how)
 
     patch(Committer, "start_commit", start_unless_short)
 
@@ -62,10 +63,12 @@ def removals_wait_for_room(patch: Patch) -> None:
 @mistake("I12", Simulation(34))
 def dead_message_gone_before_its_dead_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
-    removals, additions = commit_thread.removals, commit_thread.additions
+    removals, additions = batch_removals.removals, batch_removals.additions
 
     def ended(batch: SealedBatch) -> SealedBatch:
-        return batch._replace(lanes=tuple(lane._replace(settled=lane.finished, moved=()) for lane in batch.lanes))
+        return batch._replace(
+            lanes=tuple(lane._replace(settled=tuple(lane.finished), moved=()) for lane in batch.lanes)
+        )
 
     patch(commit_thread, "removals", lambda batch: removals(ended(batch)))
     patch(commit_thread, "additions", lambda batch: additions(ended(batch)))

@@ -81,14 +81,18 @@ def message_forgotten(patch: Patch) -> None:
     patch(WriteBatch, "seal", seal_forgetting)
 
 
-@mistake("I1", Simulation(6))
+@mistake("I1", Simulation(23))
 def transaction_in_two_commits(patch: Patch) -> None:
     """Write a transaction's publishes with one batch, and its settlements with the next."""
     commit = dispatch.HANDLERS[TxCommit]
 
     def commit_in_two(channel: Channel, method: Any) -> None:
+        def seal() -> int:
+            channel.connection.broker.batches.seal()
+            return 0
+
         if channel.transaction is not None and channel.transaction.publishes:
-            channel.transaction.publishes.append(channel.connection.broker.batches.seal)
+            channel.transaction.publishes.append(seal)
         commit(channel, method)
 
     patch(dispatch, "HANDLERS", {**dispatch.HANDLERS, TxCommit: commit_in_two})

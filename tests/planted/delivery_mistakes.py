@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer
@@ -24,7 +24,7 @@ def delivered_mark_forgotten(patch: Patch) -> None:
 def delivered_mark_for_all_priorities(patch: Patch) -> None:
     """Mark every priority up to a delivery's position: what is below it need not have been delivered."""
 
-    def delivered(store: PriorityStore, entries: Iterable[QueuedMessage]) -> None:
+    def delivered(store: PriorityStore, entries: Sequence[QueuedMessage]) -> None:
         for lane in store._lanes.values():
             lane.delivered(entries)
 
@@ -36,9 +36,9 @@ def redelivered_forgotten(patch: Patch) -> None:
     """Do not say of a message that was given back that it was delivered before."""
     requeue = OrderedQueue.requeue
 
-    def requeue_unmarked(queue: OrderedQueue, entries: Sequence[QueuedMessage]) -> None:
+    def requeue_unmarked(queue: OrderedQueue, entries: Sequence[QueuedMessage], **how: bool) -> None:
         before = [entry.redelivered for entry in entries]
-        requeue(queue, entries)
+        requeue(queue, entries, **how)
         for entry, flag in zip(entries, before, strict=True):
             entry.redelivered = flag
 

@@ -180,7 +180,7 @@ def journal_written_over_what_is_needed(patch: Patch) -> None:
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 
-    def start_commit(committer: Committer, *, lazily: bool = False) -> None:
+    def start_commit(committer: Committer, *, lazily: bool = False, gathered: bool = False) -> None:
         no_room = committer._broker.batches.disk_full
         if (committer.busy and not no_room) or committer._error is not None:
             return

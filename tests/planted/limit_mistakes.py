@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from broker.entities.arguments import name_patterns
@@ -10,7 +11,6 @@ from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.queues.ready_messages import ReadyMessages
-from broker.entities.scheduling import clock
 from broker.entities.scheduling.clock import SteadyClock
 from tests.planted.mistake import Model, Patch, Process, Simulation, mistake
 
@@ -21,7 +21,7 @@ TIME_TO_LIVE = "message-ttl and expiration"
 @mistake("I9", Process("tests/unit/server/test_clock_jumps.py"), Simulation(19))
 def time_by_the_wall_clock(patch: Patch) -> None:
     """Ask the wall clock what time it is, whoever sets it."""
-    patch(SteadyClock, "now", lambda steady: int(clock.time.time() * 1000))
+    patch(SteadyClock, "now", lambda steady: int(time.time() * 1000))
 
 
 @mistake("regular expressions are given up", Process("tests/security/hostile/test_hostile_patterns.py"))

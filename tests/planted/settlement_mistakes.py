@@ -129,11 +129,11 @@ def requeued_twice(patch: Patch) -> None:
     """Have what an ended channel held ready twice."""
 
     def requeue_twice(
-        queue: OrderedQueue, requeue: Requeue, entries: Sequence[QueuedMessage], *, abandoned: bool = False
+        queue: OrderedQueue, requeue: Requeue, entries: Sequence[QueuedMessage], *, abandoned: bool = False, **how: bool
     ) -> None:
-        requeue(queue, entries, abandoned=abandoned)
+        requeue(queue, entries, abandoned=abandoned, **how)
         if abandoned and not queue.deleted:
-            queue.ready_messages.give_back(entries[:1])
+            queue.ready_in_order.give_back(entries[:1])
 
     _patch_requeue(patch, requeue_twice)
 
@@ -143,9 +143,9 @@ def not_requeued(patch: Patch) -> None:
     """Keep one of the messages that an ended channel held."""
 
     def requeue_rest(
-        queue: OrderedQueue, requeue: Requeue, entries: Sequence[QueuedMessage], *, abandoned: bool = False
+        queue: OrderedQueue, requeue: Requeue, entries: Sequence[QueuedMessage], *, abandoned: bool = False, **how: bool
     ) -> None:
-        requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
+        requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned, **how)
 
     _patch_requeue(patch, requeue_rest)
 

@@ -120,12 +120,14 @@ def release_after_settlement(patch: Patch) -> None:
     """Settle a delayed message that is due at once, and publish it some time later."""
 
     def let_go_first(queue: DelayQueue, entry: QueuedMessage) -> None:
+        release = queue._release
         assert entry.message is not None
+        assert release is not None
         entry.persistent = queue.durable and entry.message.persistent
         queue.finish((entry,))
         context = queue._context
         due = context.now() + LONG_AFTER_MILLISECONDS
-        context.timers.at(due, partial(queue._release, entry.message, set[Queue]()))
+        context.timers.at(due, partial(release, entry.message, set[Queue]()))
 
     patch(DelayQueue, "_let_go", let_go_first)
 

@@ -49,7 +49,7 @@ class AddUser(AdminChange):
 class PutUser(AdminChange):
     """Create or replace a user, as RabbitMQ's API does: with a password, the hash of one, or neither.
 
-    No login takes a user with neither. Permissions are for a new user.
+    No login takes a user with neither. Permissions are for a new user. A protected user is refused.
     """
 
     log_words: ClassVar[str] = "user '{name}' is added or changed"
@@ -66,6 +66,7 @@ class PutUser(AdminChange):
         from broker.entities.node.user_limits import OF_USERS
 
         name = named(self.name)
+        _assert_unprotected(administration, name)
         password_hash, algorithm = self._hash()
         limits = checked(table(self.limits, "limits"), OF_USERS, "user-limits")
         if self.tags is UNSET:
@@ -96,25 +97,32 @@ class PutUser(AdminChange):
 
 
 class DeleteUser(AdminChange):
-    """Delete a user with all its permissions, and close its connections, as RabbitMQ does."""
+    """Delete a user with all its permissions, and close its connections, as RabbitMQ does.
+
+    With `by_api`, a protected user is refused.
+    """
 
     log_words: ClassVar[str] = "user '{name}' is deleted"
     name: Text
+    by_api: bool = False
 
     async def apply(self, administration: Administration) -> None:
         name = administration.user(self.name).name
+        if self.by_api:
+            _assert_unprotected(administration, name)
         await administration.change(delete(UserRow, name=name))
         administration.registry.close_connections(_DELETED.format(name), user=name)
 
 
 class DeleteUsers(AdminChange):
-    """Delete several users, or none of them if one does not exist."""
+    """Delete several users, or none of them if one does not exist, as RabbitMQ's API does. Protected ones stay."""
 
     log_words: ClassVar[str] = "users {names} are deleted"
     names: list[Text]
 
     async def apply(self, administration: Administration) -> None:
-        names = [administration.user(name).name for name in distinct(self.names)]
+        named_users = [administration.user(name).name for name in distinct(self.names)]
+        names = [name for name in named_users if not _protected(administration, name)]
         await administration.change(*(delete(UserRow, name=name) for name in names))
         for name in names:
             administration.registry.close_connections(_DELETED.format(name), user=name)
@@ -168,6 +176,18 @@ class AuthenticateUser(Question):
         if user is None or not verify(given, user.password_hash, user.hashing_algorithm):
             reason = f"user '{self.name}' - invalid credentials"
             raise AdministrationError("refused", f'failed to authenticate user "{self.name}": {reason}')
+
+
+def _protected(administration: Administration, name: str) -> bool:
+    from broker.admin.kinds.user_kind import is_protected
+
+    return is_protected(administration.broker, name)
+
+
+def _assert_unprotected(administration: Administration, name: str) -> None:
+    """Raise AdministrationError `refused` for a user that the HTTP API may not change."""
+    if _protected(administration, name):
+        raise AdministrationError("refused", "Protected users cannot be modified via the HTTP API")
 
 
 def _hashed(password: str) -> str:

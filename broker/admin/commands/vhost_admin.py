@@ -34,12 +34,12 @@ class AddVhost(AdminChange):
     default_queue_type: Text
 
     async def apply(self, administration: Administration) -> None:
-        from broker.admin.kinds.vhost_kind import check_queue_type, queue_type_put
+        from broker.admin.kinds.vhost_kind import check_queue_type, protection_of, queue_type_put
 
         broker, name = administration.broker, named(self.name)
         check_queue_type(broker, self.default_queue_type)
         queue_type = queue_type_put(broker, name, self.default_queue_type)
-        row = VhostRow(name, self.description, distinct(self.tags), queue_type)
+        row = VhostRow(name, self.description, distinct(self.tags), queue_type, protection_of(broker, name))
         if row.name not in administration.broker.vhosts or any(row[1:]):
             await administration.change(Put(row))
 
@@ -59,14 +59,15 @@ class PutVhost(AdminChange):
     tracing: bool | None = None
 
     async def apply(self, administration: Administration) -> None:
-        from broker.admin.kinds.vhost_kind import check_queue_type, queue_type_put
+        from broker.admin.kinds.vhost_kind import check_queue_type, protection_of, queue_type_put
 
         broker, name = administration.broker, named(self.name)
         if self.default_queue_type == "" and broker.personality.vhost_types:
             raise invalid("default_queue_type must not be an empty string")
         check_queue_type(broker, self.default_queue_type or "")
         queue_type = queue_type_put(broker, name, self.default_queue_type or "")
-        row = VhostRow(name, self.description or "", tags_of(self.tags), queue_type)
+        protected = protection_of(broker, name)
+        row = VhostRow(name, self.description or "", tags_of(self.tags), queue_type, protected)
         user = administration.user(self.user).name
         changes: list[Change] = [Put(row)]
         if row.name not in administration.broker.vhosts:
@@ -77,13 +78,14 @@ class PutVhost(AdminChange):
 
 
 class UpdateVhost(AdminChange):
-    """Change what is given of a virtual host's description, tags and default queue type."""
+    """Change what is given of a virtual host's description, tags, default queue type and protection from deletion."""
 
     log_words: ClassVar[str] = "virtual host '{name}' is changed"
     name: Text
     description: Text | None = None
     tags: list[Text] | None = None
     default_queue_type: Text | None = None
+    protected_from_deletion: bool | None = None
 
     async def apply(self, administration: Administration) -> None:
         from broker.admin.kinds.vhost_kind import check_queue_type
@@ -95,6 +97,7 @@ class UpdateVhost(AdminChange):
             before.description if self.description is None else self.description,
             before.tags if self.tags is None else distinct(self.tags),
             before.default_queue_type if self.default_queue_type is None else self.default_queue_type,
+            before.protected_from_deletion if self.protected_from_deletion is None else self.protected_from_deletion,
         )
         check_queue_type(administration.broker, row.default_queue_type)
         await administration.change(Put(row))
@@ -107,10 +110,13 @@ class DeleteVhost(AdminChange):
     name: Text
 
     async def apply(self, administration: Administration) -> None:
-        name = administration.vhost(self.name).name
-        await administration.change(delete(VhostRow, name=name))
+        from broker.admin.kinds.vhost_kind import assert_deletable
+
+        vhost = administration.vhost(self.name)
+        assert_deletable(administration.broker, vhost)
+        await administration.change(delete(VhostRow, name=vhost.name))
         administration.end_turn()
-        administration.registry.close_connections(f"vhost '{name}' is deleted", vhost=name)
+        administration.registry.close_connections(f"vhost '{vhost.name}' is deleted", vhost=vhost.name)
 
 
 class TraceOn(AdminChange):

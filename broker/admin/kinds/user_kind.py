@@ -17,6 +17,15 @@ from broker.entities.node.users import User
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, verify
 from storage.definitions.definition_rows import Put, UserLimitRow, UserRow
 
+PROTECTED = "protected"
+"""The tag of users that the HTTP API may not change."""
+
+
+def is_protected(broker: Broker, name: str) -> bool:
+    """Return True if there is such a user, and the HTTP API may not change it."""
+    user = broker.users.by_name.get(name)
+    return broker.personality.protection and user is not None and PROTECTED in user.tags
+
 
 class UserEntry(DefinitionEntry, frozen=True):
     """A user, with a hash or (as people write such files by hand) with a password."""

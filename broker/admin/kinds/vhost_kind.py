@@ -12,7 +12,7 @@ from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.limit_kind import vhost_limits_cleared
 from broker.admin.kinds.values import separated
-from broker.admin.protocol import invalid
+from broker.admin.protocol import AdministrationError, invalid
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
 from broker.entities.arguments.queue_types import TYPES
 from broker.entities.exchanges.event_exchange import INTERNAL
@@ -24,15 +24,21 @@ UNDEFINED = "undefined"
 """RabbitMQ's word for no default queue type."""
 
 
-class VhostMetadata(msgspec.Struct, frozen=True):
-    """The `metadata` that newer versions write of a virtual host."""
+class VhostFields(msgspec.Struct, frozen=True):
+    """The description of a virtual host: beside its name in files of old versions, in `metadata` in newer ones."""
 
     description: str = ""
     tags: list[str] | str = ""
     default_queue_type: str = ""
 
 
-class VhostEntry(VhostMetadata, DefinitionEntry, frozen=True, kw_only=True):
+class VhostMetadata(VhostFields, frozen=True):
+    """The `metadata` of a virtual host, where alone it is protected from deletion."""
+
+    protected_from_deletion: bool | None = None
+
+
+class VhostEntry(VhostFields, DefinitionEntry, frozen=True, kw_only=True):
     """A virtual host. Fields that are empty are those of `metadata`."""
 
     name: Name
@@ -40,20 +46,39 @@ class VhostEntry(VhostMetadata, DefinitionEntry, frozen=True, kw_only=True):
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the virtual host."""
-        given = {name: getattr(self, name) or getattr(self.metadata, name) for name in VhostMetadata.__struct_fields__}
+        given = {name: getattr(self, name) or getattr(self.metadata, name) for name in VhostFields.__struct_fields__}
         given["tags"] = separated(given["tags"])
         given["default_queue_type"] = self._queue_type(broker, given["default_queue_type"])
-        yield Put(VhostRow(self.name, **given))
+        yield Put(VhostRow(self.name, **given, protected_from_deletion=self._protected(broker)))
 
     def check(self, broker: Broker) -> None:
         """Raise AdministrationError for an unknown default queue type."""
         check_queue_type(broker, self.default_queue_type or self.metadata.default_queue_type)
+
+    def _protected(self, broker: Broker) -> bool | None:
+        """Return the protection after the import: what the file does not say stays."""
+        if broker.personality.protection and self.metadata.protected_from_deletion is not None:
+            return self.metadata.protected_from_deletion
+        return protection_of(broker, self.name)
 
     def _queue_type(self, broker: Broker, given: str) -> str:
         there = broker.vhosts.get(self.name)
         if there is not None and (not broker.personality.imported_types or given in ("", UNDEFINED)):
             return there.description.default_queue_type
         return queue_type_of_new(broker, given)
+
+
+def protection_of(broker: Broker, name: str) -> bool | None:
+    """Return the protection of a virtual host as it is: None where nobody has said, or there is no such one."""
+    there = broker.vhosts.get(name)
+    return None if there is None else there.description.protected_from_deletion
+
+
+def assert_deletable(broker: Broker, vhost: VHost) -> None:
+    """Raise AdministrationError `protected` for a virtual host that is protected from deletion."""
+    if broker.personality.protection and vhost.description.protected_from_deletion:
+        text = f"Refusing to delete virtual host '{vhost.name}' because it is protected from deletion"
+        raise AdministrationError("protected", text)
 
 
 def queue_type_of_new(broker: Broker, given: str) -> str:
@@ -86,16 +111,10 @@ def exported(vhost: VHost) -> dict[str, Any]:
 
 
 def metadata(description: VHostDescription) -> dict[str, Any]:
-    """Return a virtual host's `metadata`: its description, without a default queue type where none was chosen."""
-    shown = described(description)
-    if not description.default_queue_type:
-        del shown["default_queue_type"]
-    return shown
-
-
-def described(description: VHostDescription) -> dict[str, Any]:
-    """Return the fields of a description, as JSON can hold them."""
-    return {**description._asdict(), "tags": list(description.tags)}
+    """Return a virtual host's `metadata`: its description, without what was never chosen."""
+    optional = ("default_queue_type", "protected_from_deletion")
+    shown = {**description._asdict(), "tags": list(description.tags)}
+    return {name: value for name, value in shown.items() if name not in optional or value not in ("", None)}
 
 
 # Effect
@@ -133,7 +152,8 @@ def _changed(broker: Broker, row: VhostRow) -> Iterator[ChangeEvent]:
     if row.tags != vhost.description.tags and described == vhost.description._replace(tags=row.tags):
         yield ChangeEvent("vhost.tags.set", {"name": row.name, "tags": list(row.tags)})
     elif described != vhost.description:
-        yield ChangeEvent("vhost.updated", {**_headers(broker, row), "tracing": vhost.traced})
+        protection = _protection(broker, row, "deletion_protection")
+        yield ChangeEvent("vhost.updated", {**_headers(broker, row), "tracing": vhost.traced, **protection})
 
 
 def _headers(broker: Broker, row: VhostRow) -> dict[str, Any]:
@@ -141,21 +161,30 @@ def _headers(broker: Broker, row: VhostRow) -> dict[str, Any]:
     description = _description(row)
     return {
         "name": row.name,
-        **described(description),
+        "description": row.description,
+        "tags": list(row.tags),
         "default_queue_type": row.default_queue_type or UNDEFINED,
+        **_protection(broker, row, "protected_from_deletion"),
         "metadata": _erlang_map(metadata(description)),
         "tracing": False,
         "cluster_state": {broker.event_exchange.node: "running"},
     }
 
 
+def _protection(broker: Broker, row: VhostRow, header: str) -> dict[str, bool]:
+    return {header: row.protected_from_deletion is True} if broker.personality.protection else {}
+
+
 def _erlang_map(shown: dict[str, Any]) -> str:
     """Return metadata as the plugin prints it: an Erlang map, with tags as atoms."""
-    terms: dict[str, Term] = {
-        name: list(map(Atom, value)) if isinstance(value, list) else value.encode()
-        for name, value in sorted(shown.items())
-    }
+    terms = {name: _erlang_term(value) for name, value in sorted(shown.items())}
     return f"#{{{','.join(f'{name} => {printed(term)}' for name, term in terms.items())}}}"
+
+
+def _erlang_term(value: object) -> Term:
+    if isinstance(value, list):
+        return list(map(Atom, value))
+    return Atom(str(value).lower()) if isinstance(value, bool) else str(value).encode()
 
 
 def _delete_events(broker: Broker, *, name: str) -> Iterator[ChangeEvent]:

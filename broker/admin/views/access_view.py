@@ -32,6 +32,7 @@ def vhost_columns(node: str) -> dict[str, Column[VHost]]:
     return {
         "name": lambda vhost: vhost.name,
         **{field: _described(field) for field in VHostDescription._fields},
+        "protected_from_deletion": lambda vhost: vhost.description.protected_from_deletion is True,
         "tracing": lambda vhost: vhost.traced,
         "cluster_state": lambda vhost: {node: "running"},
     }

@@ -69,6 +69,8 @@ class Personality(NamedTuple):
     """A refused basic.get of a queue with a single active consumer shows the type as Erlang does."""
     bare_limits: bool = False
     """The user's limit of channels stands in the reply text without brackets."""
+    protection: bool = False
+    """Virtual hosts may be protected from deletion, and users from the HTTP API."""
 
 
 _OF_4_2 = Personality(
@@ -90,6 +92,7 @@ _OF_4_2 = Personality(
     quoted_types=True,
     vhost_types=True,
     bare_limits=True,
+    protection=True,
 )
 
 PERSONALITIES = {

@@ -52,11 +52,15 @@ DEFAULT_EXCHANGES = {
 
 
 class VHostDescription(NamedTuple):
-    """An operator's description of a virtual host. `default_queue_type` is empty if none is set."""
+    """An operator's description of a virtual host.
+
+    `default_queue_type` is empty and `protected_from_deletion` None if none is set.
+    """
 
     description: str = ""
     tags: tuple[str, ...] = ()
     default_queue_type: str = ""
+    protected_from_deletion: bool | None = None
 
 
 class VHost:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from broker.admin.kinds.vhost_kind import UNDEFINED, metadata
 from broker.admin.views.access_view import vhost_columns
 from broker.admin.views.columns import ABSENT, Column, Columns
+from broker.entities.arguments.personality import Personality
 from broker.entities.vhosts.vhost import VHost
 from broker.management.statistics.history_query import HistoryQuery
 
@@ -22,12 +23,14 @@ class QueueTotals(NamedTuple):
     unacked: int = 0
 
 
-def brief_vhost_rows(node: str) -> Columns[VHost]:
+def brief_vhost_rows(node: str, personality: Personality) -> Columns[VHost]:
     """The columns of virtual hosts without statistics."""
-    return Columns(_described(node))
+    return Columns(_described(node, personality))
 
 
-def vhost_rows(node: str, query: HistoryQuery, totals: Mapping[VHost, QueueTotals]) -> Columns[VHost]:
+def vhost_rows(
+    node: str, personality: Personality, query: HistoryQuery, totals: Mapping[VHost, QueueTotals]
+) -> Columns[VHost]:
     """The columns of virtual hosts, with statistics; `totals` are those of the queues of each."""
     history, ages = query
     messages: dict[str, Column[VHost]] = {
@@ -45,11 +48,13 @@ def vhost_rows(node: str, query: HistoryQuery, totals: Mapping[VHost, QueueTotal
         found = history.vhost_traffic(vhost, ages)
         return [found.get(name, ABSENT) for name in TRAFFIC]
 
-    return Columns({**_described(node), **messages}, {LENGTHS: lengths, TRAFFIC: traffic})
+    return Columns({**_described(node, personality), **messages}, {LENGTHS: lengths, TRAFFIC: traffic})
 
 
-def _described(node: str) -> dict[str, Column[VHost]]:
+def _described(node: str, personality: Personality) -> dict[str, Column[VHost]]:
     shared = vhost_columns(node)
+    if not personality.protection:
+        del shared["protected_from_deletion"]
     return {
         **shared,
         "default_queue_type": lambda vhost: shared["default_queue_type"](vhost) or UNDEFINED,

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from broker.config import DeprecatedFeaturesSettings
 from broker.entities.arguments.queue_types import TYPES
 from broker.rabbitmq.conf import conf_values as values
 from broker.rabbitmq.conf.conf_values import Convert
@@ -129,13 +130,10 @@ ROWS = (
     Row(("ssl_options.ciphers.*",), "tls.ciphers", values.text, _joined),
     # Logging in
     Row(("auth_mechanisms.*",), "server.auth_mechanisms", values.text, _every),
-    Row(("deprecated_features.permit.global_qos",), "deprecated_features.global_qos", PERMITTED),
-    Row(
-        ("deprecated_features.permit.transient_nonexcl_queues",),
-        "deprecated_features.transient_nonexcl_queues",
-        PERMITTED,
+    *(
+        Row((f"deprecated_features.permit.{feature}",), f"deprecated_features.{feature}", PERMITTED)
+        for feature in DeprecatedFeaturesSettings.__struct_fields__
     ),
-    Row(("deprecated_features.permit.queue_master_locator",), "deprecated_features.queue_master_locator", PERMITTED),
     Row(("loopback_users.*",), "defaults.loopback_users", values.flag, _chosen),
     Row(("loopback_users",), "defaults.loopback_users", NONE),
     Row(("ssl_cert_login_from",), "tls.login_from", LOGIN_FROM),

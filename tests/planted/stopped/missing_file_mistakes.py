@@ -10,6 +10,7 @@ from broker.server import recovery
 from broker.server.offline import accept_loss
 from storage.definitions.change_count import ChangeCount
 from storage.high_water import HighWaterFile
+from storage.journal import journal_reader
 from storage.journal.journal_reader import JournalContents
 from storage.messages.start import journal_replay, store_opening
 from storage.storage_errors import StoreIncomplete
@@ -21,7 +22,7 @@ NO_REASON = "does not say why"
 
 def forgive(patch: Patch, reason: str) -> None:
     """Have a start go on with what it can read of a journal that is lost for a reason."""
-    read = journal_replay.read_journal
+    read = journal_reader.read_journal
 
     def read_and_forgive(*given: Any) -> JournalContents:
         contents = read(*given)
@@ -91,7 +92,7 @@ def refused_start_that_sets_aside(patch: Patch) -> None:
     """Set the journal aside although the start is refused."""
     look = store_opening._unapplied_of_last_boot
 
-    def look_and_set_aside(directory: Path, *given: Any, **how: bool) -> Any:
+    def look_and_set_aside(directory: Path, *given: Any, **how: Any) -> Any:
         try:
             return look(directory, *given, **how)
         except StoreIncomplete:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.server import recovery
-from broker.server.offline import offline_commands
+from broker.server.offline import offline_check, offline_commands
 from broker.server.server import Server
 from storage.definitions.definition_store import DefinitionStore
 from storage.journal.journal import Journal
@@ -35,7 +35,7 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
     """Begin a boot although there was no room to take over what the one before has left in the journal."""
     replay = journal_replay.replay
 
-    def replay_if_there_is_room(*given: Any, **how: bool) -> Any:
+    def replay_if_there_is_room(*given: Any, **how: Any) -> Any:
         try:
             return replay(*given, **how)
         except StoreFull:
@@ -47,7 +47,7 @@ def journal_forgotten_on_a_full_disk(patch: Patch) -> None:
 @mistake("I1", Operators(105, ("a start with another setting",), "does not say why .*journal is cut short"))
 def journal_cut_before_it_is_read(patch: Patch) -> None:
     """Give the journal its new size, and then look for what is in it."""
-    opened = message_store.open_directory
+    opened = store_opening.open_directory
 
     def open_with_journal_of_new_size(directory: Path, opening: Opening) -> Any:
         if (directory / NAME).exists():
@@ -60,7 +60,7 @@ def journal_cut_before_it_is_read(patch: Patch) -> None:
 @mistake("I1", Operators(9, ("a full disk without ballast", "leveret list"), "does not say why .*journal is cut short"))
 def reserve_cut_to_another_size(patch: Patch) -> None:
     """Give a full disk what is behind a ring of the size that is set now, and then look for what is in the journal."""
-    opened = message_store.open_directory
+    opened = store_opening.open_directory
 
     def open_with_room(directory: Path, opening: Opening) -> Any:
         try:
@@ -96,7 +96,7 @@ def missing_messages_made_anew(patch: Patch) -> None:
             shutil.rmtree(messages)
         return open_stores(directory, *given, **how)
 
-    opened = message_store.open_directory
+    opened = store_opening.open_directory
     patch(recovery, "open_stores", open_or_make)
     patch(message_store, "open_directory", lambda path, opening: opened(path, opening._replace(create=True)))
 
@@ -132,7 +132,7 @@ def backup_without_the_journal(patch: Patch) -> None:
 @mistake("I1", Operators(1192, ("leveret check",), "does not say why .*journal is missing"))
 def verification_that_tidies_up(patch: Patch) -> None:
     """Have `leveret check` remove the journal that it has found sound."""
-    check = offline_commands.check
+    check = offline_check.check
 
     def check_and_remove(directory: Path) -> dict[str, Any]:
         report = check(directory)

@@ -104,6 +104,12 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, text: str, sai
         ("load_definitions = /d.json", "definitions.file", "/image/d.json"),
         ("log.console.level = critical", "logs.level", "error"),
         ("heartbeat = 5\nheartbeat = 6", "limits.heartbeat_seconds", 6),
+        ("deprecated_features.permit.global_qos = false", "deprecated_features.global_qos", "deny"),
+        (
+            "deprecated_features.permit.queue_master_locator = true",
+            "deprecated_features.queue_master_locator",
+            "permit",
+        ),
         ("channel_max = 7", "limits.heartbeat_seconds", 9),  # of the settings file beneath
     ],
 )

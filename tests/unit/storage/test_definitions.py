@@ -20,7 +20,7 @@ from storage.definitions.definition_rows import Change, Definitions, Put, QueueR
 from storage.definitions.definition_store import DefinitionsError, DefinitionsFull, DefinitionStore
 from tests.unit.storage.writing import contents
 
-VHOST = changes.VhostRow("v", "for tests", ("one", "two"), "classic")
+VHOST = changes.VhostRow("v", "for tests", ("one", "two"), "classic", True)
 USER = changes.UserRow("u", "hash", "rabbit_password_hashing_sha256", ("administrator",))
 PERMISSION = changes.PermissionRow("u", "v", ".*", "^a", "")
 TOPIC = changes.TopicPermissionRow("u", "v", "amq.topic", "w", "r")

@@ -66,7 +66,7 @@ def test_a_new_file_is_complete_and_leaves_nothing_beside_it(path: Path) -> None
 def test_what_is_missing_is_run_and_a_copy_is_kept_first(path: Path) -> None:
     """The copy holds the contents of the write-ahead log, too."""
     apply(path)
-    change_and_crash(path, "INSERT INTO vhosts VALUES ('v', '', '[]', '')")
+    change_and_crash(path, "INSERT INTO vhosts VALUES ('v', '', '[]', '', NULL)")
     apply(path, [*migrations(), SECOND])
     assert query(path, "SELECT name FROM colours") == [("hazel",)]
     assert query(path, "PRAGMA user_version") == [(NEXT,)]

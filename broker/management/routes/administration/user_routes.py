@@ -78,7 +78,7 @@ async def put_user(call: ApiCall) -> Response:
 
 async def delete_user(call: ApiCall) -> Response:
     """Delete a user, and close its connections."""
-    await call.change(DeleteUser(name=call.names["user"]))
+    await call.change(DeleteUser(name=call.names["user"], by_api=True))
     return empty(204)
 
 

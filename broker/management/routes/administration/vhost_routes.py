@@ -38,10 +38,10 @@ def _name(vhost: VHost) -> str:
 async def _columns(call: ApiCall, vhosts: list[VHost], query: ListQuery) -> Columns[VHost]:
     """The columns of these virtual hosts. Messages are counted queue by queue, if they are wanted."""
     if call.flag("disable_stats"):
-        return brief_vhost_rows(call.api.settings.node)
+        return brief_vhost_rows(call.api.settings.node, call.broker.personality)
     wanted = not query.columns or any(name.startswith("messages") for name in (*query.columns, query.sort))
     totals = {vhost: await _counted(vhost) if wanted else QueueTotals() for vhost in vhosts}
-    return vhost_rows(call.api.settings.node, call.history_query, totals)
+    return vhost_rows(call.api.settings.node, call.broker.personality, call.history_query, totals)
 
 
 async def _counted(vhost: VHost) -> QueueTotals:
