@@ -12,7 +12,6 @@ from storage.definitions.definition_rows import Change, PermissionRow, Put, Vhos
 if TYPE_CHECKING:
     from broker.admin.administration import Administration
     from broker.admin.views.listing import View
-    from broker.entities.vhosts.vhost import VHost
 
 
 class ListVhosts(ListCommand):
@@ -59,7 +58,7 @@ class PutVhost(AdminChange):
     tracing: bool | None = None
 
     async def apply(self, administration: Administration) -> None:
-        from broker.admin.kinds.vhost_kind import check_queue_type, protection_of, queue_type_put
+        from broker.admin.kinds.vhost_kind import check_queue_type, protection_of, queue_type_put, set_tracing
 
         broker, name = administration.broker, named(self.name)
         if self.default_queue_type == "" and broker.personality.vhost_types:
@@ -74,7 +73,7 @@ class PutVhost(AdminChange):
             changes.append(Put(PermissionRow(user, row.name, ".*", ".*", ".*")))
         await administration.change(*changes)
         if self.tracing is not None:
-            _trace(administration.vhost(row.name), on=self.tracing)
+            set_tracing(administration.vhost(row.name), on=self.tracing)
 
 
 class UpdateVhost(AdminChange):
@@ -126,7 +125,9 @@ class TraceOn(AdminChange):
     vhost: Text
 
     async def apply(self, administration: Administration) -> None:
-        _trace(administration.vhost(self.vhost), on=True)
+        from broker.admin.kinds.vhost_kind import set_tracing
+
+        set_tracing(administration.vhost(self.vhost), on=True)
 
 
 class TraceOff(AdminChange):
@@ -136,11 +137,6 @@ class TraceOff(AdminChange):
     vhost: Text
 
     async def apply(self, administration: Administration) -> None:
-        _trace(administration.vhost(self.vhost), on=False)
+        from broker.admin.kinds.vhost_kind import set_tracing
 
-
-def _trace(vhost: VHost, *, on: bool) -> None:
-    from broker.session.channel import firehose
-
-    if vhost.traced != on:
-        (firehose.start if on else firehose.stop)(vhost)
+        set_tracing(administration.vhost(self.vhost), on=False)

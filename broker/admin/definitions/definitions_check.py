@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import aclosing, suppress
 
-from broker.admin.definitions.definitions_file import DefinitionsFile
+from broker.admin.definitions.definitions_file import ENTRIES, DefinitionsFile
 from broker.admin.json_tables import table
 from broker.admin.kinds.definition_entry import DefinitionEntry
 from broker.admin.kinds.topology_entries import BindingEntry, new_router
@@ -103,7 +103,7 @@ def _check_entry(place: str, entry: DefinitionEntry, after: AfterImport) -> None
 
 
 def _entries(file: DefinitionsFile) -> Iterator[tuple[str, DefinitionEntry]]:
-    for kind in file.__struct_fields__:
+    for kind in ENTRIES:
         for number, entry in enumerate(getattr(file, kind)):
             yield f"{kind}[{number}]", entry
 
@@ -120,7 +120,7 @@ def _check_references(entry: DefinitionEntry, after: AfterImport) -> None:
         raise invalid(f"Virtual host '{entry.vhost}' does not exist")
     if hasattr(entry, "user") and entry.user not in after.users:
         raise invalid(f'User "{entry.user}" does not exist')
-    if isinstance(entry, BindingEntry):
+    if isinstance(entry, BindingEntry) and entry.source:
         _check_ends(entry, after)
 
 

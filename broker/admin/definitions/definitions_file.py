@@ -43,15 +43,18 @@ class DefinitionsFile(msgspec.Struct, frozen=True):
     queues: PackedEntries[QueueEntry] = _list_of(QueueEntry)
     exchanges: PackedEntries[ExchangeEntry] = _list_of(ExchangeEntry)
     bindings: PackedEntries[BindingEntry] = _list_of(BindingEntry)
+    rabbit_version: str = ""
+    """The version of the RabbitMQ that wrote the file; empty if it does not say."""
 
 
 ENTRIES: dict[str, type[DefinitionEntry]] = {
-    part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile)
+    part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile) if get_args(part.type)
 }
 """The entries of each list of a file."""
 
 _FORM = msgspec.defstruct("_FORM", [(name, list[entry], []) for name, entry in ENTRIES.items()])  # type: ignore[valid-type]
 
+_VERSION = "rabbit_version"
 DECLARED = ("queues", "exchanges", "bindings")
 """The lists whose entries are declared as by a client; all others are changes of the store."""
 
@@ -74,7 +77,7 @@ def read_file(path: Path) -> DefinitionsFile:
 
 
 def _joined(files: Sequence[DefinitionsFile]) -> DefinitionsFile:
-    joined = DefinitionsFile()
+    joined = DefinitionsFile(rabbit_version=files[-1].rabbit_version if files else "")
     for file, kind in product(files, ENTRIES):
         for entry in getattr(file, kind):
             getattr(joined, kind).append(entry)
@@ -95,7 +98,13 @@ def convert(definitions: object) -> DefinitionsFile:
     """Return definitions from decoded JSON. Raises AdministrationError `invalid` with the place of the fault."""
     check_json(definitions, "definitions")
     form = converted(definitions, _FORM)
-    return DefinitionsFile(**{name: PackedEntries(entry, getattr(form, name)) for name, entry in ENTRIES.items()})
+    lists: dict[str, Any] = {name: PackedEntries(entry, getattr(form, name)) for name, entry in ENTRIES.items()}
+    return DefinitionsFile(**lists, rabbit_version=_version(definitions))
+
+
+def _version(definitions: object) -> str:
+    version = definitions.get(_VERSION) if isinstance(definitions, dict) else None
+    return version if isinstance(version, str) else ""
 
 
 async def convert_in_steps(definitions: object, vhost: str | None = None) -> DefinitionsFile:
@@ -104,7 +113,8 @@ async def convert_in_steps(definitions: object, vhost: str | None = None) -> Def
     if not isinstance(definitions, dict):
         return convert(definitions)
     row = _row_reader(vhost)
-    known = {kind: rows if kind in _kinds(vhost) else None for kind, rows in definitions.items()}
+    used = (*_kinds(vhost), _VERSION)
+    known = {kind: rows if kind in used else None for kind, rows in definitions.items()}
     found = {kind: await _packed(kind, rows, row) if isinstance(rows, list) else rows for kind, rows in known.items()}
     return _file_of(found, _kinds(vhost))
 
@@ -145,4 +155,4 @@ def _file_of(found: dict[str, Any], kinds: Collection[str]) -> DefinitionsFile:
     listed = {kind: rows for kind, rows in found.items() if isinstance(rows, PackedEntries)}
     others = {kind: value for kind, value in found.items() if kind not in listed}
     convert({kind: value for kind, value in others.items() if kind in kinds or kind not in ENTRIES})
-    return DefinitionsFile(**listed)
+    return DefinitionsFile(**listed, rabbit_version=_version(found))

@@ -16,8 +16,9 @@ from broker.admin.administration import Administration
 from broker.admin.apply_changes import KINDS
 from broker.admin.definitions import unfinished_import
 from broker.admin.definitions.definitions_check import check
-from broker.admin.definitions.definitions_file import DECLARED, DefinitionsFile, convert_in_steps
+from broker.admin.definitions.definitions_file import DECLARED, ENTRIES, DefinitionsFile, convert_in_steps
 from broker.admin.kinds.topology_entries import bind, declare_exchanges, declare_queues
+from broker.admin.kinds.vhost_kind import set_tracing
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import in_steps
 from broker.entities.node.broker import Broker
@@ -56,6 +57,7 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     changes = await _needed(_changes(file, broker), stored)
     rest = await _left_to_do(file)
     await administration.change(*changes, *rest)
+    await _set_tracing(broker, file)
     created = Counter(
         TABLES[change.kind if isinstance(change, Delete) else type(change.row)].name for change in changes
     )
@@ -75,6 +77,13 @@ async def _left_to_do(file: DefinitionsFile) -> list[SetMetadata]:
     """Return the change that notes what is left to do after the first transaction; it has no passwords."""
     kept = await unfinished_import.packed(file)
     return [SetMetadata(unfinished_import.NAME, kept)] if kept else []
+
+
+async def _set_tracing(broker: Broker, file: DefinitionsFile) -> None:
+    async with aclosing(in_steps(file.vhosts)) as vhosts:
+        async for entry in vhosts:
+            if entry.tracing is not None:
+                set_tracing(broker.vhosts[entry.name], on=entry.tracing)
 
 
 def _over() -> SetMetadata:
@@ -108,8 +117,11 @@ async def _settled(administration: Administration, begun: list[Future[Any]]) -> 
 
 def _changes(file: DefinitionsFile, broker: Broker) -> Iterator[Put | Delete]:
     """Yield the changes of all entries but those to be declared: those first that others refer to, as in the file."""
-    for section in file.__struct_fields__:
-        if section not in DECLARED:
+    for section in ENTRIES:
+        if section == "users":
+            for user in file.users:
+                yield from user.of_version(file.rabbit_version).changes(broker)
+        elif section not in DECLARED:
             for entry in getattr(file, section):
                 yield from entry.changes(broker)
 

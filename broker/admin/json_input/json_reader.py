@@ -22,6 +22,8 @@ VALUES_MAX = 5000
 """Values in a request, or in an entry of a file. Each is a few microseconds of work for whoever handles it."""
 OTHER_VALUES_MAX = 20_000
 """Values in a member of an unknown name: skipping them takes a second of short steps."""
+OTHER_TEXT_MAX = 255
+"""Characters of a text of an unknown name that is kept: versions and the like."""
 USED_BYTES = 1 << 20
 """Bytes that are read before they are cut off a bytearray, to free the memory for the values."""
 
@@ -89,8 +91,8 @@ async def read_object(body: bytes | bytearray, lists: Mapping[str, Callable[[], 
     """Return the object of a body. Members named in `lists` may have any number of elements, each with its own limit.
 
     Their elements are appended to what `lists` makes; `row` converts each, given the list's name, the element's number
-    in it, and its value. Members of other names have a limit, too, and are None. Raises ValueError, and what `row`
-    raises.
+    in it, and its value. Members of other names have a limit, too, and are None unless they are a short text. Raises
+    ValueError, and the errors of `row`.
     """
     text = _Text(body)
     found: dict[str, Any] = {}
@@ -99,8 +101,8 @@ async def read_object(body: bytes | bytearray, lists: Mapping[str, Callable[[], 
     while not ended:
         name = await text.name()
         if name not in lists:
-            await text.value(ValueBound(OTHER_VALUES_MAX))
-            found[name] = None
+            value = await text.value(ValueBound(OTHER_VALUES_MAX))
+            found[name] = value if isinstance(value, str) and len(value) <= OTHER_TEXT_MAX else None
         elif await text.take("["):
             found[name] = await _elements(text, lists[name](), partial(row, name))
         else:

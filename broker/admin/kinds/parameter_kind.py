@@ -44,6 +44,8 @@ class ParameterEntry(DefinitionEntry, frozen=True):
         # Imported here: most brokers have no shovel, and this brings along what reads URIs.
         from broker.admin.kinds import shovel_check
 
+        if shovel_check.foreign_protocol(self.value):
+            return
         problems = shovel_check.problems(self.name, self.value, lambda vhost: "")
         if problems:
             raise invalid("; ".join(problems))

@@ -43,6 +43,8 @@ QUEUE_ARGUMENTS = (
     "x-consumer-timeout",
 )
 CONSUMER_ARGUMENTS = ("x-priority", "x-cancel-on-ha-failover", "x-stream-offset", "x-stream-filter")
+FOREIGN_PROTOCOLS = ("amqp10", "local")
+"""RabbitMQ moves messages by them; a shovel from its definitions is kept here, and does not run."""
 TEXT_PROPERTIES = (
     "content_type",
     "content_encoding",
@@ -68,6 +70,13 @@ def static_problem(shovels: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _anywhere(vhost: str) -> str:
     return ""
+
+
+def foreign_protocol(value: Any) -> str:
+    """Return the protocol of a definition that only RabbitMQ's shovels speak; empty if there is none."""
+    given = dict(value) if isinstance(value, Mapping) else {}
+    named = (given.get(key) for key in ("src-protocol", "dest-protocol"))
+    return next((each for each in named if isinstance(each, str) and each in FOREIGN_PROTOCOLS), "")
 
 
 def problems(name: str, value: Any, may_enter: MayEnter) -> list[str]:

@@ -35,10 +35,14 @@ Row = dict[str, Any]
 # Entries
 
 
-class ExchangeEntry(DefinitionEntry, frozen=True):
-    """An exchange."""
+NameOrDefault = Annotated[str, Meta(max_length=255)]
+"""The name of an exchange; empty is the default exchange, which files of people and of LavinMQ list."""
 
-    name: Name
+
+class ExchangeEntry(DefinitionEntry, frozen=True):
+    """An exchange. The default exchange is passed over, as in RabbitMQ."""
+
+    name: NameOrDefault
     vhost: Name
     type: str
     durable: bool = True
@@ -92,9 +96,9 @@ class QueueEntry(DefinitionEntry, frozen=True):
 
 
 class BindingEntry(DefinitionEntry, frozen=True):
-    """A binding. Whether its ends will be there is checked by the import."""
+    """A binding. Its ends are checked by the import; bindings of the default exchange are passed over."""
 
-    source: Name
+    source: NameOrDefault
     vhost: Name
     destination: Name
     destination_type: Literal["queue", "exchange"] = "queue"
@@ -239,6 +243,8 @@ async def bind(broker: Broker, entries: Iterable[BindingEntry], by: str) -> Asyn
     alike = dict[Exchange, set[str]]()
     async with aclosing(in_steps(entries)) as given:
         async for entry in given:
+            if not entry.source:
+                continue
             vhost = broker.vhosts[entry.vhost]
             source, arguments = _end(vhost.exchanges, entry.source, entry), table(entry.arguments)
             destination: Destination

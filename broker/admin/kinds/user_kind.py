@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from broker.admin.kinds import limit_kind
 from broker.admin.kinds.change_event import ChangeEvent
@@ -14,7 +17,7 @@ from broker.admin.protocol import invalid
 from broker.entities.node.broker import Broker
 from broker.entities.node.user_limits import OF_USERS
 from broker.entities.node.users import User
-from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, verify
+from broker.session.login.passwords import ALGORITHMS, MD5, SHA256, hash_password, verify
 from storage.definitions.definition_rows import Put, UserLimitRow, UserRow
 
 PROTECTED = "protected"
@@ -27,21 +30,31 @@ def is_protected(broker: Broker, name: str) -> bool:
     return broker.personality.protection and user is not None and PROTECTED in user.tags
 
 
+_OF_MD5 = re.compile(r"3\.[0-5]\.")
+
+
 class UserEntry(DefinitionEntry, frozen=True):
     """A user, with a hash or (as people write such files by hand) with a password."""
 
     name: Name
     password_hash: str = ""
     password: str = ""
-    hashing_algorithm: str = SHA256
+    hashing_algorithm: str = ""
+    """Empty: that of the RabbitMQ that wrote the file."""
     tags: list[str] | str = ""
     limits: dict[str, int] | list[Any] = {}
 
     def check(self, broker: Broker) -> None:
         """Raise AdministrationError for an unknown hashing algorithm, or for limits that a user cannot have."""
-        if self.hashing_algorithm not in ALGORITHMS:
+        if self.hashing_algorithm not in ("", *ALGORITHMS):
             raise invalid(f"hashing algorithm {self.hashing_algorithm} is not known; known: {', '.join(ALGORITHMS)}")
         limit_kind.checked(self.limits or {}, OF_USERS, "user-limits")
+
+    def of_version(self, rabbitmq_version: str) -> UserEntry:
+        """Return the entry with the algorithm that files of a version of RabbitMQ do not name: MD5 before 3.6."""
+        if self.hashing_algorithm:
+            return self
+        return msgspec.structs.replace(self, hashing_algorithm=MD5 if _OF_MD5.match(rabbitmq_version) else SHA256)
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the user and its limits; limits that the entry does not name stay."""

@@ -43,6 +43,8 @@ class VhostEntry(VhostFields, DefinitionEntry, frozen=True, kw_only=True):
 
     name: Name
     metadata: VhostMetadata = VhostMetadata()
+    tracing: bool | None = None
+    """None: as it is."""
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the virtual host."""
@@ -131,6 +133,14 @@ def _delete(broker: Broker, by: str, *, name: str) -> None:
 
 def _description(row: VhostRow) -> VHostDescription:
     return VHostDescription(*row[1:])
+
+
+def set_tracing(vhost: VHost, *, on: bool) -> None:
+    """Switch tracing on or off, until the broker stops."""
+    from broker.session.channel import firehose
+
+    if vhost.traced != on:
+        (firehose.start if on else firehose.stop)(vhost)
 
 
 # Events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ class ShovelHost:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._shovels: RunningShovels | None = None
+        self._kept: dict[tuple[str | None, str], ShovelState] = {}
+        """The shovels that do not run here, by virtual host and name."""
 
     def begin(self, static: Mapping[str, Mapping[str, Any]]) -> None:
         """Start all shovels, and from now on those that are added."""
@@ -53,12 +56,15 @@ class ShovelHost:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the status of each shovel."""
-        if self._shovels is None:
+        if self._shovels is None and not self._kept:
             return []
+        from broker.shovel.definition import ShovelName
         from broker.shovel.shovels import row
 
         node = self._server.control.node_name
-        return [{"node": node, **row(name, state)} for name, state in self._shovels.states()]
+        states = [] if self._shovels is None else [*self._shovels.states()]
+        states += [(ShovelName(*key), state) for key, state in self._kept.items()]
+        return [{"node": node, **row(name, state)} for name, state in states]
 
     def restart(self, vhost: str, name: str) -> bool:
         """Restart a dynamic shovel; False if there is none of this name."""
@@ -75,6 +81,7 @@ class ShovelHost:
             await self._shovels.stop()
 
     def _changed(self, vhost: str, name: str) -> None:
+        self._kept.pop((vhost, name), None)
         value = self._server.broker.parameters.of_vhosts.get((vhost, SHOVEL, name))
         if value is not None:
             self._put(vhost, name, value)
@@ -87,6 +94,10 @@ class ShovelHost:
         from broker.admin.kinds import shovel_check
         from broker.shovel.definition import ShovelName, read
 
+        foreign = shovel_check.foreign_protocol(value)
+        if foreign:
+            self._keep(vhost, name, foreign)
+            return
         problems = shovel_check.problems(name, value, lambda vhost: "")
         if problems:  # it was imported by an earlier version, which did not check it
             log.error("shovel '%s' is not started: %s", name, "; ".join(problems))
@@ -94,6 +105,16 @@ class ShovelHost:
         if self._shovels is None:
             self._shovels = self._made()
         self._shovels.put(ShovelName(vhost, name), read(value))
+
+    def _keep(self, vhost: str | None, name: str, protocol: str) -> None:
+        from broker.shovel.definition import ShovelName
+        from broker.shovel.shovels import TERMINATED, ShovelState
+
+        reason = f"protocol {protocol} is not spoken here, only amqp091: the shovel is kept and does not run"
+        log.warning("shovel '%s': %s", name, reason)
+        if self._shovels is not None and vhost is not None:
+            self._shovels.remove(ShovelName(vhost, name))
+        self._kept[vhost, name] = ShovelState(TERMINATED, time.time(), reason, {})
 
     def _made(self) -> RunningShovels:
         from broker.shovel.shovel_worker import Surroundings

@@ -155,7 +155,8 @@ async def test_a_large_object_is_read_part_by_part(value: dict[str, Any], indent
         == await read_json(text)
         == value
     )
-    assert await read_object(text, {}, lambda name, number, row: row) == dict.fromkeys(value)
+    texts = {name: member if isinstance(member, str) else None for name, member in value.items()}
+    assert await read_object(text, {}, lambda name, number, row: row) == texts
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_key_is_a_setting_of_ours(tmp_path: Path, text: str, setting: str, val
 
 
 def test_all_problems_of_a_file_are_named(tmp_path: Path) -> None:
-    """Of lines, of values, and of ranges of the settings that they become."""
+    """Wrong lines, wrong values, and values out of the range of their setting."""
     file = write(tmp_path, "a\nlisteners.tcp.1 = x\nlisteners.tcp.2 = y\nheartbeat = 1\nfrage = 'b'c")
     with pytest.raises(ConfigError) as caught:
         read_conf([file], {})
