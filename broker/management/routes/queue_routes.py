@@ -16,6 +16,7 @@ from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json, not_found
 from broker.management.rows.consumer_rows import channel_details, consumer_rows
 from broker.management.rows.queue_rows import (
+    QueueRows,
     owner,
     queue_name,
     queue_order,
@@ -31,15 +32,24 @@ ACTIONS = ("sync", "cancel_sync")
 
 async def list_queues(call: ApiCall) -> Response:
     """List queues."""
+    return await _listed(call, detailed=False)
+
+
+async def list_queues_in_detail(call: ApiCall) -> Response:
+    """List queues; in RabbitMQ 4 with the columns of single rows."""
+    return await _listed(call, detailed=True)
+
+
+async def _listed(call: ApiCall, *, detailed: bool) -> Response:
     query = call.list_query(paged=True)
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
-    return await list_response(queues, _columns(call), query, queue_name, queue_order)
+    return await list_response(queues, _columns(call, single=detailed), query, queue_name, queue_order)
 
 
 async def show_queue(call: ApiCall) -> Response:
     """Show a queue with its consumers."""
     queue = queue_of(call)
-    row = _columns(call).row(queue) | owner(queue)
+    row = _columns(call, single=True).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
         pairs = pair_stats.of_queue(call.history_query, call.api.registry, call.vhost, queue, details)
@@ -52,11 +62,11 @@ def _consumers(call: ApiCall, queue: Queue) -> list[dict[str, Any]]:
     return [row(consumer) for consumer in queue.consumers.members]
 
 
-def _columns(call: ApiCall) -> Columns[Queue]:
-    node = call.api.settings.node
+def _columns(call: ApiCall, *, single: bool = False) -> Columns[Queue]:
+    node, series = call.api.settings.node, call.api.series
     if call.flag("disable_stats"):
-        return queue_rows_without_statistics(node, totals=call.flag("enable_queue_totals"))
-    return queue_rows(node, call.history_query)
+        return queue_rows_without_statistics(node, series, totals=call.flag("enable_queue_totals"))
+    return queue_rows(node, call.history_query, QueueRows(series, single))
 
 
 def queue_of(call: ApiCall) -> Queue:
@@ -118,7 +128,7 @@ async def act_on_queue(call: ApiCall) -> Response:
 
 RESOURCES: list[Resource] = [
     resource("/api/queues", GET=(Tag.ANY, list_queues)),
-    resource("/api/queues/detailed", GET=(Tag.ANY, list_queues)),
+    resource("/api/queues/detailed", GET=(Tag.ANY, list_queues_in_detail)),
     resource("/api/queues/{vhost}", in_vhost=True, GET=(Tag.ANY, list_queues)),
     resource(
         "/api/queues/{vhost}/{queue}",
