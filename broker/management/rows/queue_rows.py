@@ -60,7 +60,7 @@ def queue_rows(node: str, query: HistoryQuery, rows: QueueRows) -> Columns[Queue
         **shared,
         **of_types,
         "messages_dlx": lambda queue: len(queue.dead_letters) if isinstance(queue, QuorumQueue) else ABSENT,
-        "delivery_limit": _delivery_limit,
+        **queue_rows_of_4.LIMIT,
         "message_bytes_dlx": lambda queue: queue.dead_letters.bytes if isinstance(queue, QuorumQueue) else ABSENT,
         "idle_since": lambda queue: moment(history.queue_idle_since(queue)),
         "message_stats": lambda queue: history.queue_stats(queue, ages) or ABSENT,
@@ -97,13 +97,6 @@ def _shared(node: str) -> dict[str, Column[Queue]]:
 def _of_type(column: Column[Queue], type_: QueueType) -> Column[Queue]:
     """A column that only queues of a type have."""
     return lambda queue: column(queue) if queue.type is type_ else ABSENT
-
-
-def _delivery_limit(queue: Queue) -> Any:
-    """The limit in force on returns to a quorum queue, since RabbitMQ 4.0: clients take its absence for none."""
-    if not isinstance(queue, QuorumQueue) or not queue.shows_delivery_limit:
-        return ABSENT
-    return queue_rows_of_4.delivery_limit(queue)
 
 
 def _if_any(column: Column[Queue], queue: Queue) -> Any:

@@ -14,18 +14,22 @@ from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, Queue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumQueue
 from broker.entities.queues.streams.stream_queue import Stream
+from broker.management.rows.erlang_processes import COLLECTION, REDUCTIONS, always
 
 Table = Mapping[str, Column[Queue]]
 
+
+def _delivery_limit(queue: Queue) -> Any:
+    """Return the limit in force on returns to a quorum queue, since RabbitMQ 4.0: clients take its absence for none."""
+    if not isinstance(queue, QuorumQueue) or not queue.shows_delivery_limit:
+        return ABSENT
+    return "unlimited" if queue.delivery_limit is None else queue.delivery_limit
+
+
+LIMIT: Table = {"delivery_limit": _delivery_limit}
+INTERNAL: Table = {"internal": always(False), "internal_owner": always(False)}
 GONE = ("recoverable_slaves", "single_active_consumer_ctag")
 OF_SINGLE_ROWS = ("exclusive_consumer_tag", "head_message_timestamp", "idle_since")
-NO_COLLECTION = dict.fromkeys(
-    ("max_heap_size", "min_bin_vheap_size", "min_heap_size", "fullsweep_after", "minor_gcs"), -1
-)
-"""The garbage collection of an Erlang process, in RabbitMQ's own numbers for an unknown one."""
-OF_PROCESSES: dict[str, Any] = {"reductions": 0, "reductions_details": {"rate": 0.0}}
-"""The work of an Erlang process, of which there is none."""
-
 _OF_CLASSIC = frozenset({"messages_ready_ram", "messages_unacknowledged_ram"})
 _NOT_OF_STREAMS = _OF_CLASSIC | {
     *("messages_persistent", "messages_ram", "message_bytes", "message_bytes_ready"),
@@ -37,11 +41,6 @@ _PAGED_OUT = frozenset({"messages_paged_out", "message_bytes_paged_out"})
 def of_type(column: Column[Queue], *types: QueueType) -> Column[Queue]:
     """Return a column that only queues of some types have."""
     return lambda queue: column(queue) if queue.type in types else ABSENT
-
-
-def always(value: Any) -> Column[Any]:
-    """Return a column with the same value for everything."""
-    return lambda thing: value
 
 
 def list_columns(shared: Table, table: Table, active_tag: Column[Queue]) -> dict[str, Column[Queue]]:
@@ -62,16 +61,15 @@ def single_columns(shared: Table, table: Table, active_tag: Column[Queue]) -> di
         **_changed(shared, table),
         "idle_since": of_type(table["idle_since"], CLASSIC),
         "single_active_consumer_tag": of_type(_active_tag(active_tag), CLASSIC, QUORUM),
-        "garbage_collection": always(NO_COLLECTION),
+        **COLLECTION,
     }
 
 
 def _changed(shared: Table, table: Table) -> dict[str, Column[Queue]]:
     return {
-        "internal": always(False),
-        "internal_owner": always(False),
+        **INTERNAL,
         "memory": lambda queue: queue.ready_messages.in_memory.bytes + queue.out.bytes,
-        **{name: always(value) for name, value in OF_PROCESSES.items()},
+        **REDUCTIONS,
         "message_stats": lambda queue: _without_disk(table["message_stats"](queue)),
         "leader": shared["leader"],
         "storage_version": of_type(always(2), CLASSIC),
@@ -136,17 +134,16 @@ def brief_columns(shared: Table, *, totals: bool) -> dict[str, Column[Queue]]:
     """Return the columns that are left with `disable_stats`; with `totals` queues of some types have fewer."""
     columns = {
         **{name: shared[name] for name in _BRIEF},
-        "delivery_limit": of_type(delivery_limit, QUORUM),
+        **LIMIT,
         "leader": shared["leader"],
         "members": lambda queue: shared["members"](queue) or ABSENT,
         "online": lambda queue: shared["online"](queue) or ABSENT,
-        "internal": always(False),
-        "internal_owner": always(False),
+        **INTERNAL,
     }
     if not totals:
         return columns
     of_others = {name: of_type(columns[name], QUORUM, STREAM) for name in _POLICIES}
-    kept = {name: column for name, column in columns.items() if not name.startswith("internal")}
+    kept = {name: column for name, column in columns.items() if name not in INTERNAL}
     return {
         **kept,
         **of_others,
@@ -157,9 +154,3 @@ def brief_columns(shared: Table, *, totals: bool) -> dict[str, Column[Queue]]:
 
 _POLICIES = ("effective_policy_definition", "operator_policy", "policy")
 _BRIEF = ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost", *_POLICIES)
-
-
-def delivery_limit(queue: Queue) -> Any:
-    """Return the limit in force on returns to a quorum queue, as the API shows it."""
-    limit = queue.delivery_limit if isinstance(queue, QuorumQueue) else None
-    return "unlimited" if limit is None else limit

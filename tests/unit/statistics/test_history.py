@@ -315,8 +315,8 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
     compared = 0
     for columns, thing in (
         (queue_rows("node", asked, QueueRows(DEFAULT.series)), past.queue),
-        (exchange_rows(asked), exchange),
-        (channel_rows("node", asked), channel),
+        (exchange_rows(asked, DEFAULT.series), exchange),
+        (channel_rows("node", asked, DEFAULT.series), channel),
     ):
         row = columns.row(thing)
         for name, value in row["message_stats"].items():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from broker.admin.commands.feature_flags import FLAGS, EnableFeatureFlag
+from broker.admin.commands.feature_flags import EnableFeatureFlag, flags
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import columns_of
 from broker.entities.queues.queue import Queue
@@ -17,33 +17,79 @@ from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json
 
-FLAG_COLUMNS = columns_of(*FLAGS[0])
-DEPRECATED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
+DEPRECATED_COLUMNS = columns_of("name", "state", "desc", "deprecation_phase", "doc_url", "provided_by")
 CORE, AGENT = "rabbit", "rabbitmq_management_agent"
 
 ANNOUNCED = "https://blog.rabbitmq.com/posts/2021/08/4.0-deprecation-announcements/"
 PERMITTED, DENIED, REMOVED = "permitted_by_default", "denied_by_default", "removed"
 
+
+class DeprecatedFeature(NamedTuple):
+    """A feature that RabbitMQ has deprecated. The phases of 3.13 and 4.2, and of 4.3; empty: not listed."""
+
+    what: str
+    phase: str
+    phase_of_4_3: str
+    place: str
+    """The part of the announcement about it."""
+    origin: str = CORE
+
+
 DEPRECATED = {
-    "classic_queue_mirroring": (REMOVED, "Mirrors of classic queues: there is one node", CORE),
-    "global_qos": (PERMITTED, "Prefetch limits that the consumers of a channel share", CORE),
-    "management_metrics_collection": (PERMITTED, "Statistics in the management API", AGENT),
-    "ram_node_type": (REMOVED, "Nodes that keep definitions in memory: there is one node", CORE),
-    "transient_nonexcl_queues": (PERMITTED, "Queues that are neither durable nor exclusive", CORE),
+    "queue_master_locator": DeprecatedFeature("The argument x-queue-master-locator", "", DENIED, ""),
+    "global_qos": DeprecatedFeature(
+        "Prefetch limits that the consumers of a channel share", PERMITTED, DENIED, "#removal-of-global-qos"
+    ),
+    "amqp_filter_set_bug": DeprecatedFeature("Filters of AMQP 1.0: it is not spoken here", "", DENIED, ""),
+    "amqp_address_v1": DeprecatedFeature("Addresses of AMQP 1.0: it is not spoken here", "", DENIED, ""),
+    "management_metrics_collection": DeprecatedFeature(
+        "Statistics in the management API",
+        PERMITTED,
+        PERMITTED,
+        "#disable-metrics-delivery-via-the-management-api--ui",
+        AGENT,
+    ),
+    "transient_nonexcl_queues": DeprecatedFeature(
+        "Queues that are neither durable nor exclusive",
+        PERMITTED,
+        DENIED,
+        "#removal-of-transient-non-exclusive-queues",
+    ),
+    "classic_queue_mirroring": DeprecatedFeature(
+        "Mirrors of classic queues: there is one node", REMOVED, REMOVED, "#removal-of-classic-queue-mirroring"
+    ),
+    "ram_node_type": DeprecatedFeature(
+        "Nodes that keep definitions in memory: there is one node", REMOVED, REMOVED, "#removal-of-ram-nodes"
+    ),
 }
-"""Features that RabbitMQ 3.13 has deprecated: phase, description, origin."""
-LOCATOR = (DENIED, "The argument x-queue-master-locator", CORE)
+"""In the order of RabbitMQ 4.3."""
 
 
-def _deprecated_features(call: ApiCall) -> dict[str, tuple[str, str, str]]:
-    """The deprecated features of the personality; those that it refuses are denied."""
-    personality = call.api.registry.settings.personality
-    gone = {"global_qos": personality.global_qos, "transient_nonexcl_queues": personality.transient_queues}
-    features = {
-        name: (phase if gone.get(name, True) else DENIED, what, origin)
-        for name, (phase, what, origin) in DEPRECATED.items()
+def _deprecated_features(call: ApiCall) -> list[dict[str, Any]]:
+    """Return the rows of the personality. Settings that permit or deny a feature change its state, not its phase."""
+    personality, series = call.api.broker.personality, call.api.series
+    permitted = {
+        "global_qos": personality.global_qos,
+        "transient_nonexcl_queues": personality.transient_queues,
+        "queue_master_locator": personality.master_locator,
     }
-    return features if personality.master_locator else {**features, "queue_master_locator": LOCATOR}
+    rows = list[dict[str, Any]]()
+    for name, feature in DEPRECATED.items():
+        phase = feature.phase_of_4_3 if series >= (4, 3) else feature.phase
+        if phase:
+            state = "permitted" if permitted.get(name, phase == PERMITTED) else "denied"
+            place = f"{ANNOUNCED}{feature.place}" if feature.place or series < (4, 0) else ""
+            row = {"name": name, "state": state, "desc": feature.what, "deprecation_phase": phase}
+            rows.append({**row, "doc_url": place, "provided_by": feature.origin})
+    return rows if series >= (4, 0) else sorted(map(_of_3_13, rows), key=_name)
+
+
+def _of_3_13(row: dict[str, Any]) -> dict[str, Any]:
+    return {**{key: value for key, value in row.items() if key != "state"}, "doc_url": ANNOUNCED}
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["name"])
 
 
 async def list_extensions(call: ApiCall) -> Response:
@@ -53,7 +99,8 @@ async def list_extensions(call: ApiCall) -> Response:
 
 async def list_flags(call: ApiCall) -> Response:
     """List the feature flags, all of them enabled."""
-    return await list_response(FLAGS, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    rows = flags(call.api.series)
+    return await list_response(rows, columns_of(*rows[0]), call.list_query(), lambda row: str(row["name"]))
 
 
 async def enable_flag(call: ApiCall) -> Response:
@@ -65,22 +112,16 @@ async def enable_flag(call: ApiCall) -> Response:
 
 async def list_deprecated(call: ApiCall) -> Response:
     """List deprecated features."""
-    return await _deprecated(call, sorted(_deprecated_features(call)))
+    return await list_response(_deprecated_features(call), DEPRECATED_COLUMNS, call.list_query(), _name)
 
 
 async def list_deprecated_in_use(call: ApiCall) -> Response:
     """List deprecated features that are in use."""
-    return await _deprecated(call, [name async for name in _in_use(call)])
-
-
-async def _deprecated(call: ApiCall, names: list[str]) -> Response:
-    rows: list[dict[str, Any]] = []
-    features = _deprecated_features(call)
-    for name in names:
-        phase, what, origin = features[name]
-        row = {"name": name, "desc": what, "deprecation_phase": phase, "doc_url": ANNOUNCED, "provided_by": origin}
-        rows.append(row)
-    return await list_response(rows, DEPRECATED_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    used = [name async for name in _in_use(call)]
+    rows = [{**row} for row in _deprecated_features(call) if row["name"] in used]
+    for row in rows:
+        row.pop("state", None)
+    return await list_response(rows, DEPRECATED_COLUMNS, call.list_query(), _name)
 
 
 async def _in_use(call: ApiCall) -> AsyncIterator[str]:
