@@ -1,10 +1,10 @@
-"""RabbitMQ's feature flags. All are enabled: what they switch is always on here."""
+"""RabbitMQ's feature flags, of which all are enabled: what they switch is always on here; and deprecated features."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker.admin.commands.admin_command import Question, RowList, Text
+from broker.admin.commands.admin_command import LongQuestion, Question, RowList, Text
 from broker.admin.protocol import not_found
 
 if TYPE_CHECKING:
@@ -123,3 +123,16 @@ class EnableFeatureFlag(Question):
         known = {flag["name"] for flag in flags(administration.broker.personality.series)}
         if self.name != "all" and self.name not in known:
             raise not_found(f"there is no feature flag '{self.name}'")
+
+
+class ListDeprecatedFeatures(LongQuestion):
+    """List deprecated features; with `used`, those in use."""
+
+    used: bool = False
+
+    async def answer(self, administration: Administration) -> list[Row]:
+        from broker.admin.node.deprecated_feature_list import deprecated_features, deprecated_features_in_use
+
+        if self.used:
+            return await deprecated_features_in_use(administration.broker, administration.registry)
+        return deprecated_features(administration.broker.personality)

@@ -72,6 +72,10 @@ class Personality(NamedTuple):
     """A refused basic.get of a queue with a single active consumer shows the type as Erlang does."""
     bare_limits: bool = False
     """The user's limit of channels stands in the reply text without brackets."""
+    deprecation_states: bool = False
+    """`/api/deprecated-features` says which are permitted."""
+    protection: bool = False
+    """Virtual hosts may be protected from deletion, and users from the HTTP API."""
 
     @property
     def series(self) -> Series:
@@ -79,8 +83,10 @@ class Personality(NamedTuple):
         major, minor, _ = self.version.split(".")
         return int(major), int(minor)
 
-    protection: bool = False
-    """Virtual hosts may be protected from deletion, and users from the HTTP API."""
+    @property
+    def series_name(self) -> str:
+        """The version without its last number, by which a personality is chosen."""
+        return self.version.rpartition(".")[0]
 
 
 _OF_4_2 = Personality(
@@ -102,6 +108,7 @@ _OF_4_2 = Personality(
     quoted_types=True,
     vhost_types=True,
     bare_limits=True,
+    deprecation_states=True,
     protection=True,
 )
 

@@ -323,12 +323,14 @@ def test_the_acknowledgement_timeout(client: Client, of_4_3: bool) -> None:
         assert "channel 1 timed out" in client.closing(channel=1)
 
 
-def test_features_about_to_end(process: BrokerProcess, of_4_3: bool) -> None:
+def test_features_about_to_end(process: BrokerProcess, of_4: bool, of_4_3: bool) -> None:
     rows = json.loads(ask(web_address(process), "/api/deprecated-features").body)
     phases = {row["name"]: row["deprecation_phase"] for row in rows}
     phase = "denied_by_default" if of_4_3 else "permitted_by_default"
     assert phases["global_qos"] == phases["transient_nonexcl_queues"] == phase
-    assert phases.get("queue_master_locator") == ("denied_by_default" if of_4_3 else None)
+    assert phases.get("queue_master_locator") == (phase if of_4 else None)
+    state = "denied" if of_4_3 else "permitted"
+    assert {row["name"]: row.get("state") for row in rows}["global_qos"] == (state if of_4 else None)
 
 
 def test_an_unknown_exchange_type(client: Client, of_4: bool) -> None:
