@@ -12,6 +12,9 @@ from broker.entities.arguments import policy_keys
 from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
 
+Series = tuple[int, int]
+"""A series of RabbitMQ, by the first two numbers of its versions; series compare by age."""
+
 
 class Personality(NamedTuple):
     """A series of RabbitMQ. The default of each field is 3.13's."""
@@ -75,7 +78,13 @@ class Personality(NamedTuple):
     """Virtual hosts may be protected from deletion, and users from the HTTP API."""
 
     @property
-    def series(self) -> str:
+    def series(self) -> Series:
+        """The series, for the rows of tables that name the first or the last one that has them."""
+        major, minor, _ = self.version.split(".")
+        return int(major), int(minor)
+
+    @property
+    def series_name(self) -> str:
         """The version without its last number, by which a personality is chosen."""
         return self.version.rpartition(".")[0]
 

@@ -47,6 +47,8 @@ class QueueSpec(NamedTuple):
     exclusive: bool
     auto_delete: bool
     arguments: Table
+    declared_by: str = ""
+    """The user; empty if it is not known."""
 
 
 class DeadLetters(Protocol):

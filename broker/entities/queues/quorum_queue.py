@@ -43,6 +43,9 @@ from storage.batch import PERSISTENT, DeliveryCounts, StoredMessage, unpacked_co
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lane of the queue's messages, and the lane of dead letters that no target has accepted yet."""
 
+DEFAULT_PRIORITY = 4
+"""The priority of a message without one."""
+
 LOW_WATER = 0.8
 """A queue that refuses messages accepts them again once it is down to this fraction of its limit."""
 
@@ -102,6 +105,11 @@ class QuorumReadyMessages(ReadyMessages):
         """Put returned messages behind those that were returned before."""
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
+
+    @property
+    def returned(self) -> int:
+        """The number of returned messages."""
+        return len(self._returned)
 
     def _check_returned(self) -> None:
         """Check nothing: the order of return is recorded nowhere else."""
@@ -343,6 +351,27 @@ class QuorumQueue(OrderedQueue):
         self.out.remove(entries)
         for entry in entries:
             entry.conceal()
+
+    @property
+    def returned_messages(self) -> int:
+        """The number of ready messages that have been returned."""
+        return self._ready.returned
+
+    @property
+    def delayed_retry(self) -> str:
+        """The delay of returned messages, in the words of the API."""
+        return "disabled"
+
+    @property
+    def delayed_messages(self) -> int:
+        """The number of returned messages whose delay is not over."""
+        return 0
+
+    @property
+    def ready_by_priority(self) -> dict[int, int]:
+        """The number of ready messages by priority, without returned ones; only priorities that have some."""
+        ready = self.ready - self.returned_messages
+        return {DEFAULT_PRIORITY: ready} if ready else {}
 
     @property
     def may_time_out(self) -> bool:
