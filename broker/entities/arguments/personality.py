@@ -34,6 +34,10 @@ class Personality(NamedTuple):
     """The keys of policies."""
     delivery_limit: int | None = None
     """The default delivery limit of quorum queues; None for none."""
+    timeouts_cancel: bool = False
+    """A delivery timeout cancels the consumer, to the tenth of a second; otherwise it closes the channel."""
+    rechecks_consumers: bool = False
+    """connection.update-secret cancels the consumers that may no longer read."""
     nacks_count: bool = True
     """Returns by basic.nack and basic.recover count for the delivery limit."""
     acquired_counts: bool = False
@@ -126,6 +130,8 @@ PERSONALITIES = {
         argument_rules=RULES_OF_4_3,
         policy_rules=policy_keys.RULES_OF_4_3,
         classic_timeouts=False,
+        timeouts_cancel=True,
+        rechecks_consumers=True,
         nacks_count=False,
         topic_wildcards_max=2,
     ),
