@@ -310,16 +310,7 @@ class Channel(Outlet):
         if self.consumers.get(consumer.tag) is not consumer:
             return  # cancelled by the client meanwhile
         self.forget(consumer)
-        self._tell_cancelled(consumer)
-
-    def withdraw(self, consumer: Consumer) -> None:
-        """Cancel a consumer whose queue goes on: its time is up, or it may no longer read."""
-        self.end_consumer(consumer)
-        self._tell_cancelled(consumer)
-
-    def _tell_cancelled(self, consumer: Consumer) -> None:
-        if not self.ended and self.connection.knows("consumer_cancel_notify"):
-            self.send(methods.BasicCancel(consumer.tag, no_wait=True))
+        _tell_cancelled(self, consumer)
 
     def forget(self, consumer: Consumer) -> None:
         """Forget a consumer that has ended; its deliveries stay unacknowledged."""
@@ -420,6 +411,17 @@ class Channel(Outlet):
         queue.touch()
         if queue.spec.auto_delete and not queue.consumers.members:
             self.vhost.delete_queue(queue)
+
+
+def withdraw(channel: Channel, consumer: Consumer) -> None:
+    """Cancel a consumer whose queue goes on: its time is up, or it may no longer read."""
+    channel.end_consumer(consumer)
+    _tell_cancelled(channel, consumer)
+
+
+def _tell_cancelled(channel: Channel, consumer: Consumer) -> None:
+    if not channel.ended and channel.connection.knows("consumer_cancel_notify"):
+        channel.send(methods.BasicCancel(consumer.tag, no_wait=True))
 
 
 def new_confirms(channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger:

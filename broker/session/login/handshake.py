@@ -16,7 +16,7 @@ from broker import __version__
 from broker.entities.node.user_limits import MAX_CONNECTIONS
 from broker.entities.statistics.totals import AMQP
 from broker.session import connection_event_messages
-from broker.session.channel.channel import Channel
+from broker.session.channel.channel import Channel, withdraw
 from broker.session.connection import Connection, enter
 from broker.session.login import authenticate, sasl
 from broker.session.login.phase import Phase
@@ -241,7 +241,7 @@ def _recheck_consumers(channel: Channel) -> None:
         try:
             channel.access.read_queue(consumer.queue.name)
         except ChannelException:
-            channel.withdraw(consumer)
+            withdraw(channel, consumer)
 
 
 def _string(text: str) -> Field:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments.queue_arguments import consumer_timeout
 from broker.entities.arguments.queue_types import QUORUM
 from broker.session.channel import delivery_tags
+from broker.session.channel.channel import withdraw
 from broker.session.consumer_timeout import milliseconds
 from broker.session.methods.acknowledge import SETTLED_AT_ONCE, requeue_some_at_a_time
 from broker.wire.amqp_errors import ChannelException
@@ -124,7 +125,7 @@ class DeliveryTimeout:
             channel.fail(ChannelException(ReplyCode.PRECONDITION_FAILED, text), 0)
             return
         taken = channel.deliveries.take_of(consumer)
-        channel.withdraw(consumer)
+        withdraw(channel, consumer)
         if len(taken) <= SETTLED_AT_ONCE:
             delivery_tags.requeue(list(taken.values()))
         else:
