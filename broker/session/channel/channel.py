@@ -169,7 +169,7 @@ class Channel(Outlet):
         self.prefixes: OrderedDict[Consumer, bytes] = OrderedDict()
         """The start of each consumer's basic.deliver; the least recently served first if the channel has a limit."""
         self.timeouts: dict[Consumer | None, DeliveryTiming] = {}
-        """Of consumers of quorum queues, and of basic.get (None), whose deliveries are timed one by one."""
+        """Timings of deliveries, by consumer of a quorum queue; None: those by basic.get."""
         self.drawn_from: set[int] = set()
         """Ids of the queues that it has consumed or got from: they may have unacknowledged messages with it."""
         self.reads_streams = False

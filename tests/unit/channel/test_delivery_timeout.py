@@ -87,7 +87,7 @@ def test_the_consumer_is_cancelled_and_its_channel_goes_on(sessions: SessionLaye
 
 
 def test_each_delivery_has_its_time(sessions: SessionLayer, queue: Any) -> None:
-    """Whoever acknowledges in time goes on; an idle consumer is never cancelled."""
+    """A consumer that acknowledges in time goes on; an idle one is never cancelled."""
     client = queue(consumer_timeout=1000)
     begin(client, "t")
     sessions.core.advance(10_000)
