@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.entities.arguments import policy_keys
+from broker.entities.arguments import consumer_arguments, policy_keys
+from broker.entities.arguments.consumer_arguments import ConsumerRules
 from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
 
@@ -30,6 +31,8 @@ class Personality(NamedTuple):
     """Classic queues may have the argument x-queue-master-locator."""
     argument_rules: ArgumentRules = RULES_OF_3
     """The arguments of queue.declare."""
+    consumer_rules: ConsumerRules = consumer_arguments.RULES_OF_3
+    """The arguments of basic.consume."""
     policy_rules: PolicyRules = policy_keys.RULES_OF_3_13
     """The keys of policies."""
     delivery_limit: int | None = None
@@ -70,6 +73,8 @@ class Personality(NamedTuple):
     """A delivery mode other than 1 and 2 is refused."""
     bound_replies: bool = True
     """Binding an address of a direct reply is a 404 like that of any queue; otherwise a 403."""
+    stream_texts: bool = True
+    """Refused consumers of streams have 3.x's reply texts."""
     stream_returns: bool = True
     """basic.nack, basic.reject and basic.recover of a stream's delivery are refused; otherwise they acknowledge it."""
     quoted_types: bool = False
@@ -98,6 +103,7 @@ _OF_4_2 = Personality(
     frame_min=8192,
     argument_rules=RULES_OF_4_2,
     policy_rules=policy_keys.RULES_OF_4_2,
+    consumer_rules=consumer_arguments.RULES_OF_4,
     delivery_limit=20,
     acquired_counts=True,
     published_deaths=False,
@@ -109,6 +115,7 @@ _OF_4_2 = Personality(
     delivery_modes=False,
     bound_replies=False,
     stream_returns=False,
+    stream_texts=False,
     quoted_types=True,
     vhost_types=True,
     bare_limits=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.entities.arguments import queue_arguments
+from broker.entities.arguments import consumer_arguments, queue_arguments
 from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
@@ -20,7 +20,7 @@ from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
+from broker.wire.field_tables import Field, Table
 from broker.wire.properties import REPLY_TO
 
 
@@ -73,15 +73,14 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
 
 def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None:
     """Check that the queue can serve this consumer. Raises ChannelException 403 or 406, ConnectionException 540."""
-    for argument in queue.type.refused_of_consumers:
-        if argument in method.arguments:
-            where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{argument}' {where}")
+    rules = channel.connection.settings.personality.consumer_rules
+    where = f"queue '{queue.name}' in vhost '{channel.vhost.name}'"
+    consumer_arguments.check(queue.type, where, method.arguments, rules)
     _check_timeout(channel, queue, method.arguments)
     if isinstance(queue, Stream):
         check_consume(channel, queue, method)
         return
-    _check_arguments(method.arguments, queue.name, channel.vhost.name)
+    consumer_arguments.check_values(where, method.arguments, rules)
     if queue.type is not QUORUM:
         _check_exclusive(queue, method, channel.vhost.name)
     elif channel.prefetch_all:
@@ -107,19 +106,6 @@ def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
     if method.consumer_tag in channel.consumers:
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{method.consumer_tag}'")
     return method.consumer_tag or generated_name("amq.ctag-")
-
-
-def _check_arguments(arguments: Table, queue: str, vhost: str) -> None:
-    """Raise ChannelException 406 for the arguments that RabbitMQ 3.10 refuses, even for one without effect."""
-    priority, failover = arguments.get("x-priority"), arguments.get("x-cancel-on-ha-failover")
-    if priority is not None and priority.kind not in INTEGER_KINDS:
-        name, problem = "x-priority", f'"expected integer, got {TYPE_NAMES[priority.kind]}"'
-    elif failover is not None and failover.kind != "t":
-        name, problem = "x-cancel-on-ha-failover", f"{{unacceptable_type,{TYPE_NAMES[failover.kind]}}}"
-    else:
-        return
-    text = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {problem}"
-    raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def _priority(arguments: Table) -> int:
