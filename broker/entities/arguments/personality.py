@@ -12,6 +12,9 @@ from broker.entities.arguments import policy_keys
 from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
 
+Series = tuple[int, int]
+"""A series of RabbitMQ, by the first two numbers of its versions; series compare by age."""
+
 
 class Personality(NamedTuple):
     """A series of RabbitMQ. The default of each field is 3.13's."""
@@ -31,6 +34,10 @@ class Personality(NamedTuple):
     """The keys of policies."""
     delivery_limit: int | None = None
     """The default delivery limit of quorum queues; None for none."""
+    timeouts_cancel: bool = False
+    """A delivery timeout cancels the consumer, to the tenth of a second; otherwise it closes the channel."""
+    rechecks_consumers: bool = False
+    """connection.update-secret cancels the consumers that may no longer read."""
     nacks_count: bool = True
     """Returns by basic.nack and basic.recover count for the delivery limit."""
     acquired_counts: bool = False
@@ -75,7 +82,13 @@ class Personality(NamedTuple):
     """Virtual hosts may be protected from deletion, and users from the HTTP API."""
 
     @property
-    def series(self) -> str:
+    def series(self) -> Series:
+        """The series, for the rows of tables that name the first or the last one that has them."""
+        major, minor, _ = self.version.split(".")
+        return int(major), int(minor)
+
+    @property
+    def series_name(self) -> str:
         """The version without its last number, by which a personality is chosen."""
         return self.version.rpartition(".")[0]
 
@@ -117,6 +130,8 @@ PERSONALITIES = {
         argument_rules=RULES_OF_4_3,
         policy_rules=policy_keys.RULES_OF_4_3,
         classic_timeouts=False,
+        timeouts_cancel=True,
+        rechecks_consumers=True,
         nacks_count=False,
         topic_wildcards_max=2,
     ),

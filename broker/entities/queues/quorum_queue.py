@@ -43,6 +43,9 @@ from storage.batch import PERSISTENT, DeliveryCounts, StoredMessage, unpacked_co
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lane of the queue's messages, and the lane of dead letters that no target has accepted yet."""
 
+DEFAULT_PRIORITY = 4
+"""The priority of a message without one."""
+
 LOW_WATER = 0.8
 """A queue that refuses messages accepts them again once it is down to this fraction of its limit."""
 
@@ -102,6 +105,11 @@ class QuorumReadyMessages(ReadyMessages):
         """Put returned messages behind those that were returned before."""
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
+
+    @property
+    def returned(self) -> int:
+        """The number of returned messages."""
+        return len(self._returned)
 
     def _check_returned(self) -> None:
         """Check nothing: the order of return is recorded nowhere else."""
@@ -318,7 +326,7 @@ class QuorumQueue(OrderedQueue):
         if back := [entry for entry in entries if entry.deliveries - entry.uncounted <= limit]:
             self.background_work.take_in(back, take_back, writes=False, first=True, ready=True)
         if exhausted := [entry for entry in entries if entry.deliveries - entry.uncounted > limit]:
-            drop = partial(self._drop_some, abandoned=abandoned)
+            drop = partial(self._drop_some, abandoned=abandoned, arguments=self.arguments)
             self.background_work.take_in(exhausted, drop, writes=True, first=False, ready=False)
 
     def _take_back(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
@@ -329,12 +337,12 @@ class QuorumQueue(OrderedQueue):
             self._put_at_the_end(entries)
         return len(entries)
 
-    def _drop_some(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
-        if self.arguments.dead_letter_exchange is not None:
+    def _drop_some(self, entries: Sequence[QueuedMessage], *, abandoned: bool, arguments: QueueArguments) -> int:
+        if arguments.dead_letter_exchange is not None:
             entries = entries[:1]  # one dead letter per step: it may go to very many queues
         self._return_from_channels(entries, abandoned=abandoned)
         for entry in entries:
-            self.drop_exhausted(entry)
+            self.drop_exhausted(entry, arguments)
         return len(entries)
 
     def _return_from_channels(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> None:
@@ -343,6 +351,27 @@ class QuorumQueue(OrderedQueue):
         self.out.remove(entries)
         for entry in entries:
             entry.conceal()
+
+    @property
+    def returned_messages(self) -> int:
+        """The number of ready messages that have been returned."""
+        return self._ready.returned
+
+    @property
+    def delayed_retry(self) -> str:
+        """The delay of returned messages, in the words of the API."""
+        return "disabled"
+
+    @property
+    def delayed_messages(self) -> int:
+        """The number of returned messages whose delay is not over."""
+        return 0
+
+    @property
+    def ready_by_priority(self) -> dict[int, int]:
+        """The number of ready messages by priority, without returned ones; only priorities that have some."""
+        ready = self.ready - self.returned_messages
+        return {DEFAULT_PRIORITY: ready} if ready else {}
 
     @property
     def may_time_out(self) -> bool:
@@ -367,10 +396,10 @@ class QuorumQueue(OrderedQueue):
         limit = self.delivery_limit
         return limit is not None and entry.deliveries - entry.uncounted > limit
 
-    def drop_exhausted(self, entry: QueuedMessage) -> None:
-        """Discard a message that exceeds the delivery limit."""
+    def drop_exhausted(self, entry: QueuedMessage, arguments: QueueArguments | None = None) -> None:
+        """Discard a message that exceeds the delivery limit; `arguments` were in force when it did."""
         self.load(entry)
-        self.discard((entry,), "delivery_limit")
+        self.discard((entry,), "delivery_limit", arguments)
 
     def _put_at_the_end(self, entries: Sequence[QueuedMessage]) -> None:
         self.store.load([entry for entry in entries if entry.message is None])
@@ -392,12 +421,12 @@ class QuorumQueue(OrderedQueue):
 
     # Gone
 
-    def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
+    def discard(self, entries: Sequence[QueuedMessage], reason: str, arguments: QueueArguments | None = None) -> int:
         """Dead-letter messages, or drop them; with at-least-once dead-lettering: see `AtLeastOnce`."""
         for entry in entries:
             entry.conceal()
         if not self.dead_letters.wanted:
-            return super().discard(entries, reason)
+            return super().discard(entries, reason, arguments)
         count, copies = 0, self._context.turn.dead_letter_copies
         for count, entry in enumerate(entries, 1):  # noqa: B007
             if self.events is not None:

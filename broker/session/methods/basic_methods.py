@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.entities.arguments import queue_arguments
 from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
@@ -12,13 +13,14 @@ from broker.entities.statistics.counters import count_get, count_get_empty
 from broker.session.channel import firehose
 from broker.session.channel.channel import Channel, draw_from
 from broker.session.generated_names import generated_name
+from broker.session.methods import delivery_timeout
 from broker.session.methods.queue_methods import current_queue
 from broker.session.methods.stream_methods import check_consume
 from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Table
+from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
 from broker.wire.properties import REPLY_TO
 
 
@@ -63,6 +65,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.prefixes.move_to_end(consumer, last=False)  # not served yet, so it is the first to be
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
+    delivery_timeout.watch(channel, queue, consumer)
     if channel.events is not None:
         channel.events.consumer_created(consumer)
     queue.consumers.add(consumer)
@@ -74,6 +77,7 @@ def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None
         if argument in method.arguments:
             where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{argument}' {where}")
+    _check_timeout(channel, queue, method.arguments)
     if isinstance(queue, Stream):
         check_consume(channel, queue, method)
         return
@@ -83,6 +87,17 @@ def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None
     elif channel.prefetch_all:
         text = f"queue '{queue.name}' in vhost '{channel.vhost.name}' does not support global qos"
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
+
+
+def _check_timeout(channel: Channel, queue: Queue, arguments: Table) -> None:
+    """Check the argument x-consumer-timeout as RabbitMQ 4.3: of quorum queues alone, a number from 0 up."""
+    personality = channel.connection.settings.personality
+    if personality.timeouts_cancel and "x-consumer-timeout" in arguments:
+        given = {
+            "x-queue-type": Field("S", queue.type.name.encode()),
+            "x-consumer-timeout": arguments["x-consumer-timeout"],
+        }
+        queue_arguments.check(queue.name, channel.vhost.name, given, personality.argument_rules)
 
 
 def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
@@ -177,6 +192,10 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     message = sent.message
     assert message is not None, "a queue hands over what it has loaded"
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
+    if not method.no_ack:
+        delivery_timeout.watch(channel, queue, None)
+        if None in channel.timeouts and queue.type is QUORUM:
+            channel.timeouts[None].delivered(queue)
     frame_max = channel.connection.frame_max
     channel.connection.output.send(
         content_frames.get_ok(channel.number, tag, entry.redelivered, len(queue.ready_messages), message, frame_max)
