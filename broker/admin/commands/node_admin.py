@@ -30,7 +30,7 @@ class ShowVersion(Question):
         return {
             "node": administration.process.node_name,
             "rabbitmq_version": administration.registry.settings.version,
-            "series": administration.broker.personality.series,
+            "series": administration.broker.personality.series_name,
         }
 
 

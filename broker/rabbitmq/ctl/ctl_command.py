@@ -153,7 +153,7 @@ def _spoken(config: Config, timeout: float | None) -> tuple[str, str, str]:
         return found["node"], found["rabbitmq_version"], found["series"]
     except AdministrationError:
         identity = config.identity
-        return identity.shown_node_name, identity.version, config.personality.series
+        return identity.shown_node_name, identity.version, config.personality.series_name
 
 
 def _show(call: VerbCall, known: VerbLine, verb: VerbAction, form: str) -> int:

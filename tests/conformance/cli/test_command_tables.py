@@ -106,6 +106,7 @@ def _lines(text: str) -> list[str]:
     [(series, each) for series in ALL_SERIES for each in SECTIONS if each.only in (None, series)],
     ids=lambda value: value.title if isinstance(value, Section) else value,
     indirect=["series"],
+    scope="module",
 )
 def test_commands_print_what_rabbitmqs_print(section: Section, series: str, run: Run, places: dict[str, str]) -> None:
     for command in LEFT:
