@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.named_directory import data_directory_options, named
+from broker.cli.usage.command_groups import CommandWithExample
 from broker.config import load
 from broker.logs import set_up
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from broker.rabbitmq.conf.conf_translation import Conf
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--data-dir ./leveret-data --listen 0.0.0.0:5672", elsewhere="start run")
 @data_directory_options
 @click.option(
     "--rabbitmq-conf",
