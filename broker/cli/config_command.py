@@ -10,7 +10,8 @@ import click
 
 from broker.cli.table_output import counted
 from broker.cli.usage.command_groups import Commands
-from broker.config import Config, ConfigError, load
+from broker.config import Config, ConfigError
+from broker.settings_loader import load
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 """Beside the packages, in a checkout and in a wheel."""

@@ -12,8 +12,8 @@ import click
 
 from broker.cli.named_directory import data_directory_options, named
 from broker.cli.usage.command_groups import CommandWithExample
-from broker.config import load
 from broker.logs import set_up
+from broker.settings_loader import load
 
 if TYPE_CHECKING:
     from broker.rabbitmq.conf.conf_translation import Conf
