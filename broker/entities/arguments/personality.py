@@ -47,8 +47,10 @@ class Personality(NamedTuple):
     """Redelivered messages of a quorum queue have x-acquired-count beside x-delivery-count."""
     last_deaths: bool = True
     """Dead letters have the headers x-last-death-*."""
+    sorted_deaths: bool = True
+    """The fields of x-death are sorted by name from the second death on; otherwise they begin with the expiration."""
     published_deaths: bool = True
-    """An x-death header of a publisher is kept and counted."""
+    """An x-death header of a publisher counts on; otherwise the broker's replaces it."""
     returned_replies: bool = True
     """A mandatory direct reply that cannot be delivered is returned."""
     classic_timeouts: bool = True
@@ -106,6 +108,7 @@ _OF_4_2 = Personality(
     consumer_rules=consumer_arguments.RULES_OF_4,
     delivery_limit=20,
     acquired_counts=True,
+    sorted_deaths=False,
     published_deaths=False,
     returned_replies=False,
     named_actions=True,

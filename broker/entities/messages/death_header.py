@@ -1,8 +1,8 @@
 """The x-death header, and the dead letter published in place of a message that died.
 
 `x-death` is an array of tables, latest first, one per queue and reason with a count. The expiration property moves into
-it, so that the dead letter does not expire for the same reason. RabbitMQ 3.10 on the wire is the model for fields and
-their order; the headers `x-last-death-...` are 3.13's.
+it, so that the dead letter does not expire for the same reason. RabbitMQ on the wire is the model for fields and their
+order: 3.10 has the expiration last and sorts the fields of later deaths by name; 4 has it first, and sorts nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker.entities.messages.message import BccMessage, Message, copied_to, route_of
+from broker.entities.messages.message import PUBLISHED_DEATHS, BccMessage, Message, copied_to, route_of
 from broker.wire.field_tables import INTEGER_KINDS, Field, Table, plain_value, string
-from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
+from broker.wire.properties import body_size, decode_properties, encode_header
 from storage.batch import PERSISTENT
 
 Deaths = list[Field]
@@ -35,6 +35,17 @@ LONG_BYTES_MAX = 16_384
 def alike(messages: Sequence[Message]) -> list[list[Message]]:
     """Return groups of consecutive messages that differ in their bodies only."""
     return [list(group) for _, group in groupby(messages, _what_dead_letters_share)]
+
+
+class DeathForm(NamedTuple):
+    """The form of the headers. `last`: there are x-last-death-*.
+
+    `sorts`: the fields of a death are sorted by name, from the second death on, and the expiration is the last of the
+    first one.
+    """
+
+    last: bool
+    sorts: bool
 
 
 class DeadLetter(NamedTuple):
@@ -83,18 +94,14 @@ def write(
     now: int,
     exchange: str,
     routing_key: str | None,
-    *,
-    last_deaths: bool = True,
+    form: DeathForm,
 ) -> DeadLetter:
-    """Return the dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds.
-
-    `last_deaths`: add the headers x-last-death-*.
-    """
+    """Return the dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
     size = len(message.header)
     writer = _write_again if size <= REMEMBERED_BYTES_MAX else _write_long_again if size <= LONG_BYTES_MAX else _write
-    bcc_keys = tuple(message.bcc_keys)
+    bcc_keys, afresh = tuple(message.bcc_keys), bool(message.flags & PUBLISHED_DEATHS)
     return writer(
-        message.route, message.header, bcc_keys, queue, reason, now // 1000, exchange, routing_key, last_deaths
+        message.route, message.header, bcc_keys, queue, reason, now // 1000, exchange, routing_key, form, afresh
     )
 
 
@@ -110,16 +117,21 @@ def _write(
     now: int,
     exchange: str,
     routing_key: str | None,
-    last_deaths: bool,
+    form: DeathForm,
+    afresh: bool,
 ) -> DeadLetter:
+    """`afresh`: the x-death that is there is not the broker's, and is replaced."""
     dead = Message(route, header, b"", 0)
     properties = decode_properties(header)
     headers = dict(properties.headers or {})
     # As in RabbitMQ, the BCC keys are not in x-death.
     keys = [dead.routing_key, *copied_to(headers)]
-    death, before = _death(dead, properties, queue, reason, now, keys), headers.get("x-death")
-    headers["x-death"] = Field("A", _counted(before, death))
-    for which in (*(["first"] if before is None else []), *(["last"] if last_deaths else [])):
+    death, before = _death(dead, queue, reason, now, keys), None if afresh else headers.get("x-death")
+    if properties.expiration is not None:
+        expired = {"original-expiration": string(properties.expiration)}
+        death = {**death, **expired} if form.sorts else {**expired, **death}
+    headers["x-death"] = Field("A", _counted(before, death, sort=form.sorts))
+    for which in (*(["first"] if before is None else []), *(["last"] if form.last else [])):
         headers.update({f"x-{which}-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
     # A dead-letter routing key replaces all keys of the message, so the copies of CC and BCC are not routed again.
     if routing_key is not None:
@@ -152,8 +164,8 @@ def _deaths(field: Field | None) -> list[Table]:
     return [entry.value for entry in found if entry.kind == "F"]
 
 
-def _death(message: Message, properties: BasicProperties, queue: str, reason: str, now: int, keys: list[str]) -> Table:
-    death: Table = {
+def _death(message: Message, queue: str, reason: str, now: int, keys: list[str]) -> Table:
+    return {
         "count": Field("l", 1),
         "reason": string(reason),
         "queue": string(queue),
@@ -161,16 +173,13 @@ def _death(message: Message, properties: BasicProperties, queue: str, reason: st
         "exchange": string(message.exchange),
         "routing-keys": Field("A", [string(key) for key in keys]),
     }
-    if properties.expiration is not None:
-        death["original-expiration"] = string(properties.expiration)
-    return death
 
 
-def _counted(before: Field | None, death: Table) -> Deaths:
+def _counted(before: Field | None, death: Table, *, sort: bool) -> Deaths:
     """Return x-death with one more death: an entry of the same queue and reason is counted up and moves to the front.
 
-    Of several entries with one queue and reason, which only a publisher can have written, the latest stays. Only the
-    first death's fields are in the order in which they are written; RabbitMQ sorts those of later ones.
+    Of several entries with one queue and reason, which only a publisher can have written, the latest stays. `sort`:
+    only the first death's fields are in the order in which they are written, those of later ones by name.
     """
     history: dict[tuple[str, str], Table] = {}
     for old in _deaths(before):
@@ -178,7 +187,7 @@ def _counted(before: Field | None, death: Table) -> Deaths:
     same = history.pop(_place(death), None)
     if same is not None:
         death = {**same, "count": Field("l", min(_count(same) + 1, COUNT_MAX))}
-    if before is not None and before.kind == "A":
+    if sort and before is not None and before.kind == "A":
         death = dict(sorted(death.items()))
     return [Field("F", entry) for entry in (death, *history.values())]
 

@@ -13,6 +13,9 @@ from storage.batch import BLIND, PERSISTENT
 _SIZE_BYTES = 4
 """Bytes of the length prefix of each BCC key, and of the trailing total."""
 
+PUBLISHED_DEATHS = 1 << 15
+"""Record flag: the publisher has written the x-death header, and the broker's replaces it (RabbitMQ 4)."""
+
 SHORT_STRING_BYTES = 255
 """Most bytes of an exchange name or routing key."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages import death_header
-from broker.entities.messages.death_header import DeadLetter
+from broker.entities.messages.death_header import DeadLetter, DeathForm
 from broker.entities.messages.message import SHORT_STRING_BYTES, Message
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import DeadLetterGroup
@@ -28,9 +28,9 @@ COPY_HEADER_BYTES = 64
 class DeadLettering:
     """Publishes the dead letters of one virtual host."""
 
-    def __init__(self, routing: Routing, turn: Turn, now: Callable[[], int], *, last_deaths: bool) -> None:
+    def __init__(self, routing: Routing, turn: Turn, now: Callable[[], int], form: DeathForm) -> None:
         self._routing = routing
-        self._last_deaths = last_deaths
+        self._form = form
         self._turn = turn
         self._now = now
 
@@ -95,7 +95,7 @@ class DeadLettering:
         self, queue: Queue, message: Message, reason: str, exchange: Exchange, arguments: QueueArguments
     ) -> DeadLetter:
         now, key = self._now(), arguments.dead_letter_routing_key
-        return death_header.write(message, queue.name, reason, now, exchange.name, key, last_deaths=self._last_deaths)
+        return death_header.write(message, queue.name, reason, now, exchange.name, key, self._form)
 
     def _publish(self, group: DeadLetterGroup) -> None:
         copies, targets = group

@@ -18,6 +18,7 @@ from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import new_exchange
 from broker.entities.exchanges.routing import Routes, Routing
+from broker.entities.messages.death_header import DeathForm
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_family import new_queue
@@ -83,6 +84,7 @@ class VHost:
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
         self.policy_application = PolicyApplication(name, context, self.routing, self.bindings, self.delete_queue)
         self._definitions = context.definitions
+        form = DeathForm(context.personality.last_deaths, context.personality.sorted_deaths)
         self._queue_context = QueueContext(
             name,
             context.turn,
@@ -91,7 +93,7 @@ class VHost:
             context.boot,
             context.now,
             context.soon,
-            DeadLettering(self.routing, context.turn, context.now, last_deaths=context.personality.last_deaths),
+            DeadLettering(self.routing, context.turn, context.now, form),
             context.recorder,
             context.background_work,
             context.batches,

@@ -6,6 +6,7 @@ The channel consumes from the pseudo-queue amq.rabbitmq.reply-to, one consumer p
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Message
@@ -15,6 +16,14 @@ from broker.wire.properties import REPLY_TO
 
 if TYPE_CHECKING:
     from broker.session.channel.channel import Channel
+
+
+_ADDRESS = re.compile(re.escape(REPLY_TO) + r"\.[A-Za-z0-9_-]{22}")
+
+
+def is_address(key: str) -> bool:
+    """Return whether a routing key has the form of the addresses that are given out."""
+    return _ADDRESS.fullmatch(key) is not None
 
 
 class DirectReplyTo:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
-from broker.entities.messages.message import BccMessage, Message
+from broker.entities.messages.message import PUBLISHED_DEATHS, BccMessage, Message
 from broker.session.channel import firehose
+from broker.session.channel.direct_reply import is_address
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import TYPE_NAMES, Field, Fields, SoundTable
@@ -38,9 +39,9 @@ def prepare(
     if interceptors.work:
         header = interceptors.intercepted(header, len(body), channel.connection.broker.clock.now())
         summary = summarize(header)
-    if not channel.connection.settings.personality.published_deaths and b"x-death" in (summary.headers or b""):
-        header, summary = _without_deaths(header, len(body))
     message = Message(route.route, header, body, PERSISTENT if summary.persistent else 0)
+    if not channel.connection.settings.personality.published_deaths and b"x-death" in (summary.headers or b""):
+        message.flags |= PUBLISHED_DEATHS
     if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
         _check(channel, summary, message)
     if summary.priority is not None:
@@ -85,15 +86,6 @@ def _route_copies(
     if channel.vhost.traced:
         firehose.published(channel.origin, message, keys, queues)
     return message, queues
-
-
-def _without_deaths(header: bytes, size: int) -> tuple[bytes, PropertySummary]:
-    """Return header and summary without the x-death that a publisher has set."""
-    properties = decode_properties(header)
-    headers = {name: field for name, field in (properties.headers or {}).items() if name != "x-death"}
-    properties = properties._replace(headers=headers or None)
-    header = encode_header(size, properties)
-    return header, summarize(header)
 
 
 # Properties
@@ -166,9 +158,11 @@ def _reply(channel: Channel, key: str, message: Message) -> None:
 
 
 def taken_as_reply(channel: Channel, route: CachedRoute) -> bool:
-    """Return whether a publish is a direct reply that counts as routed. RabbitMQ before 4.2 returned mandatory ones."""
-    is_reply = not route.name and route.key.startswith(REPLY_TO + ".")
-    return is_reply and not channel.connection.settings.personality.returned_replies
+    """Return whether a publish is a direct reply that counts as routed, as in RabbitMQ from 4.2 on.
+
+    It does if its key can be an address, whether that is in use or not.
+    """
+    return not route.name and is_address(route.key) and not channel.connection.settings.personality.returned_replies
 
 
 def _invalid_message(problem: str) -> ChannelException:

@@ -256,7 +256,7 @@ def test_counts_after_a_crash(tmp_path: Path, personality: str, of_4: bool, of_4
 
 
 def test_deaths(client: Client, personality: str, of_4: bool) -> None:
-    """4.0: an x-death of a publisher does not count. 3.13: headers x-last-death-*."""
+    """4.0: an x-death of a publisher is delivered, and does not count. 3.13: headers x-last-death-*."""
     queue, dead = name(), f"{name()}-dead"
     client.ask(queue_declare(dead, durable=True))
     client.ask(queue_declare(queue, durable=True, arguments=DEAD | {"x-dead-letter-routing-key": dead}))
@@ -268,12 +268,15 @@ def test_deaths(client: Client, personality: str, of_4: bool) -> None:
         "exchange": "",
         "routing-keys": [queue],
     }
-    properties = BasicProperties(headers=from_python({"x-death": [death], "mine": 1}))
+    properties = BasicProperties(headers=from_python({"x-death": [death], "mine": 1}), expiration="60000")
     client.publish(b"x", key=queue, properties=properties)
     client.send(get(queue))
-    client.send(BasicReject(client.expect_message(BasicGetOk).method.delivery_tag, False))
+    delivered = client.expect_message(BasicGetOk)
+    assert delivered.properties == properties
+    client.send(BasicReject(delivered.method.delivery_tag, False))
     headers = to_python(eventually(lambda: _first(client, dead), "the dead letter").headers or {})
     assert [each["count"] for each in headers["x-death"]] == [1 if of_4 else 6]
+    assert next(iter(headers["x-death"][0])) == ("original-expiration" if of_4 else "count")
     assert headers["mine"] == 1
     assert ("x-last-death-queue" in headers) == (personality != "3.10")
     assert ("x-first-death-queue" in headers) == of_4  # 3.x: that was the publisher's to say
@@ -297,6 +300,8 @@ def test_a_mandatory_reply(client: Client, of_4: bool) -> None:
     heard = [client.receive() for _ in range(2 if of_4 else 3)]
     kinds = [type(getattr(item, "method", item)) for item in heard]
     assert kinds == ([BasicDeliver] if of_4 else [BasicDeliver, BasicReturn]) + [BasicGetEmpty]
+    client.publish(b"answer", key=f"{REPLIES}.no-address", mandatory=True)
+    assert client.expect_message(BasicReturn).method.reply_code == 312
 
 
 def test_permissions(process: BrokerProcess, of_4: bool) -> None:
