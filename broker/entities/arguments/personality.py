@@ -11,6 +11,7 @@ from typing import NamedTuple
 from broker.entities.arguments import policy_keys
 from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
+from broker.entities.arguments.quorum_priorities import QuorumPriorities
 
 
 class Personality(NamedTuple):
@@ -33,8 +34,20 @@ class Personality(NamedTuple):
     """The default delivery limit of quorum queues; None for none."""
     nacks_count: bool = True
     """Returns by basic.nack and basic.recover count for the delivery limit."""
+    failures_apart: bool = False
+    """Returns of a quorum queue by basic.nack and basic.recover are told from failures."""
     acquired_counts: bool = False
-    """Redelivered messages of a quorum queue have x-acquired-count beside x-delivery-count."""
+    """x-acquired-count of a quorum queue counts all returns, x-delivery-count failures only."""
+    zero_counts: bool = True
+    """basic.get of a quorum queue shows x-delivery-count 0."""
+    carried_counts: bool = False
+    """A dead letter takes its delivery count along: a quorum queue counts on."""
+    quorum_priorities: QuorumPriorities = QuorumPriorities.NONE
+    """The priorities of quorum queues."""
+    delayed_retries: bool = False
+    """Quorum queues may delay returned messages."""
+    purged_dead_letters: bool = False
+    """queue.purge of a quorum queue drops the dead letters that no target has accepted yet."""
     last_deaths: bool = True
     """Dead letters have the headers x-last-death-*."""
     published_deaths: bool = True
@@ -86,7 +99,10 @@ _OF_4_2 = Personality(
     argument_rules=RULES_OF_4_2,
     policy_rules=policy_keys.RULES_OF_4_2,
     delivery_limit=20,
-    acquired_counts=True,
+    failures_apart=True,
+    zero_counts=False,
+    carried_counts=True,
+    quorum_priorities=QuorumPriorities.TWO,
     published_deaths=False,
     returned_replies=False,
     named_actions=True,
@@ -118,6 +134,10 @@ PERSONALITIES = {
         policy_rules=policy_keys.RULES_OF_4_3,
         classic_timeouts=False,
         nacks_count=False,
+        acquired_counts=True,
+        quorum_priorities=QuorumPriorities.STRICT,
+        delayed_retries=True,
+        purged_dead_letters=True,
         topic_wildcards_max=2,
     ),
 }

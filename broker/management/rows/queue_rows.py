@@ -11,7 +11,7 @@ from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.queue_view import DEPTH, TOTALS, queue_columns
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.quorum_queue import QuorumQueue
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.management.rows.connection_rows import connection_details
 from broker.management.statistics.history_query import HistoryQuery, moment
 from broker.management.statistics.sampler import QUEUE
@@ -86,9 +86,9 @@ def _of_type(column: Column[Queue], type_: QueueType) -> Column[Queue]:
 
 def _delivery_limit(queue: Queue) -> Any:
     """The limit in force on returns to a quorum queue, since RabbitMQ 4.0: clients take its absence for none."""
-    if not isinstance(queue, QuorumQueue) or not queue.shows_delivery_limit:
+    if not isinstance(queue, QuorumQueue) or not queue.rules.limit_shown:
         return ABSENT
-    return "unlimited" if queue.delivery_limit is None else queue.delivery_limit
+    return "unlimited" if queue.rules.limit is None else queue.rules.limit
 
 
 def _if_any(column: Column[Queue], queue: Queue) -> Any:
