@@ -67,6 +67,9 @@ class Process(Protocol):
     def limit_disk(self, size: int) -> None:
         """Raise the disk alarm from now on below `size` free bytes."""
 
+    def monitor_disk(self, *, on: bool) -> None:
+        """Check the free disk space, or leave the disk alarm as it is until the next start."""
+
     def log_files(self) -> list[str]:
         """Return the files of the log."""
 
@@ -121,6 +124,20 @@ class NoShovels:
         return False
 
 
+class StatisticsControl(Protocol):
+    """The samples of the management API."""
+
+    async def forget(self) -> None:
+        """Drop all samples. Counters stay."""
+
+
+class NoStatistics:
+    """The samples of a broker without a management API."""
+
+    async def forget(self) -> None:
+        """Do nothing."""
+
+
 class Administration:
     """A broker with its connections and its definitions, and the parts of its server that commands ask.
 
@@ -148,6 +165,7 @@ class Administration:
         self.status = status
         self.process = process
         self.shovels: ShovelControl = NoShovels()
+        self.statistics: StatisticsControl = NoStatistics()
         self.turns = trio.Lock()
         """Held by a change from its check until it is written, so that changes happen one after the other."""
         self.testing: TestOrders | None = None

@@ -26,7 +26,7 @@ from broker.management.management_api import ManagementApi
 from broker.management.request_client import client_of
 from broker.management.resources import Operation, Resource
 from broker.management.responses import Problem, bad_request, empty, not_found, problem_response
-from broker.management.routes.route_table import RESOURCES
+from broker.management.routes.route_table import resources_of
 from broker.management.same_site import assert_same_site
 from broker.management.web_page import WebPage
 from broker.session.direct_session import Refused
@@ -39,7 +39,8 @@ CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
 def application(api: ManagementApi) -> ASGIApp:
     """The API and the web page."""
-    routes: list[Route | Mount] = [Route(each.pattern, ResourceEndpoint(api, each)) for each in RESOURCES]
+    resources = resources_of(api.series)
+    routes: list[Route | Mount] = [Route(each.pattern, ResourceEndpoint(api, each)) for each in resources]
     routes.append(Mount("/", WebPage(unknown_route)))
     app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
     if api.settings.cors_origins:

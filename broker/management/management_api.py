@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
+from broker.entities.arguments.personality import Series
 from broker.management.insight.trace_subscriptions import TraceSubscriptions
 from broker.management.json_bodies import RequestBodies
 from broker.management.segment_files import SegmentFiles
@@ -50,6 +51,11 @@ class ManagementApi:
         self.history = history
         self.bodies = RequestBodies(settings.body_bytes_max)
         self.trace_subscriptions = TraceSubscriptions()
+
+    @property
+    def series(self) -> Series:
+        """The series of RabbitMQ whose API this is."""
+        return self.broker.personality.series
 
     @property
     def cluster_name(self) -> str:

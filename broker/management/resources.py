@@ -9,6 +9,7 @@ from typing import NamedTuple
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
+from broker.entities.arguments.personality import Series
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 
@@ -43,7 +44,8 @@ class Resource(NamedTuple):
     `in_vhost`: the path has a virtual host that the user has to see, and for anything but reading to have permissions
     in. `setting`: an administrator needs no permissions there. `query_credentials`: a link may have the credentials in
     its query, as `?auth=`. `ranges`: the media ranges of the header Accept that answers match. `waits`: the handler
-    waits for the disk or an alarm, and holds no work slot meanwhile.
+    waits for the disk or an alarm, and holds no work slot meanwhile. `since`, `until`: the first series of RabbitMQ
+    that has the route, and the first one that no longer has it.
     """
 
     path: str
@@ -53,6 +55,8 @@ class Resource(NamedTuple):
     query_credentials: bool
     ranges: Set[str]
     waits: bool
+    since: Series
+    until: Series
 
     @property
     def pattern(self) -> str:
@@ -74,8 +78,10 @@ def resource(
     query_credentials: bool = False,
     ranges: Set[str] = JSON_RANGES,
     waits: bool = False,
+    since: Series = (3, 10),
+    until: Series = (99, 0),
     **operations: tuple[Tag | None, Handler],
 ) -> Resource:
     """A row of a table of routes: `resource("/api/whoami", GET=(Tag.ANY, whoami))`."""
     by_method = {method: Operation(*operation) for method, operation in operations.items()}
-    return Resource(path, by_method, in_vhost, setting, query_credentials, ranges, waits)
+    return Resource(path, by_method, in_vhost, setting, query_credentials, ranges, waits, since, until)

@@ -178,6 +178,7 @@ class DefinitionLog:
             exchange.internal,
             encode_table(exchange.arguments),
             0 if exchange.delays is None else exchange.delays.store.queue_id,
+            exchange.declared_by,
         )
         delayed = [] if exchange.delays is None else [uses(features.DELAYED_MESSAGES)]
         return self.write(Put(row), *delayed)
@@ -187,7 +188,8 @@ class DefinitionLog:
 
     def queue_declared(self, vhost: str, queue: Queue) -> Future[None]:
         spec = queue.spec
-        row = QueueRow(queue.store.queue_id, vhost, spec.name, spec.auto_delete, encode_table(spec.arguments))
+        arguments = encode_table(spec.arguments)
+        row = QueueRow(queue.store.queue_id, vhost, spec.name, spec.auto_delete, arguments, spec.declared_by)
         wanted = [_FEATURES[queue.type.name]] if queue.type.name in _FEATURES else []
         if queue.arguments.max_priority is not None:
             wanted.append(features.PRIORITIES)

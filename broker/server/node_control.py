@@ -103,6 +103,10 @@ class NodeControl:
         """Set the least free disk space, in bytes."""
         self._resources.limit_disk(size)
 
+    def monitor_disk(self, *, on: bool) -> None:
+        """Check the free disk space, or leave the disk alarm as it is."""
+        self._resources.monitor_disk(on=on)
+
     def log_level(self, level: str) -> None:
         """Set the level of the log; `none` switches it off."""
         logging.getLogger().setLevel(logging.CRITICAL + 1 if level == "none" else level.upper())

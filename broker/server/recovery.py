@@ -338,13 +338,14 @@ def _restore_exchange(vhost: VHost, row: ExchangeRow, states: Mapping[int, LaneS
         auto_delete=row.auto_delete,
         internal=row.internal,
         arguments=_table(row.arguments),
+        declared_by=row.declared_by,
         queue_id=row.queue_id,
         states=states,
     )
 
 
 def _restore_queue(vhost: VHost, row: QueueRow, states: Mapping[int, LaneState]) -> None:
-    spec = QueueSpec(row.name, True, False, row.auto_delete, _table(row.arguments))
+    spec = QueueSpec(row.name, True, False, row.auto_delete, _table(row.arguments), row.declared_by)
     vhost.restore_queue(spec, row.id, states)
 
 

@@ -165,6 +165,8 @@ class ResourceWatch:
         self._alarms = alarms
         self._space = space
         self._disk_full = False
+        self._disk_monitored = True
+        self._disk_short = False
         self._least_reusable = space.reusable_bytes()
         self._idle_since = time.monotonic()
         self.memory_limit = memory_limit(config)
@@ -185,6 +187,11 @@ class ResourceWatch:
     def limit_disk(self, size: int) -> None:
         """Set the least free disk space, in bytes."""
         self.disk_free_limit = size
+        self.check_disk()
+
+    def monitor_disk(self, *, on: bool) -> None:
+        """Check the free disk space, or no more: the alarm stays as it is, but for a commit that meets a full disk."""
+        self._disk_monitored = on
         self.check_disk()
 
     def restore_limits(self) -> None:
@@ -234,7 +241,9 @@ class ResourceWatch:
 
     def check_disk(self) -> None:
         """Raise or clear the disk alarm by the disk space free now."""
-        self._set(DISK, self._disk_full or self._space.room_bytes() < self.disk_free_limit)
+        if self._disk_monitored:
+            self._disk_short = self._space.room_bytes() < self.disk_free_limit
+        self._set(DISK, self._disk_full or self._disk_short)
 
     def should_shrink(self) -> bool:
         """Return whether free pages of the store's file are to be given back: the disk is short, or they were free for

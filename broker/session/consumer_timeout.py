@@ -60,8 +60,11 @@ class Overdue:
         self._watching = False
 
     def watch(self) -> None:
-        """Look at all channels at each interval since the start, while there are connections."""
-        if not self._watching:
+        """Look at all channels at each interval since the start, while there are connections.
+
+        RabbitMQ 4.3 looks at consumers: see `methods.delivery_timeout`.
+        """
+        if not (self._watching or self._registry.settings.personality.timeouts_cancel):
             self._watching = True
             since = (self._now() - self._began) % self._interval
             self._timers.at(self._now() + self._interval - since, self.look)

@@ -6,7 +6,8 @@ import re
 from http.client import HTTPConnection
 from typing import NamedTuple
 
-from broker.management.routes.route_table import RESOURCES
+from broker.entities.arguments.personality import DEFAULT
+from broker.management.routes.route_table import resources_of
 from harness.brokers.http_broker import basic
 from harness.clients.wire_client import Address
 
@@ -26,7 +27,7 @@ class Route(NamedTuple):
 def changing_routes(node: str) -> list[Route]:
     """Every route for something else than reading."""
     found: list[Route] = []
-    for resource in RESOURCES:
+    for resource in resources_of(DEFAULT.series):
         for method in resource.operations:
             if method != "GET":
                 names = {"node": node} if method == "DELETE" else {**NAMES, "node": node}

@@ -9,6 +9,7 @@ from typing import Any
 
 import lmdb
 
+from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Message, QueuedMessage, route_of
 from broker.entities.node.broker import Broker, BrokerSettings, Pace
@@ -62,7 +63,9 @@ class Core:
         *,
         check_invariants: bool = True,
         journal_bytes: int = 0,
+        personality: Personality = DEFAULT,
     ) -> None:
+        self.personality = personality
         self.pace = pace
         self.chance = chance
         self.recorder = recorder
@@ -76,7 +79,7 @@ class Core:
 
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory, journal_bytes=self._journal_bytes)
-        settings = BrokerSettings(self.window, 1 << 20, 1 << 19, self.check_invariants)
+        settings = BrokerSettings(self.window, 1 << 20, 1 << 19, self.check_invariants, self.personality)
         self.broker = Broker(
             settings, self.clock, self.store, self.definitions, self.store.boot, self.pace, self.chance, self.recorder
         )

@@ -59,6 +59,8 @@ class ExchangeRow(NamedTuple):
     internal: bool
     arguments: bytes
     queue_id: int = 0
+    declared_by: str = ""
+    """The user; empty if an earlier release wrote the row."""
 
 
 class QueueRow(NamedTuple):
@@ -69,6 +71,8 @@ class QueueRow(NamedTuple):
     name: str
     auto_delete: bool
     arguments: bytes
+    declared_by: str = ""
+    """The user; empty if an earlier release wrote the row."""
 
 
 class BindingRow(NamedTuple):

@@ -27,7 +27,7 @@ AUDIT = Process("tests/pipeline/event_log/test_kill_audit.py")
 EVERY = 10
 
 
-@mistake("I1", BrokerCrashes("has lost"), Kills("has lost|was gone"))
+@mistake("I1", BrokerCrashes("has lost"), Kills("has lost|was gone|should not be there|after its acknowledgement"))
 def confirm_before_commit(patch: Patch) -> None:
     """Return from each commit with the batch still in hand, and write it with the next one."""
     commit, commit_to_journal = MessageStore.commit, MessageStore.commit_to_journal

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues import queue_background_work
@@ -29,9 +30,11 @@ BOUNDED = "turns are bounded"
 def dead_letter_after_settlement(patch: Patch) -> None:
     """Settle a dead message at once, and publish its dead letter a little later."""
 
-    def discard_first(queue: OrderedQueue, entries: Sequence[QueuedMessage], reason: str) -> int:
+    def discard_first(
+        queue: OrderedQueue, entries: Sequence[QueuedMessage], reason: str, arguments: QueueArguments | None = None
+    ) -> int:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        dead_letters = context.dead_letters.write(queue, dead, reason)
+        dead_letters = context.dead_letters.write(queue, dead, reason, arguments or queue.arguments)
         context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, dead_letters))
         queue.finish(entries)
         return len(entries)

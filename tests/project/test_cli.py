@@ -377,8 +377,9 @@ def test_the_data_directory_is_named_before_or_behind_the_command(
 ) -> None:
     """The last one named counts, and both before the environment."""
     monkeypatch.setenv("LEVERET_DATA_DIR", "x")
+    peer.answers({"node": "rabbit@here", "rabbitmq_version": "3.13.7", "series": "3.13"})
     assert run(*line.format(tmp_path, verb).split()).code == 0
-    assert len(peer.requests) == 1
+    assert peer.requests[-1]["command"] in ("ping", "delete_user")
 
 
 @pytest.mark.parametrize("place", ["leveret-data", "var/lib/leveret", "var/lib/rabbitmq/leveret"])

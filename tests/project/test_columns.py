@@ -30,7 +30,7 @@ def defined(path: Path) -> Iterator[Defined]:
         kinds = {value.args.args[0].arg for value in node.values if isinstance(value, ast.Lambda) and value.args.args}
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and len(kinds) == 1 and not _derived(value, key):
-                yield Defined(*kinds, str(key.value))
+                yield Defined(kinds.copy().pop(), str(key.value))
 
 
 def _derived(value: ast.expr, column: ast.Constant) -> bool:

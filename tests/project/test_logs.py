@@ -59,7 +59,20 @@ def test_a_line_for_programs_has_milliseconds_and_says_what_it_is_about() -> Non
     assert json.loads(JsonFormatter().format(record))["exception"].endswith("ValueError: bug")
 
 
-LOGGED = {"vhost", "user", "name", "names", "exchange", "component", "directory", "level", "form", "limit", "reason"}
+LOGGED = {
+    "vhost",
+    "user",
+    "name",
+    "names",
+    "exchange",
+    "component",
+    "directory",
+    "level",
+    "form",
+    "limit",
+    "on",
+    "reason",
+}
 """The arguments that a log line may repeat; never others: a password may be among them."""
 
 

@@ -45,6 +45,7 @@ FOUND_ONCE = {
     (1228925026, 45): "a purge left what one frame had given back to a quorum queue with a delivery limit",
     (1746520529, 225): "a transaction that reached a full queue, by a binding that was on its way, was refused",
     (1746520694, 403): "a client that was gone was not given up: what lay unread waited for it to read its answers",
+    (4180415524, 14): "a rejection that waited for room on a full disk obeyed a policy that was set after it",
     (2695897842, 1): "a message was missed that had not reached the disk, as another of its transaction had",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""

@@ -9,6 +9,7 @@ from broker.admin.protocol import not_found
 
 if TYPE_CHECKING:
     from broker.admin.administration import Administration
+    from broker.entities.arguments.personality import Series
 
 Row = dict[str, Any]
 
@@ -45,13 +46,72 @@ FLAGS: list[Row] = [
 """Those of RabbitMQ 3.10, and those up to 3.13 whose meaning holds here; 3.13 has made most of them `required`."""
 
 
+_OWN = {flag["name"]: flag["desc"] for flag in FLAGS}
+_SOFT, _HARD, _NONE = "soft", "hard", "none"
+_OF_4_3 = (
+    ("classic_mirrored_queue_version", _HARD, (), "rabbit", ""),
+    ("classic_queue_type_delivery_support", _HARD, (), "rabbit", ""),
+    ("detailed_queues_endpoint", _SOFT, (), "rabbitmq_management", "GET /api/queues/detailed"),
+    ("direct_exchange_routing_v2", _HARD, (), "rabbit", ""),
+    ("drop_unroutable_metric", _HARD, (), "rabbitmq_management_agent", ""),
+    ("empty_basic_get_metric", _HARD, (), "rabbitmq_management_agent", ""),
+    ("feature_flags_v2", _HARD, (), "rabbit", ""),
+    ("implicit_default_bindings", _HARD, (), "rabbit", ""),
+    ("khepri_db", _SOFT, ("enable", "post_enable"), "rabbit", "Definitions are kept in a log; here in SQLite"),
+    ("listener_records_in_ets", _HARD, (), "rabbit", "Listeners are kept in memory"),
+    ("maintenance_mode_status", _HARD, (), "rabbit", ""),
+    ("message_containers", _HARD, (), "rabbit", "Messages keep the form of their protocol"),
+    ("message_containers_deaths_v2", _SOFT, (), "rabbit", "Circles of dead letters are found"),
+    ("quorum_queue", _HARD, (), "rabbit", ""),
+    ("quorum_queue_non_voters", _SOFT, (), "rabbit", "New members of quorum queues may not vote; there is one member"),
+    ("rabbit_exchange_type_local_random", _SOFT, (), "rabbit", "Exchanges of type x-local-random"),
+    ("rabbitmq_4.0.0", _SOFT, (), "rabbit", "Upgrades from 3.13 to 4.0"),
+    ("rabbitmq_4.1.0", _SOFT, (), "rabbit", "Upgrades to 4.1"),
+    ("rabbitmq_4.2.0", _SOFT, ("enable",), "rabbit", "Upgrades to 4.2"),
+    ("rabbitmq_4.3.0", _NONE, (), "rabbit", "Upgrades to 4.3"),
+    ("restart_streams", _HARD, (), "rabbit", "Streams may be restarted"),
+    ("stream_filtering", _HARD, (), "rabbit", ""),
+    ("stream_queue", _HARD, (), "rabbit", ""),
+    ("stream_sac_coordinator_unblock_group", _HARD, (), "rabbit", "Groups of stream consumers are unblocked"),
+    ("stream_single_active_consumer", _HARD, (), "rabbit", "Streams may have a single active consumer"),
+    ("stream_update_config_command", _HARD, (), "rabbit", "Policies change streams that exist"),
+    ("tie_binding_to_dest_with_keep_while_cond", _NONE, ("enable",), "rabbit", "Bindings end with their destination"),
+    ("topic_binding_projection_v4", _NONE, ("enable", "post_enable"), "rabbit", "Topic bindings are indexed"),
+    ("topic_binding_projection_v5", _NONE, ("enable", "post_enable"), "rabbit", "Topic bindings are indexed"),
+    ("track_qq_members_uids", _NONE, (), "rabbit", "Members of quorum queues are known by identifiers; there is one"),
+    ("tracking_records_in_ets", _HARD, (), "rabbit", "Connections and channels are counted in memory"),
+    ("user_limits", _HARD, (), "rabbit", ""),
+    ("virtual_host_metadata", _HARD, (), "rabbit", ""),
+)
+"""Name, level at which RabbitMQ 4.3 requires it, callbacks, origin, and what it means here, if 3.13 has it not."""
+FLAGS_OF_4: list[Row] = [
+    {
+        "name": name,
+        "desc": what or _OWN[name],
+        "doc_url": "",
+        "state": "enabled",
+        "stability": "stable" if level == _NONE else "required",
+        "require_level": level,
+        "experiment_level": "supported",
+        "callbacks": list(callbacks),
+        "provided_by": origin,
+    }
+    for name, level, callbacks, origin, what in _OF_4_3
+]
+
+
+def flags(series: Series) -> list[Row]:
+    """Return the feature flags of a series of RabbitMQ; 4.2's are 4.3's."""
+    return FLAGS_OF_4 if series >= (4, 0) else FLAGS
+
+
 class ListFeatureFlags(RowList):
     """List the feature flags."""
 
     row_columns: ClassVar[tuple[str, ...]] = tuple(FLAGS[0])
 
     def rows(self, administration: Administration) -> list[Row]:
-        return FLAGS
+        return flags(administration.broker.personality.series)
 
 
 class EnableFeatureFlag(Question):
@@ -60,7 +120,8 @@ class EnableFeatureFlag(Question):
     name: Text
 
     def answer(self, administration: Administration) -> None:
-        if self.name != "all" and self.name not in {flag["name"] for flag in FLAGS}:
+        known = {flag["name"] for flag in flags(administration.broker.personality.series)}
+        if self.name != "all" and self.name not in known:
             raise not_found(f"there is no feature flag '{self.name}'")
 
 

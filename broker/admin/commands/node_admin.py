@@ -23,6 +23,17 @@ class Ping(Question):
         return "pong"
 
 
+class ShowVersion(Question):
+    """Show the node's name, and the version and the series of RabbitMQ that it stands for."""
+
+    def answer(self, administration: Administration) -> dict[str, str]:
+        return {
+            "node": administration.process.node_name,
+            "rabbitmq_version": administration.registry.settings.version,
+            "series": administration.broker.personality.series_name,
+        }
+
+
 class Status(Question):
     """Show version, addresses, alarms, memory, disk, totals. Sizes are bytes, times seconds."""
 
@@ -123,6 +134,25 @@ class SetDiskFreeLimit(AdminChange):
             process.limit_disk(int(number(self.mem_relative, "mem_relative") * process.memory_total))
         else:
             raise invalid("expected a multiple of the memory, or a number of bytes")
+
+
+class MonitorDisk(AdminChange):
+    """Check the free disk space, or leave the disk alarm as it is until the next start."""
+
+    log_words: ClassVar[str] = "monitoring of free disk space is set until the next start: {on}"
+    on: bool
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.monitor_disk(on=self.on)
+
+
+class ResetStatistics(AdminChange):
+    """Drop the samples of the management API. Counters stay."""
+
+    log_words: ClassVar[str] = "samples of the management API are dropped"
+
+    async def apply(self, administration: Administration) -> None:
+        await administration.statistics.forget()
 
 
 class SetLogLevel(AdminChange):

@@ -90,6 +90,23 @@ class SetPermissions(_PermissionChange):
         await administration.change(Put(PermissionRow(*self._key(administration), *self.patterns())))
 
 
+class SetPermissionsGlobally(AdminChange):
+    """Set a user's permissions in each virtual host that there is."""
+
+    log_words: ClassVar[str] = "permissions of user '{user}' in all virtual hosts are set"
+    user: Text
+    configure: Text
+    write: Text
+    read: Text
+
+    async def apply(self, administration: Administration) -> None:
+        user = administration.user(self.user).name
+        given = patterns(self.configure, self.write, self.read)
+        await administration.change(
+            *(Put(PermissionRow(user, vhost, *given)) for vhost in administration.broker.vhosts)
+        )
+
+
 class ClearPermissions(_PermissionChange):
     """Remove a user's permissions in a virtual host, and with them its access to it."""
 

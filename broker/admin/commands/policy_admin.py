@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker.admin.commands.admin_command import AdminChange, RowList, Text, VhostList
+from broker.admin.commands.admin_command import AdminChange, LongQuestion, RowList, Text, VhostList
 from broker.admin.commands.argument_values import json_value
 from broker.admin.protocol import invalid, not_found
 from storage.definitions.definition_rows import PolicyRow, Put, delete
@@ -105,6 +105,32 @@ class ListPolicies(VhostList, RowList):
                 vhost.policy_application.policies.of(operator=self.operator).values(),
                 key=lambda policy: policy.priority,
             )
+        ]
+
+
+class ListMatchingPolicies(LongQuestion):
+    """List the policies that a queue could have, or an exchange, the one in force first.
+
+    Raises AdministrationError `not_found` for a queue that does not exist.
+    """
+
+    vhost: Text
+    name: Text
+    of_exchange: bool = False
+
+    async def answer(self, administration: Administration) -> list[dict[str, Any]]:
+        from broker.admin.kinds.policy_kind import value_of
+        from broker.admin.short_steps import in_steps
+        from broker.entities.arguments.policy_keys import EXCHANGE
+
+        vhost = administration.vhost(self.vhost)
+        kind = EXCHANGE if self.of_exchange else administration.queue(self.vhost, self.name).type.name
+        policies = vhost.policy_application.policies.ordinary
+        strongest_first = sorted(policies.by_name.values(), key=lambda policy: (-policy.priority, policy.name))
+        return [
+            {"vhost": vhost.name, "name": policy.name, **value_of(policy)}
+            async for policy in in_steps(strongest_first)
+            if policies.applies(policy, kind, self.name)
         ]
 
 

@@ -31,19 +31,26 @@ class ListUsers(ListCommand):
 
 
 class AddUser(AdminChange):
-    """Create a user."""
+    """Create a user with a password, or with the hash of one."""
 
     log_words: ClassVar[str] = "user '{name}' is added"
     name: Text
-    password: Text
     tags: list[Text]
+    password: Text | None = None
+    password_hash: Text | None = None
 
     async def apply(self, administration: Administration) -> None:
         name = named(self.name)
         if name in administration.users.by_name:
             raise AdministrationError("already_exists", f'User "{name}" already exists')
-        row = UserRow(name, _hashed(self.password), SHA256, distinct(self.tags))
-        await administration.change(Put(row))
+        await administration.change(Put(UserRow(name, self._hash(), SHA256, distinct(self.tags))))
+
+    def _hash(self) -> str:
+        if self.password_hash is None:
+            if self.password is None:
+                raise invalid("argument password is missing")
+            return _hashed(self.password)
+        return _checked_hash(self.password_hash)
 
 
 class PutUser(AdminChange):
@@ -82,12 +89,11 @@ class PutUser(AdminChange):
         if self.password is not UNSET and self.password_hash is not UNSET:
             raise invalid("both_password_and_password_hash_are_provided")
         if self.password_hash is not UNSET:
-            if not is_hash(self.password_hash):
-                raise invalid("argument password_hash: is not base64")
+            password_hash = _checked_hash(self.password_hash)
             algorithm = self.hashing_algorithm or SHA256
             if algorithm not in ALGORITHMS:
                 raise invalid(f"argument hashing_algorithm: known are {', '.join(ALGORITHMS)}")
-            return self.password_hash, algorithm
+            return password_hash, algorithm
         return _hashed(self.password) if self.password is not UNSET and self.password else "", SHA256
 
     def _permissions(self, administration: Administration) -> Iterator[PermissionRow]:
@@ -188,6 +194,12 @@ def _assert_unprotected(administration: Administration, name: str) -> None:
     """Raise AdministrationError `refused` for a user that the HTTP API may not change."""
     if _protected(administration, name):
         raise AdministrationError("refused", "Protected users cannot be modified via the HTTP API")
+
+
+def _checked_hash(password_hash: str) -> str:
+    if not is_hash(password_hash):
+        raise invalid("argument password_hash: is not base64")
+    return password_hash
 
 
 def _hashed(password: str) -> str:

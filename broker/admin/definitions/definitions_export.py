@@ -25,19 +25,34 @@ async def export_definitions(administration: Administration) -> dict[str, Any]:
     return {**heading(administration), **sections}
 
 
-def heading(administration: Administration) -> dict[str, str]:
+def heading(administration: Administration) -> dict[str, Any]:
     """Return the fields at the head of an export of everything."""
+    name = administration.registry.cluster_name
+    explained = {"explanation": f"Definitions of cluster '{name}'"} if _of_4(administration) else {}
     return {
         **_versions(administration),
         "rabbitmq_definition_format": "cluster",
-        "original_cluster_name": administration.registry.cluster_name,
+        "original_cluster_name": name,
+        **explained,
     }
 
 
-def heading_of_vhost(administration: Administration, vhost: VHost) -> dict[str, str]:
+def heading_of_vhost(administration: Administration, vhost: VHost) -> dict[str, Any]:
     """Return the fields at the head of an export of a virtual host."""
     form = {"rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": vhost.name}
-    return {**_versions(administration), **form}
+    described: Row = {}
+    if _of_4(administration):
+        described = {
+            "explanation": f"Definitions of virtual host '{vhost.name}'",
+            "description": vhost.description.description,
+            "limits": vhost_kind.limits_of(administration.broker, vhost),
+            "metadata": vhost_kind.metadata(vhost.description),
+        }
+    return {**_versions(administration), **form, **described}
+
+
+def _of_4(administration: Administration) -> bool:
+    return administration.broker.personality.series >= (4, 0)
 
 
 def _versions(administration: Administration) -> dict[str, str]:
@@ -56,7 +71,7 @@ def whole(administration: Administration, stored: Definitions) -> list[Section]:
     contents = [contents_of(vhost) for vhost in broker.vhosts.values()]
     return [
         ("users", user_kind.exported(broker)),
-        ("vhosts", [vhost_kind.exported(each.vhost) for each in contents]),
+        ("vhosts", [vhost_kind.exported(broker, each.vhost) for each in contents]),
         ("permissions", (row._asdict() for row in stored.permissions)),
         ("topic_permissions", (row._asdict() for row in stored.topic_permissions)),
         ("parameters", parameter_kind.exported(broker, stored)),

@@ -141,7 +141,10 @@ def exported_queues(contents: Iterable[VhostContents]) -> Iterator[Row]:
 
 
 def exported_exchanges(contents: Iterable[VhostContents]) -> Iterator[Row]:
-    """Yield exchanges as definitions files have them, without those that each virtual host has."""
+    """Yield exchanges as definitions files have them, without those that each virtual host has.
+
+    RabbitMQ 4 does not write that an exchange is internal, and leaves out those that are. Here they are kept.
+    """
     return (
         _exchange(each.vhost, exchange)
         for each in contents
@@ -172,7 +175,7 @@ def _queue(vhost: VHost, queue: Queue) -> Row:
 
 
 def _exchange(vhost: VHost, exchange: Exchange) -> Row:
-    return {
+    row = {
         "name": exchange.name,
         "vhost": vhost.name,
         "type": exchange.type,
@@ -181,6 +184,9 @@ def _exchange(vhost: VHost, exchange: Exchange) -> Row:
         "internal": exchange.internal,
         "arguments": plain(exchange.arguments),
     }
+    if vhost.context.personality.series >= (4, 0) and not exchange.internal:
+        del row["internal"]
+    return row
 
 
 def bindings(vhost: VHost) -> Iterable[Binding]:

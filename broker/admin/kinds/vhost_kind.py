@@ -106,10 +106,17 @@ def check_queue_type(broker: Broker, queue_type: str) -> None:
     raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(TYPES)}")
 
 
-def exported(vhost: VHost) -> dict[str, Any]:
+def exported(broker: Broker, vhost: VHost) -> dict[str, Any]:
     """Return a virtual host as definitions files have it."""
     shown = metadata(vhost.description)
+    if broker.personality.series >= (4, 0):
+        return {"name": vhost.name, "limits": limits_of(broker, vhost), "metadata": shown}
     return {"name": vhost.name, **shown, "metadata": shown}
+
+
+def limits_of(broker: Broker, vhost: VHost) -> dict[str, int]:
+    """Return the limits of a virtual host by their names."""
+    return dict(broker.user_limits.vhosts.get(vhost.name, {}))
 
 
 def metadata(description: VHostDescription) -> dict[str, Any]:

@@ -85,7 +85,7 @@ FEATURES = {
 
 def deprecated_features(personality: Personality) -> list[dict[str, Any]]:
     """Return the deprecated features of a personality's series as rows."""
-    series = personality.series
+    series = personality.series_name
     return [
         {
             "name": name,

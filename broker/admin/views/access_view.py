@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
+from broker.admin.kinds.vhost_kind import metadata
 from broker.admin.views.columns import Column, Columns
 from broker.admin.views.listing import View
 from broker.entities.node.user_limits import UserLimits
@@ -33,6 +34,7 @@ def vhost_columns(node: str) -> dict[str, Column[VHost]]:
         "name": lambda vhost: vhost.name,
         **{field: _described(field) for field in VHostDescription._fields},
         "protected_from_deletion": lambda vhost: vhost.description.protected_from_deletion is True,
+        "metadata": lambda vhost: metadata(vhost.description),
         "tracing": lambda vhost: vhost.traced,
         "cluster_state": lambda vhost: {node: "running"},
     }

@@ -106,6 +106,9 @@ def _of_tls(column: Callable[[Secured], str], connection: Connection) -> str | N
     return None if secured is None else column(secured)
 
 
+serial_number: Column[Connection] = partial(_of_tls, partial(_of_certificate, certificate_names.serial_number))
+"""The serial number of the client's certificate, a column since RabbitMQ 4.3."""
+
 CONNECTION_COLUMNS: Mapping[str, Column[Connection]] = {
     "name": connection_name,
     "user": lambda connection: connection.user,

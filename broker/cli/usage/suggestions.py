@@ -9,7 +9,7 @@ import click
 from broker.cli.catalogue import ELSEWHERE, TOP
 from broker.cli.usage.command_groups import meant
 from broker.cli.usage.listing_kinds import LISTINGS
-from broker.rabbitmq.ctl.verb_catalogue import VERBS as RABBITMQ_VERBS
+from broker.rabbitmq.ctl.verb_catalogue import VERB_LINES
 
 ANSWERED_BY_OPTIONS = {"version": "--version", "help": "--help"}
 
@@ -30,6 +30,7 @@ OPTIONS = {
     "-c": "--config",
 }
 """Names of options elsewhere, and the option here."""
+RABBITMQ_VERBS = frozenset(line.name for line in VERB_LINES)
 BEHIND = {"--listen": "`leveret serve --listen`", "--json": "`leveret list queues --json`"}
 """Commands that have an option which was given before the command."""
 

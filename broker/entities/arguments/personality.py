@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.entities.arguments import policy_keys
+from broker.entities.arguments import consumer_arguments, policy_keys
+from broker.entities.arguments.consumer_arguments import ConsumerRules
 from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
 from broker.entities.arguments.quorum_priorities import QuorumPriorities
+
+Series = tuple[int, int]
+"""A series of RabbitMQ, by the first two numbers of its versions; series compare by age."""
 
 
 class Personality(NamedTuple):
@@ -28,10 +32,16 @@ class Personality(NamedTuple):
     """Classic queues may have the argument x-queue-master-locator."""
     argument_rules: ArgumentRules = RULES_OF_3
     """The arguments of queue.declare."""
+    consumer_rules: ConsumerRules = consumer_arguments.RULES_OF_3
+    """The arguments of basic.consume."""
     policy_rules: PolicyRules = policy_keys.RULES_OF_3_13
     """The keys of policies."""
     delivery_limit: int | None = None
     """The default delivery limit of quorum queues; None for none."""
+    timeouts_cancel: bool = False
+    """A delivery timeout cancels the consumer, to the tenth of a second; otherwise it closes the channel."""
+    rechecks_consumers: bool = False
+    """connection.update-secret cancels the consumers that may no longer read."""
     nacks_count: bool = True
     """Returns by basic.nack and basic.recover count for the delivery limit."""
     failures_apart: bool = False
@@ -76,6 +86,8 @@ class Personality(NamedTuple):
     """A delivery mode other than 1 and 2 is refused."""
     bound_replies: bool = True
     """Binding an address of a direct reply is a 404 like that of any queue; otherwise a 403."""
+    stream_texts: bool = True
+    """Refused consumers of streams have 3.x's reply texts."""
     stream_returns: bool = True
     """basic.nack, basic.reject and basic.recover of a stream's delivery are refused; otherwise they acknowledge it."""
     quoted_types: bool = False
@@ -88,7 +100,13 @@ class Personality(NamedTuple):
     """Virtual hosts may be protected from deletion, and users from the HTTP API."""
 
     @property
-    def series(self) -> str:
+    def series(self) -> Series:
+        """The series, for the rows of tables that name the first or the last one that has them."""
+        major, minor, _ = self.version.split(".")
+        return int(major), int(minor)
+
+    @property
+    def series_name(self) -> str:
         """The version without its last number, by which a personality is chosen."""
         return self.version.rpartition(".")[0]
 
@@ -98,6 +116,7 @@ _OF_4_2 = Personality(
     frame_min=8192,
     argument_rules=RULES_OF_4_2,
     policy_rules=policy_keys.RULES_OF_4_2,
+    consumer_rules=consumer_arguments.RULES_OF_4,
     delivery_limit=20,
     failures_apart=True,
     zero_counts=False,
@@ -112,6 +131,7 @@ _OF_4_2 = Personality(
     delivery_modes=False,
     bound_replies=False,
     stream_returns=False,
+    stream_texts=False,
     quoted_types=True,
     vhost_types=True,
     bare_limits=True,
@@ -133,6 +153,8 @@ PERSONALITIES = {
         argument_rules=RULES_OF_4_3,
         policy_rules=policy_keys.RULES_OF_4_3,
         classic_timeouts=False,
+        timeouts_cancel=True,
+        rechecks_consumers=True,
         nacks_count=False,
         acquired_counts=True,
         quorum_priorities=QuorumPriorities.STRICT,

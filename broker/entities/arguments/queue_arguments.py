@@ -107,7 +107,7 @@ def assert_equivalent(queue: str, vhost: str, current: Table, received: Table, r
     equals type classic.
     """
     for name in rules.known[type_of(current).name]:
-        was, now = current.get(name), received.get(name)
+        was, now = (rules.compared(name, arguments.get(name)) for arguments in (current, received))
         if not same_value(_with_default(name, was), _with_default(name, now)):
             raise inequivalent(name, f"queue '{queue}' in vhost '{vhost}'", was, now)
 
@@ -266,14 +266,22 @@ class ArgumentRules(NamedTuple):
     """By queue type, those that it takes, in the order in which a second declaration is compared."""
     checks: dict[str, Check]
     """The checks of values, in RabbitMQ's order: its reply text names the first that fails."""
+    ages_in_milliseconds: bool = False
+    """x-max-age is compared, and shown in a refusal, in milliseconds: 1h and 60m are the same."""
+
+    def compared(self, name: str, field: Field | None) -> Field | None:
+        """Return the value of an argument as a second declaration is compared."""
+        if name == "x-max-age" and self.ages_in_milliseconds and field is not None:
+            return Field("S", str(interval_milliseconds(field)).encode())
+        return field
 
     def knows(self, name: str) -> bool:
         """Return whether some type takes an argument. A type refuses those of others; all others are accepted."""
         return any(name in arguments for arguments in self.known.values())
 
 
-def _any_text(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-    _string(name, field, arguments, queue, vhost)
+def _anything(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    """Accept any value."""
 
 
 def _second_version(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
@@ -301,9 +309,10 @@ RULES_OF_4_3 = ArgumentRules(
     RULES_OF_4_2.known | {QUORUM.name: (*QUORUM.arguments, *_RETRIED)},
     {
         **RULES_OF_4_2.checks,
-        "x-queue-mode": _any_text,
+        "x-queue-mode": _anything,
         "x-queue-version": _second_version,
         "x-consumer-timeout": _integer(0),
         "x-consumer-disconnected-timeout": _integer(0),
     },
+    ages_in_milliseconds=True,
 )

@@ -18,8 +18,6 @@ class QueueType(NamedTuple):
     name: str
     module: str
     arguments: tuple[str, ...]
-    refused_of_consumers: tuple[str, ...]
-    """Arguments of basic.consume that only other types support."""
     may_be_temporary: bool
     """It may be transient, exclusive or auto-delete, and be named by the server."""
 
@@ -43,7 +41,6 @@ CLASSIC = QueueType(
         "x-queue-master-locator",
         "x-queue-leader-locator",
     ),
-    refused_of_consumers=("x-stream-offset",),
     may_be_temporary=True,
 )
 
@@ -67,7 +64,6 @@ QUORUM = QueueType(
         "x-message-ttl",
         "x-queue-leader-locator",
     ),
-    refused_of_consumers=("x-stream-offset", "x-cancel-on-ha-failover"),
     may_be_temporary=False,
 )
 
@@ -82,7 +78,6 @@ STREAM = QueueType(
         "x-initial-cluster-size",
         "x-queue-leader-locator",
     ),
-    refused_of_consumers=("x-priority", "x-cancel-on-ha-failover"),
     may_be_temporary=False,
 )
 

@@ -34,6 +34,7 @@ class Exchange:
         "auto_delete",
         "bindings",
         "counters",
+        "declared_by",
         "delays",
         "durable",
         "internal",
@@ -53,6 +54,7 @@ class Exchange:
         auto_delete: bool,
         internal: bool,
         arguments: Table,
+        declared_by: str,
         router: Router,
     ) -> None:
         self.name = name
@@ -61,6 +63,7 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments
+        self.declared_by = declared_by
         self.policies = NONE_IN_FORCE
         self.alternate = alternate(arguments, NONE_IN_FORCE)
         self.router = router

@@ -62,10 +62,18 @@ def new_exchange(
     auto_delete: bool,
     internal: bool,
     arguments: Table,
+    declared_by: str = "",
     chance: Random = CHANCE,
 ) -> Exchange:
     """Return an exchange of a type that is in ROUTERS. Raises what ROUTERS raise. `chance`: for random types."""
     router = ROUTERS[type_](arguments, chance)
     return Exchange(
-        name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments, router=router
+        name,
+        type_,
+        durable=durable,
+        auto_delete=auto_delete,
+        internal=internal,
+        arguments=arguments,
+        declared_by=declared_by,
+        router=router,
     )

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Final, Protocol, cast
 
 from broker.entities.arguments.personality import Personality
+from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.message import Message, QueuedMessage, carrying
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.queue import (
@@ -224,18 +225,21 @@ class OrderedQueue(Queue):
 
     def reject(self, entries: Sequence[QueuedMessage]) -> None:
         """Reject delivered messages without requeue: dead-letter them if there is a dead-letter exchange."""
+        arguments = self.arguments
         if self.deleted:
             self.out.remove(entries)
-        elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: this frees space on a full disk
-            self._reject(entries)
+        elif arguments.dead_letter_exchange is None:  # as an acknowledgement: this frees space on a full disk
+            self._reject(entries, arguments)
         else:
-            self.background_work.take_in(entries, self._reject, writes=True, first=False, ready=False)
+            # The disk may be full until after a change of policies: the dead letters are those of now.
+            reject = partial(self._reject, arguments=arguments)
+            self.background_work.take_in(entries, reject, writes=True, first=False, ready=False)
 
-    def _reject(self, entries: Sequence[QueuedMessage]) -> int:
-        if self.arguments.dead_letter_exchange is not None:
+    def _reject(self, entries: Sequence[QueuedMessage], arguments: QueueArguments) -> int:
+        if arguments.dead_letter_exchange is not None:
             self.store.load([entry for entry in entries if entry.message is None])
         self.out.remove(entries)
-        count = self.discard(entries, "rejected")
+        count = self.discard(entries, "rejected", arguments)
         left = entries[count:]
         self.out.add(len(left), sum(entry.size for entry in left))
         return count
@@ -247,16 +251,18 @@ class OrderedQueue(Queue):
 
     # Gone: dead letters, or nothing
 
-    def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
+    def discard(self, entries: Sequence[QueuedMessage], reason: str, arguments: QueueArguments | None = None) -> int:
         """Dead-letter messages, or drop them without a dead-letter exchange; return how many of the first it were.
 
-        All, unless their dead letters go to more queues than one step may copy to.
+        All, unless their dead letters go to more queues than one step may copy to. `arguments` were in force when they
+        died, if not those of now.
         """
-        exchange = self.arguments.dead_letter_exchange
+        arguments = arguments or self.arguments
+        exchange = arguments.dead_letter_exchange
         written: list[DeadLetterGroup] = []
         dead = [] if exchange is None else [died(entry, reason, self._context.personality) for entry in entries]
         if messages := [message for message in dead if message is not None]:
-            written = self._context.dead_letters.write(self, messages, reason)
+            written = self._context.dead_letters.write(self, messages, reason, arguments)
             if (count := sum(len(group.copies) for group in written)) < len(messages):
                 entries = _first_readable(entries, count)
         if self.events is not None:
@@ -264,18 +270,15 @@ class OrderedQueue(Queue):
         if written:
             self._context.dead_letters.publish(written)
         self.finish(entries, moved=exchange is not None)
-        self.counters.died(len(entries), reason, self._strategy)
+        self.counters.died(len(entries), reason, _strategy(arguments))
         return len(entries)
-
-    @property
-    def _strategy(self) -> str:
-        return "disabled" if self.arguments.dead_letter_exchange is None else "at_most_once"
 
     def turn_away(self, message: Message, reason: str) -> None:
         """Dead-letter a message that the queue refused, if it has a dead-letter exchange."""
-        exchange = self.arguments.dead_letter_exchange
-        self.counters.died(1, reason, self._strategy)
-        written = [] if exchange is None else self._context.dead_letters.write(self, (message,), reason)
+        arguments = self.arguments
+        exchange = arguments.dead_letter_exchange
+        self.counters.died(1, reason, _strategy(arguments))
+        written = [] if exchange is None else self._context.dead_letters.write(self, (message,), reason, arguments)
         if self.events is not None:
             self.events.turned_away(message, reason, exchange, written)
         if written:
@@ -403,3 +406,7 @@ def _first_readable(entries: Sequence[QueuedMessage], count: int) -> Sequence[Qu
         if not count:
             return entries[:end]
     return entries
+
+
+def _strategy(arguments: QueueArguments) -> str:
+    return "disabled" if arguments.dead_letter_exchange is None else "at_most_once"

@@ -47,13 +47,20 @@ class QueueSpec(NamedTuple):
     exclusive: bool
     auto_delete: bool
     arguments: Table
+    declared_by: str = ""
+    """The user; empty if it is not known."""
 
 
 class DeadLetters(Protocol):
     """Publishes dead letters to the dead-letter exchange of the queue in which the messages died."""
 
-    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[DeadLetterGroup]:
-        """Return the dead letters for the first of `messages`: as many as one step may copy, at least one."""
+    def write(
+        self, queue: Queue, messages: Sequence[Message], reason: str, arguments: QueueArguments
+    ) -> list[DeadLetterGroup]:
+        """Return the dead letters for the first of `messages`: as many as one step may copy, at least one.
+
+        `arguments` are those that were in force when they died.
+        """
 
     def publish(self, written: Iterable[DeadLetterGroup]) -> None:
         """Publish dead letters."""

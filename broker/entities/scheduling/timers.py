@@ -17,9 +17,11 @@ CROWDED = 1024
 
 
 class Owner(Protocol):
-    """A queue that a callback is for."""
+    """A queue or consumer that a callback is for."""
 
-    deleted: bool
+    @property
+    def deleted(self) -> bool:
+        """It is over, and its callbacks do nothing."""
 
 
 class Timers:

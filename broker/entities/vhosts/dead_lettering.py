@@ -15,6 +15,7 @@ from broker.entities.queues.queue import DeadLetterGroup
 from broker.entities.scheduling.background_work import STEP_COPIES
 
 if TYPE_CHECKING:
+    from broker.entities.arguments.queue_arguments import QueueArguments
     from broker.entities.exchanges.exchange import Exchange
     from broker.entities.queues.queue import Queue
     from broker.entities.scheduling.turn import Turn
@@ -33,15 +34,17 @@ class DeadLettering:
         self._turn = turn
         self._now = now
 
-    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[DeadLetterGroup]:
-        """Return the dead letters for the first of `messages`: as many as one step may copy, at least one."""
-        exchange = self._exchange(queue)
+    def write(
+        self, queue: Queue, messages: Sequence[Message], reason: str, arguments: QueueArguments
+    ) -> list[DeadLetterGroup]:
+        """Return the dead letters for the first of `messages`: see `DeadLetters`."""
+        exchange = self._exchange(arguments)
         if exchange is None:
             return [DeadLetterGroup(messages, ())]
         written, copies_left, left = list[DeadLetterGroup](), STEP_COPIES, deque(death_header.alike(messages))
         while left and copies_left > 0:
             alike = left.popleft()
-            dead_letter = self._write(queue, alike[0], reason, exchange)
+            dead_letter = self._write(queue, alike[0], reason, exchange, arguments)
             copies = [dead_letter.of(alike[0])]
             routes = self._routing.route(exchange, dead_letter.keys, dead_letter.headers, copies[0])
             targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
@@ -65,10 +68,10 @@ class DeadLettering:
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
         """Publish the dead letter of a message; False, with nothing published, unless there are targets and all
         accept."""
-        exchange = self._exchange(queue)
+        exchange = self._exchange(queue.arguments)
         if exchange is None:
             return False
-        dead_letter = self._write(queue, message, reason, exchange)
+        dead_letter = self._write(queue, message, reason, exchange, queue.arguments)
         copy = dead_letter.of(message)
         routes = self._routing.route(exchange, dead_letter.keys, dead_letter.headers, copy)
         targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
@@ -81,15 +84,17 @@ class DeadLettering:
             target.publish(copy)
         return True
 
-    def _exchange(self, queue: Queue) -> Exchange | None:
-        key = queue.arguments.dead_letter_routing_key
+    def _exchange(self, arguments: QueueArguments) -> Exchange | None:
+        key = arguments.dead_letter_routing_key
         if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
             return None  # too long for a routing key, so nothing can be published with it
-        name = queue.arguments.dead_letter_exchange
+        name = arguments.dead_letter_exchange
         return None if name is None else self._routing.exchanges.get(name)
 
-    def _write(self, queue: Queue, message: Message, reason: str, exchange: Exchange) -> DeadLetter:
-        now, key = self._now(), queue.arguments.dead_letter_routing_key
+    def _write(
+        self, queue: Queue, message: Message, reason: str, exchange: Exchange, arguments: QueueArguments
+    ) -> DeadLetter:
+        now, key = self._now(), arguments.dead_letter_routing_key
         return death_header.write(message, queue.name, reason, now, exchange.name, key, last_deaths=self._last_deaths)
 
     def _publish(self, group: DeadLetterGroup) -> None:

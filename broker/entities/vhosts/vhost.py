@@ -105,7 +105,7 @@ class VHost:
         for exchange, type_ in DEFAULT_EXCHANGES.items():
             internal = exchange == TRACE_EXCHANGE
             self.exchanges[exchange] = self._new_exchange(
-                exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}
+                exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}, declared_by=INTERNAL
             )
 
     @property
@@ -161,6 +161,7 @@ class VHost:
             auto_delete=auto_delete,
             internal=internal,
             arguments=arguments,
+            declared_by=by,
         )
         plan = Plan(
             # A new queue id is drawn here, so only when the exchange is really made.
@@ -179,7 +180,7 @@ class VHost:
         another owner, 406 if it differs.
         """
         plan = Plan(
-            make=partial(self._make_queue, spec, owner),
+            make=partial(self._make_queue, spec._replace(declared_by=by), owner),
             compare=partial(self._compare_queue, spec, owner),
             write=partial(self._definitions.queue_declared, self.name),
             durable=spec.durable,
@@ -209,12 +210,19 @@ class VHost:
         auto_delete: bool,
         internal: bool,
         arguments: Table,
+        declared_by: str = "",
         queue_id: int = 0,
         states: Mapping[int, LaneState] = MappingProxyType({}),
     ) -> Exchange:
         """Restore a durable exchange from the stores at a start; `queue_id`: its delay queue's, 0 for none."""
         exchange = self._new_exchange(
-            name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
+            name,
+            type_,
+            durable=True,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+            declared_by=declared_by,
         )
         self._exchange_appears(self._delays.restore(exchange, queue_id, states.get(0) or LaneState()))
         return exchange

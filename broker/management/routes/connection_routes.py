@@ -69,7 +69,7 @@ def _closed(call: ApiCall, connections: Iterable[Connection]) -> Response:
 
 
 def _columns(call: ApiCall, *, single: bool = False) -> Columns[Connection]:
-    return connection_rows(call.api.settings.node, call.history_query, single=single)
+    return connection_rows(call.api.settings.node, call.history_query, call.api.series, single=single)
 
 
 def _open(call: ApiCall) -> list[Connection]:
@@ -134,6 +134,12 @@ async def show_channel(call: ApiCall) -> Response:
     raise not_found()
 
 
+async def list_sessions(call: ApiCall) -> Response:
+    """Refuse: a connection of AMQP 0-9-1 has no sessions."""
+    _connection(call)
+    raise bad_request("connection does not use AMQP 1.0")
+
+
 def _shown(call: ApiCall, channel: Channel) -> Response:
     if not (call.account.monitors or channel.connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
@@ -149,7 +155,7 @@ async def _channels(call: ApiCall, connections: list[Connection], *, paged: bool
 
 
 def _channel_columns(call: ApiCall, *, single: bool = False) -> Columns[Channel]:
-    return channel_rows(call.api.settings.node, call.history_query, single=single)
+    return channel_rows(call.api.settings.node, call.history_query, call.api.series, single=single)
 
 
 def _assert_statistics(call: ApiCall) -> None:
@@ -166,6 +172,7 @@ RESOURCES: list[Resource] = [
         DELETE=(Tag.ADMINISTRATOR, close_connections_of_user),
     ),
     resource("/api/connections/{name}", GET=(Tag.ANY, show_connection), DELETE=(Tag.ANY, close_connection)),
+    resource("/api/connections/{name}/sessions", GET=(Tag.ANY, list_sessions), since=(4, 1)),
     resource("/api/connections/{name}/channels", GET=(Tag.ANY, list_channels_of_connection)),
     resource("/api/vhosts/{vhost}/connections", GET=(Tag.ANY, list_connections), in_vhost=True),
     resource("/api/channels", GET=(Tag.ANY, list_channels)),

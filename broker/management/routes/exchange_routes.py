@@ -29,14 +29,14 @@ async def list_exchanges(call: ApiCall) -> Response:
     exchanges: list[ExchangeOf] = []
     for vhost in call.vhosts():
         exchanges += await mapped(partial(ExchangeOf, vhost.name), list(vhost.exchanges.values()))
-    columns = exchange_rows(call.history_query)
+    columns = exchange_rows(call.history_query, call.api.series)
     return await list_response(exchanges, columns, query, exchange_name, exchange_order)
 
 
 async def show_exchange(call: ApiCall) -> Response:
     """Show an exchange."""
     vhost, exchange = call.vhost, exchange_of(call)
-    row = exchange_rows(call.history_query).row(ExchangeOf(vhost.name, exchange))
+    row = exchange_rows(call.history_query, call.api.series).row(ExchangeOf(vhost.name, exchange))
     details = channel_details(call.api.settings.node)
     pairs = pair_stats.of_exchange(call.history_query, call.api.registry, vhost, exchange, details)
     return in_json(call.chosen(row | pairs))

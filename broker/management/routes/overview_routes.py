@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import ssl
 from typing import Any
 
 from starlette.responses import Response
@@ -35,7 +36,7 @@ async def overview(call: ApiCall) -> Response:
         if monitors:
             api.update_alarms()
             node, status = api.settings.node, api.status()
-            row |= {"node": node, "listeners": listeners(status, node)}
+            row |= {"node": node, "listeners": listeners(status, node, api.series)}
             row["contexts"] = [{"node": node, "ssl_opts": [], **context} for context in contexts(status)]
     return in_json(call.chosen(row))
 
@@ -70,10 +71,23 @@ def _identity(call: ApiCall) -> dict[str, Any]:
         "cluster_name": call.api.registry.cluster_name,
         "erlang_version": "n/a",
         "erlang_full_version": f"n/a ({platform.python_implementation()} {platform.python_version()})",
-        "release_series_support_status": "supported",
+        **_of_series(call),
         "disable_stats": call.flag("disable_stats"),
         "is_op_policy_updating_enabled": True,
         "enable_queue_totals": call.flag("enable_queue_totals"),
+    }
+
+
+def _of_series(call: ApiCall) -> dict[str, Any]:
+    """Return the fields that only one of RabbitMQ's major versions has."""
+    if call.api.series < (4, 0):
+        return {"release_series_support_status": "supported"}
+    return {
+        "cluster_tags": {},
+        "node_tags": {},
+        "crypto_lib_version": ssl.OPENSSL_VERSION,
+        "default_queue_type": call.broker.default_queue_type,
+        "require_definition_json_extension": False,
     }
 
 

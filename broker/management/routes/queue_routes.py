@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
@@ -16,6 +17,7 @@ from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json, not_found
 from broker.management.rows.consumer_rows import channel_details, consumer_rows
 from broker.management.rows.queue_rows import (
+    QueueRows,
     owner,
     queue_name,
     queue_order,
@@ -23,6 +25,7 @@ from broker.management.rows.queue_rows import (
     queue_rows_without_statistics,
 )
 from broker.management.statistics import pair_stats
+from broker.session.methods import deprecated_features
 from broker.wire import methods
 
 ACTIONS = ("sync", "cancel_sync")
@@ -31,15 +34,32 @@ ACTIONS = ("sync", "cancel_sync")
 
 async def list_queues(call: ApiCall) -> Response:
     """List queues."""
+    return await _listed(call, detailed=False)
+
+
+async def list_queues_in_detail(call: ApiCall) -> Response:
+    """List queues; in RabbitMQ 4 with the columns of single rows."""
+    return await _listed(call, detailed=True)
+
+
+async def _listed(call: ApiCall, *, detailed: bool) -> Response:
     query = call.list_query(paged=True)
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
-    return await list_response(queues, _columns(call), query, queue_name, queue_order)
+    return await list_response(queues, _columns(call, single=detailed), query, queue_name, queue_order)
+
+
+async def list_queues_of_user(call: ApiCall) -> Response:
+    """List the queues that a user declared, in all virtual hosts; none for an unknown user."""
+    vhosts, user = call.broker.vhosts.values(), call.names["user"]
+    every = (queue for vhost in vhosts for queue in list(vhost.queues.values()))
+    queues = [queue async for queue in in_steps(every, at_once=AT_ONCE) if queue.spec.declared_by == user]
+    return await list_response(queues, _columns(call), call.list_query(), queue_name, queue_order)
 
 
 async def show_queue(call: ApiCall) -> Response:
     """Show a queue with its consumers."""
     queue = queue_of(call)
-    row = _columns(call).row(queue) | owner(queue)
+    row = _columns(call, single=True).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
         pairs = pair_stats.of_queue(call.history_query, call.api.registry, call.vhost, queue, details)
@@ -52,11 +72,11 @@ def _consumers(call: ApiCall, queue: Queue) -> list[dict[str, Any]]:
     return [row(consumer) for consumer in queue.consumers.members]
 
 
-def _columns(call: ApiCall) -> Columns[Queue]:
-    node = call.api.settings.node
+def _columns(call: ApiCall, *, single: bool = False) -> Columns[Queue]:
+    node, series = call.api.settings.node, call.api.series
     if call.flag("disable_stats"):
-        return queue_rows_without_statistics(node, totals=call.flag("enable_queue_totals"))
-    return queue_rows(node, call.history_query)
+        return queue_rows_without_statistics(node, series, totals=call.flag("enable_queue_totals"))
+    return queue_rows(node, call.history_query, QueueRows(series, single))
 
 
 def queue_of(call: ApiCall) -> Queue:
@@ -78,8 +98,19 @@ async def declare_queue(call: ApiCall) -> Response:
     )
     async with call.session() as session:
         existed = name in call.vhost.queues
+        if not existed:
+            _check_features(call, method)
         await call.answered(session.ask(method))
     return empty(204 if existed else 201)
+
+
+def _check_features(call: ApiCall, method: methods.QueueDeclare) -> None:
+    """Raise Problem 400 with the whole text: a connection is sent the first 255 bytes of it."""
+    personality = call.broker.personality
+    try:
+        deprecated_features.check_new_queue(personality, method.arguments, durable=method.durable, exclusive=False)
+    except deprecated_features.NotPermitted as refused:
+        raise bad_request(refused.text) from None
 
 
 def _check_node(call: ApiCall, fields: BodyFields) -> None:
@@ -118,7 +149,8 @@ async def act_on_queue(call: ApiCall) -> Response:
 
 RESOURCES: list[Resource] = [
     resource("/api/queues", GET=(Tag.ANY, list_queues)),
-    resource("/api/queues/detailed", GET=(Tag.ANY, list_queues)),
+    resource("/api/queues/detailed", GET=(Tag.ANY, list_queues_in_detail)),
+    resource("/api/users/{user}/queues", GET=(Tag.ANY, list_queues_of_user), since=(4, 3)),
     resource("/api/queues/{vhost}", in_vhost=True, GET=(Tag.ANY, list_queues)),
     resource(
         "/api/queues/{vhost}/{queue}",

@@ -8,9 +8,11 @@ from broker.entities.arguments.queue_types import QUORUM
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
-from broker.management.responses import Problem, bad_request, empty, not_found
+from broker.management.responses import Problem, bad_request, empty, in_json, not_found
 from broker.management.routes.queue_routes import queue_of
 
+MACHINE_VERSION = 8
+"""The version of quorum queues in RabbitMQ 4.3."""
 STRATEGIES = ("all", "even")
 
 
@@ -57,6 +59,18 @@ async def shrink(call: ApiCall) -> Response:
     return empty(202)
 
 
+async def show_status(call: ApiCall) -> Response:
+    """Show the members of a quorum queue: the only one leads. There is no log to be behind in."""
+    queue = queue_of(call)
+    if queue.type is not QUORUM:
+        raise bad_request(f"{queue.type.name}_queue_not_supported")
+    member = {"Node Name": call.api.settings.node, "Raft State": "leader", "Membership": "voter"}
+    written = dict.fromkeys(
+        ("Last Log Index", "Last Written", "Last Applied", "Commit Index"), queue.store.state.messages
+    )
+    return in_json([{**member, **written, "Snapshot Index": -1, "Term": 1, "Machine Version": MACHINE_VERSION}])
+
+
 def _check_node(call: ApiCall) -> None:
     if call.names["node"] != call.api.settings.node:
         raise not_found()
@@ -66,6 +80,9 @@ _OF_QUEUE = "/api/queues/quorum/{vhost}/{queue}/replicas"
 _ON_NODE = "/api/queues/quorum/replicas/on/{node}"
 
 RESOURCES: list[Resource] = [
+    resource(
+        "/api/queues/quorum/{vhost}/{queue}/status", in_vhost=True, GET=(Tag.MONITORING, show_status), since=(4, 0)
+    ),
     resource(f"{_OF_QUEUE}/add", in_vhost=True, POST=(Tag.ADMINISTRATOR, add_replica)),
     resource(f"{_OF_QUEUE}/delete", in_vhost=True, DELETE=(Tag.ADMINISTRATOR, remove_replica)),
     resource(f"{_ON_NODE}/grow", POST=(Tag.ADMINISTRATOR, grow)),

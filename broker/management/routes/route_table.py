@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.entities.arguments.personality import Series
 from broker.management.resources import Resource
 from broker.management.routes import (
     binding_routes,
@@ -31,7 +32,7 @@ from broker.management.routes.administration import (
     vhost_routes,
 )
 
-RESOURCES: list[Resource] = [
+_RESOURCES: list[Resource] = [
     *overview_routes.RESOURCES,
     *connection_routes.RESOURCES,
     *queue_routes.RESOURCES,
@@ -56,3 +57,8 @@ RESOURCES: list[Resource] = [
     *leveret_routes.RESOURCES,
     *testing_routes.RESOURCES,
 ]
+
+
+def resources_of(series: Series) -> list[Resource]:
+    """Return the routes that a series of RabbitMQ has, and Leveret's own."""
+    return [each for each in _RESOURCES if each.since <= series < each.until]

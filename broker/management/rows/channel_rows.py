@@ -7,8 +7,10 @@ from operator import attrgetter
 
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.connection_view import CHANNEL_COLUMNS
+from broker.entities.arguments.personality import Series
 from broker.management.rows.connection_rows import connection_details
 from broker.management.rows.consumer_rows import consumer_rows
+from broker.management.rows.erlang_processes import COLLECTION, REDUCTIONS, always
 from broker.management.statistics import pair_stats
 from broker.management.statistics.history_query import HistoryQuery, moment
 from broker.management.statistics.sampler import CHANNEL
@@ -20,12 +22,16 @@ def channel_order(channel: Channel) -> tuple[str, str, int]:
     return channel.vhost.name, str(channel.connection.peer), channel.number
 
 
-def channel_rows(node: str, query: HistoryQuery, *, single: bool = False) -> Columns[Channel]:
+def channel_rows(node: str, query: HistoryQuery, series: Series, *, single: bool = False) -> Columns[Channel]:
     """The columns of channels, with statistics. A `single` row has the consumers of the channel, too."""
     history, ages = query
+    columns = dict(CHANNEL_COLUMNS)
+    if series >= (4, 0):
+        del columns["global_prefetch_count"]
+        columns |= {"cached_segments": always(0), **REDUCTIONS, **COLLECTION}
     return Columns(
         {
-            **CHANNEL_COLUMNS,
+            **columns,
             **(_of_single(node, query) if single else {}),
             "connection_details": lambda channel: connection_details(channel.connection),
             "idle_since": lambda channel: moment(history.channel_idle_since(channel)),

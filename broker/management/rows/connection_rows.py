@@ -8,7 +8,9 @@ from typing import Any
 
 from broker.admin.json_tables import plain
 from broker.admin.views.columns import ABSENT, Column, Columns
-from broker.admin.views.connection_view import CONNECTION_COLUMNS, TLS_COLUMNS, connection_name
+from broker.admin.views.connection_view import CONNECTION_COLUMNS, TLS_COLUMNS, connection_name, serial_number
+from broker.entities.arguments.personality import Series
+from broker.management.rows.erlang_processes import COLLECTION, REDUCTIONS
 from broker.management.statistics.history_query import HistoryQuery
 from broker.management.statistics.sampler import CONNECTION
 from broker.session.connection import Connection
@@ -29,7 +31,7 @@ def brief_connection_rows(node: str) -> Columns[Connection]:
     return Columns({name: shared[name] for name in BRIEF})
 
 
-def connection_rows(node: str, query: HistoryQuery, *, single: bool = False) -> Columns[Connection]:
+def connection_rows(node: str, query: HistoryQuery, series: Series, *, single: bool = False) -> Columns[Connection]:
     """The columns of connections, with statistics. Without TLS its columns are null, in a `single` row empty."""
     tls = {name: partial(_or_empty, CONNECTION_COLUMNS[name]) for name in TLS_COLUMNS} if single else {}
 
@@ -41,6 +43,7 @@ def connection_rows(node: str, query: HistoryQuery, *, single: bool = False) -> 
         {
             **_shared(node),
             **tls,
+            **(_of_4(single=single) if series >= (4, 0) else {}),
             "type": lambda connection: "direct" if connection.peer.within else "network",
             "user_provided_name": lambda connection: given_name(connection.client_properties),
             "user_who_performed_action": lambda connection: connection.user,
@@ -48,6 +51,14 @@ def connection_rows(node: str, query: HistoryQuery, *, single: bool = False) -> 
         {RATES: rates},
         partial(query.statistic, CONNECTION, attrgetter("traffic")),
     )
+
+
+def _of_4(*, single: bool) -> dict[str, Column[Connection]]:
+    return {
+        "peer_cert_serial_number": partial(_or_empty, serial_number) if single else serial_number,
+        **REDUCTIONS,
+        **COLLECTION,
+    }
 
 
 def _shared(node: str) -> dict[str, Column[Connection]]:

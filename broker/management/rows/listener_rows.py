@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from broker.entities.arguments.personality import Series
+
 PROTOCOLS = {
     "listeners": "amqp",
     "tls_listeners": "amqp/ssl",
@@ -15,13 +17,16 @@ PROTOCOLS = {
 """RabbitMQ's names of the protocols, by the keys of the status."""
 
 
-def listeners(status: Mapping[str, Any], node: str) -> list[dict[str, Any]]:
+def listeners(status: Mapping[str, Any], node: str, series: Series) -> list[dict[str, Any]]:
     """All addresses that are listened on."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"node": node, "protocol": protocol, "ip_address": host, "port": int(port), "socket_opts": {}}
         for key, protocol in PROTOCOLS.items()
         for host, port in _addresses(status, key)
     ]
+    if series >= (4, 0):
+        for row in rows:
+            row["tls"] = row["protocol"] in ("amqp/ssl", "https")
     return sorted(rows, key=lambda row: (row["protocol"], row["port"]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import ssl
 from typing import Any
 
 import trio
@@ -87,10 +88,23 @@ def node_row(api: ManagementApi, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         "sockets_total": status["sockets"]["limit"],
         "type": "disc",
         "uptime": int(status["uptime_seconds"] * 1000),
+        **_versions(api),
         **process_limits(),
         **node_figures(administration),
         **api.broker.statistics.churn.values()._asdict(),
         **api.history.node_details(ages),
+    }
+
+
+def _versions(api: ManagementApi) -> dict[str, str]:
+    """Return the versions in the node's row, since RabbitMQ 4."""
+    if api.series < (4, 0):
+        return {}
+    return {
+        "crypto_lib_version": ssl.OPENSSL_VERSION,
+        "erlang_version": "n/a",
+        "erlang_full_version": f"n/a ({platform.python_implementation()} {platform.python_version()})",
+        "rabbitmq_version": api.settings.version,
     }
 
 

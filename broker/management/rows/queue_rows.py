@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.queue_view import DEPTH, TOTALS, queue_columns
+from broker.entities.arguments.personality import Series
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum.quorum_queue import QuorumQueue
+from broker.management.rows import queue_rows_of_4
 from broker.management.rows.connection_rows import connection_details
 from broker.management.statistics.history_query import HistoryQuery, moment
 from broker.management.statistics.sampler import QUEUE
@@ -26,7 +28,14 @@ BRIEF = ("name", "vhost", "type", "node", "durable", "auto_delete", "exclusive",
 LENGTHS = tuple(f"{name}_details" for name in TOTALS)
 
 
-def queue_rows(node: str, query: HistoryQuery) -> Columns[Queue]:
+class QueueRows(NamedTuple):
+    """A kind of rows of queues: a series of RabbitMQ has its columns, and a single row others than a list."""
+
+    series: Series
+    single: bool = False
+
+
+def queue_rows(node: str, query: HistoryQuery, rows: QueueRows) -> Columns[Queue]:
     """The columns of queues, with statistics."""
     history, ages = query
     shared = _shared(node)
@@ -47,24 +56,30 @@ def queue_rows(node: str, query: HistoryQuery) -> Columns[Queue]:
         found = history.queue_lengths(queue, ages)
         return [found.get(name, ABSENT) for name in LENGTHS]
 
-    return Columns(
-        {
-            **shared,
-            **of_types,
-            "messages_dlx": lambda queue: len(queue.dead_letters) if isinstance(queue, QuorumQueue) else ABSENT,
-            "delivery_limit": _delivery_limit,
-            "message_bytes_dlx": lambda queue: queue.dead_letters.bytes if isinstance(queue, QuorumQueue) else ABSENT,
-            "idle_since": lambda queue: moment(history.queue_idle_since(queue)),
-            "message_stats": lambda queue: history.queue_stats(queue, ages) or ABSENT,
-        },
-        {**DEPTH, LENGTHS: lengths},
-        partial(query.statistic, QUEUE, attrgetter("counters")),
-    )
+    table: dict[str, Column[Queue]] = {
+        **shared,
+        **of_types,
+        "messages_dlx": lambda queue: len(queue.dead_letters) if isinstance(queue, QuorumQueue) else ABSENT,
+        **queue_rows_of_4.LIMIT,
+        "message_bytes_dlx": lambda queue: queue.dead_letters.bytes if isinstance(queue, QuorumQueue) else ABSENT,
+        "idle_since": lambda queue: moment(history.queue_idle_since(queue)),
+        "message_stats": lambda queue: history.queue_stats(queue, ages) or ABSENT,
+    }
+    depth = DEPTH
+    if rows.series >= (4, 0):
+        depth = queue_rows_of_4.depth_columns()
+        if rows.single:
+            table = queue_rows_of_4.single_columns(shared, table, _single_active_consumer)
+        else:
+            table = queue_rows_of_4.list_columns(shared, table, _single_active_consumer)
+    return Columns(table, {**depth, LENGTHS: lengths}, partial(query.statistic, QUEUE, attrgetter("counters")))
 
 
-def queue_rows_without_statistics(node: str, *, totals: bool = False) -> Columns[Queue]:
+def queue_rows_without_statistics(node: str, series: Series, *, totals: bool = False) -> Columns[Queue]:
     """The few columns that are left with `disable_stats`; with `totals` messages are among them."""
     shared = _shared(node)
+    if series >= (4, 0):
+        return Columns(queue_rows_of_4.brief_columns(shared, totals=totals) | (dict(TOTALS) if totals else {}))
     return Columns(
         {
             **{name: shared[name] for name in BRIEF},
@@ -82,13 +97,6 @@ def _shared(node: str) -> dict[str, Column[Queue]]:
 def _of_type(column: Column[Queue], type_: QueueType) -> Column[Queue]:
     """A column that only queues of a type have."""
     return lambda queue: column(queue) if queue.type is type_ else ABSENT
-
-
-def _delivery_limit(queue: Queue) -> Any:
-    """The limit in force on returns to a quorum queue, since RabbitMQ 4.0: clients take its absence for none."""
-    if not isinstance(queue, QuorumQueue) or not queue.rules.limit_shown:
-        return ABSENT
-    return "unlimited" if queue.rules.limit is None else queue.rules.limit
 
 
 def _if_any(column: Column[Queue], queue: Queue) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.admin.kinds.vhost_kind import UNDEFINED, metadata
+from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.views.access_view import vhost_columns
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.entities.arguments.personality import Personality
@@ -58,5 +58,4 @@ def _described(node: str, personality: Personality) -> dict[str, Column[VHost]]:
     return {
         **shared,
         "default_queue_type": lambda vhost: shared["default_queue_type"](vhost) or UNDEFINED,
-        "metadata": lambda vhost: metadata(vhost.description),
     }

@@ -10,34 +10,42 @@ from pathlib import Path
 
 import click
 
+from broker.admin.commands.node_admin import ShowVersion
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.admin.socket_conversation import ask
 from broker.cli.named_directory import ROOT, Named, named, target_settings
 from broker.cli.table_output import echo
-from broker.rabbitmq.ctl import help_text
+from broker.config import Config
+from broker.rabbitmq.ctl.dialect import DIALECTS
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner, json_text
+from broker.rabbitmq.ctl.help_text import HelpText
 from broker.rabbitmq.ctl.line_options import GENERAL, Option, ParsedLine, read_line
 from broker.rabbitmq.ctl.outcomes import TIMED_OUT, UNAVAILABLE, USAGE, Misuse, Outcome, ShownText, VerbRefusal
 from broker.rabbitmq.ctl.verb_call import NodePlace, VerbAction, VerbCall
-from broker.rabbitmq.ctl.verb_catalogue import TOOLS, VERBS, VerbLine
+from broker.rabbitmq.ctl.verb_catalogue import VerbLine, verbs_of
 from broker.rabbitmq.ctl.verbs import (
     access_verbs,
     check_verbs,
+    feature_verbs,
     list_verbs,
     parameter_verbs,
     plugin_verbs,
     process_verbs,
     queue_verbs,
+    replica_verbs,
     report_verb,
     shovel_verbs,
     status_verbs,
     stream_verbs,
     vhost_verbs,
 )
-from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED
+from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED, is_refused
 from broker.rabbitmq.program import program_command
 
 ALIKE = 0.7
 """Least similarity of an unknown verb to a known one, for it to be suggested."""
+IDENTITY_SECONDS = 5.0
+"""Longest time for a broker to say which RabbitMQ it is."""
 
 
 class CommandLine:
@@ -46,39 +54,40 @@ class CommandLine:
     def __init__(self, tool: str, words: Sequence[str]) -> None:
         self.tool = tool
         self.words = list(words)
+        self.line = read_line(self.words, _all_options())
+        self.place = _place(self.line)
+        self.verbs = verbs_of(self.place.series)
+        self.help = help_of(self.line.options.get("script-name", tool), tool, self.place)
 
     def run(self) -> int:
         """Carry it out; the exit code."""
-        line = read_line(self.words, _all_options())
-        tool = line.options.get("script-name", self.tool)
-        name = line.arguments[0] if line.arguments else ""
+        name = self.line.arguments[0] if self.line.arguments else ""
         if not name:
-            return self._without_verb(tool, line)
-        known = VERBS.get(name)
-        if name in REFUSED and self.tool in TOOLS.values():
-            return _fail(VerbRefusal(UNAVAILABLE, f"{name} is not supported: {REFUSED[name]}"), "table", silent=False)
-        if known is None or self.tool not in known.tools:
-            return self._unknown(tool, name)
-        if line.options.get("help"):
-            return _print(help_text.help_of(tool, known), 0)
+            return self._without_verb()
+        known = self.verbs.find(self.tool, name)
+        if known is None:
+            return self._unknown(name)
+        if self.line.options.get("help"):
+            return _print(self.help.help_of(known), 0)
         return self._carry_out(known, _VERBS[name])
 
-    def _without_verb(self, tool: str, line: ParsedLine) -> int:
-        if line.options.get("version"):
-            return _print([_place(line).version], 0)
-        return _print(help_text.overview(tool), 0) if line.options.get("help") else _complain(help_text.overview(tool))
+    def _without_verb(self) -> int:
+        if self.line.options.get("version"):
+            return _print([self.place.version], 0)
+        return _print(self.help.overview(), 0) if self.line.options.get("help") else _complain(self.help.overview())
 
-    def _unknown(self, tool: str, name: str) -> int:
-        known = [verb.name for verb in VERBS.values() if self.tool in verb.tools]
-        close = difflib.get_close_matches(name, known, 1, ALIKE)
+    def _unknown(self, name: str) -> int:
+        if is_refused(name, self.place.series):
+            return _fail(VerbRefusal(UNAVAILABLE, f"{name} is not supported: {REFUSED[name]}"), "table", silent=False)
+        close = difflib.get_close_matches(name, [verb.name for verb in self.verbs.of(self.tool)], 1, ALIKE)
         if close:
             return _complain(["", f"Command '{name}' not found. ", f"Did you mean '{close[0]}'? ", ""])
-        return _complain(["", f"Command '{name}' not found. ", *help_text.overview(tool)])
+        return _complain(["", f"Command '{name}' not found. ", *self.help.overview()])
 
     def _carry_out(self, known: VerbLine, verb: VerbAction) -> int:
         line = read_line(self.words, (*verb.options, *GENERAL))
         form, silent = str(line.options.get("formatter", verb.form)).lower(), bool(line.options.get("silent"))
-        call = VerbCall(self.tool, known.name, line.arguments[1:], line.options, _place(line))
+        call = VerbCall(self.tool, known.name, line.arguments[1:], line.options, self.place)
         try:
             _check(line, known, form, call.arguments)
             if verb.check is not None:
@@ -86,8 +95,9 @@ class CommandLine:
             return _show(call, known, verb, form)
         except Misuse as error:
             given = ["Arguments given:", f"\t{' '.join(self.words)}"]
-            words = [f"Error (argument validation): {error}", *given, *help_text.usage(self.tool, known)]
-            return _complain(words, error.code)
+            text = call.dialect.quoted.format(error) if error.characters else str(error)
+            heading = f"Error (argument validation): {text}" if error.of_arguments else f"Error: {text}"
+            return _complain([heading, *given, *self.help.usage(known)], error.code)
         except VerbRefusal as refusal:
             return _fail(refusal, form, silent=silent)
         except NotRunning:
@@ -100,6 +110,11 @@ class CommandLine:
             return _fail(verb.refused(call, error), form, silent=silent)
         finally:
             call.close()
+
+
+def help_of(shown: str, tool: str, place: NodePlace) -> HelpText:
+    """Return the help of a program, under the name that is shown."""
+    return HelpText(shown, verbs_of(place.series).of(tool), bold=DIALECTS[place.series].bold_headings)
 
 
 def _all_options() -> list[Option]:
@@ -126,9 +141,19 @@ def _place(line: ParsedLine) -> NodePlace:
     config = target_settings(Named(Path(file) if file else before.config, directory or before.data_dir))
     root = Path(os.environ.get(ROOT) or "/")
     plugins = os.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or "/etc/rabbitmq/enabled_plugins"
-    identity = config.identity
     plugins_file = Path(line.options.get("enabled-plugins-file") or root / plugins.lstrip("/"))
-    return NodePlace(config.server.directory, identity.shown_node_name, identity.version, plugins_file)
+    return NodePlace(config.server.directory, *_spoken(config, line.options.get("timeout")), plugins_file)
+
+
+def _spoken(config: Config, timeout: float | None) -> tuple[str, str, str]:
+    """Return node name, version and series of RabbitMQ: those of the broker that runs, else those of the settings."""
+    seconds = min(IDENTITY_SECONDS, timeout or IDENTITY_SECONDS)
+    try:
+        found = ask(config.server.directory, ShowVersion(), seconds)
+        return found["node"], found["rabbitmq_version"], found["series"]
+    except AdministrationError:
+        identity = config.identity
+        return identity.shown_node_name, identity.version, config.personality.series_name
 
 
 def _show(call: VerbCall, known: VerbLine, verb: VerbAction, form: str) -> int:
@@ -165,7 +190,7 @@ def _complain(lines: Sequence[str], code: int = USAGE) -> int:
 
 def _fail(refusal: VerbRefusal, form: str, *, silent: bool) -> int:
     if refusal.json is not None and form == "json":
-        return _complain([json_text(refusal.json)], refusal.code)
+        return _complain([json_text(refusal.json)], refusal.json_code)
     if refusal.hushed and silent:
         return refusal.code
     return _complain([*(["Error:"] if refusal.headed else []), refusal.text], refusal.code)
@@ -187,18 +212,19 @@ def _unreachable(call: VerbCall) -> list[str]:
 
 
 def _help(call: VerbCall) -> Outcome:
+    text = help_of(call.tool, call.tool, call.place)
     if call.options.get("list-commands"):
-        return ShownText(["", *help_text.commands(call.tool)], None)
+        return ShownText(["", *text.commands()], None)
     if not call.arguments:
-        return ShownText(help_text.overview(call.tool), None)
-    known = VERBS.get(call.arguments[0])
-    if known is None or call.tool not in known.tools:
+        return ShownText(text.overview(), None)
+    known = verbs_of(call.place.series).find(call.tool, call.arguments[0])
+    if known is None:
         raise VerbRefusal(USAGE, f"\nCommand '{call.arguments[0]}' not found.")
-    return ShownText(help_text.help_of(call.tool, known), None)
+    return ShownText(text.help_of(known), None)
 
 
 def _autocomplete(call: VerbCall) -> Outcome:
-    found = sorted(verb.name for verb in VERBS.values() if call.tool in verb.tools)
+    found = sorted(verb.name for verb in verbs_of(call.place.series).of(call.tool))
     return ShownText([name for name in found if name.startswith(call.arguments[0])], None)
 
 
@@ -207,12 +233,14 @@ _VERBS: dict[str, VerbAction] = {
     "autocomplete": VerbAction(_autocomplete, alone=True),
     **access_verbs.VERBS,
     **check_verbs.VERBS,
+    **feature_verbs.VERBS,
     **list_verbs.VERBS,
     **parameter_verbs.VERBS,
     **shovel_verbs.VERBS,
     **plugin_verbs.VERBS,
     **process_verbs.VERBS,
     **queue_verbs.VERBS,
+    **replica_verbs.VERBS,
     **report_verb.VERBS,
     **status_verbs.VERBS,
     **stream_verbs.VERBS,

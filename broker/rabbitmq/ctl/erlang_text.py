@@ -11,6 +11,10 @@ FIELD_TABLES = frozenset({"arguments", "client_properties"})
 """Columns whose values are lists of [name, type, value]."""
 
 
+MAPS = frozenset({"metadata"})
+"""Columns whose values are maps."""
+
+
 def cell(value: Any) -> str:
     """A value in a table: texts as they are, lists in brackets."""
     if isinstance(value, str):
@@ -22,6 +26,11 @@ def cell(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"[{', '.join(f'{{{name}, {cell(item)}}}' for name, item in value.items())}]"
     return scalar(value, "")
+
+
+def erlang_map(values: Mapping[str, Any]) -> str:
+    """A map in a table, its names in order: `#{description => for tests, tags => []}`."""
+    return f"#{{{', '.join(f'{name} => {cell(values[name])}' for name in sorted(values))}}}"
 
 
 def field_table(typed: Sequence[Sequence[Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from broker.admin.json_terms import term
 from broker.cli.table_output import text
-from broker.rabbitmq.ctl.erlang_text import FIELD_TABLES, cell, field_table, row_term
+from broker.rabbitmq.ctl.erlang_text import FIELD_TABLES, MAPS, cell, erlang_map, field_table, row_term
 from broker.rabbitmq.ctl.outcomes import Outcome, ShownText
 
 
@@ -33,6 +33,8 @@ def json_text(value: Any, *, ensure_ascii: bool = False) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
+    if name in MAPS and value:
+        return erlang_map(value)
     return field_table(value) if name in FIELD_TABLES else cell(value)
 
 

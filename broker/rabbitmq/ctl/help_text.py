@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from broker.rabbitmq.ctl.verb_catalogue import VERBS, VerbLine
+from broker.rabbitmq.ctl.verb_catalogue import VerbLine
 
 GENERAL = """\
 short | long           | meaning
@@ -22,38 +22,44 @@ short | long           | meaning
 """
 
 
-def _bold(text: str) -> str:
-    return f"\x1b[1m{text}\x1b[0m"
+class HelpText:
+    """The help of a program, with its verbs."""
 
+    def __init__(self, tool: str, verbs: Sequence[VerbLine], *, bold: bool) -> None:
+        self._tool = tool
+        self._verbs = verbs
+        self._bold = bold
 
-def usage(tool: str, verb: VerbLine) -> list[str]:
-    """Return the usage line of a verb, below a heading."""
-    words = [f"{tool} [--node <node>] [--longnames] [--quiet] {verb.name}", *([verb.usage] if verb.usage else [])]
-    return ["", _bold("Usage"), "", " ".join(words)]
+    def usage(self, verb: VerbLine) -> list[str]:
+        """Return the usage line of a verb, below a heading."""
+        called = f"{self._tool} [--node <node>] [--longnames] [--quiet] {verb.name}"
+        return ["", self._heading("Usage"), "", " ".join([called, *([verb.usage] if verb.usage else [])])]
 
+    def help_of(self, verb: VerbLine) -> list[str]:
+        """Return all that is said of one verb."""
+        options = ["", "", self._heading("General Options"), "", *GENERAL.splitlines(), ""]
+        return [*self.usage(verb), "", f"{verb.about}.", *options]
 
-def help_of(tool: str, verb: VerbLine) -> list[str]:
-    """All that is said of one verb."""
-    return [*usage(tool, verb), "", f"{verb.about}.", "", "", _bold("General Options"), "", *GENERAL.splitlines(), ""]
+    def overview(self) -> list[str]:
+        """Return the usage of the program, and its verbs."""
+        words = (
+            f"{self._tool} [--node <node>] [--timeout <timeout>] [--longnames] [--quiet] <command> [<command options>]"
+        )
+        more = f"Use '{self._tool} help <command>' to learn more about a specific command"
+        return ["", self._heading("Usage"), "", words, "", "Available commands:", "", *self.commands(), more]
 
+    def commands(self) -> list[str]:
+        """Return the verbs of the program by their groups."""
+        return list(self._commands())
 
-def overview(tool: str) -> list[str]:
-    """Return the usage of the program, and its verbs."""
-    words = f"{tool} [--node <node>] [--timeout <timeout>] [--longnames] [--quiet] <command> [<command options>]"
-    more = f"Use '{tool} help <command>' to learn more about a specific command"
-    return ["", _bold("Usage"), "", words, "", "Available commands:", "", *commands(tool), more]
+    def _commands(self) -> Iterator[str]:
+        width = max(len(verb.name) for verb in self._verbs)
+        for group, members in groupby(self._verbs, lambda verb: verb.group):
+            yield f"{self._heading(group)}:"
+            yield ""
+            for verb in members:
+                yield f"   {verb.name.ljust(width)}  {verb.about}"
+            yield ""
 
-
-def commands(tool: str) -> list[str]:
-    """The verbs of a program by their groups."""
-    return list(_commands([verb for verb in VERBS.values() if tool in verb.tools]))
-
-
-def _commands(verbs: list[VerbLine]) -> Iterator[str]:
-    width = max(len(verb.name) for verb in verbs)
-    for group, members in groupby(verbs, lambda verb: verb.group):
-        yield f"{_bold(group)}:"
-        yield ""
-        for verb in members:
-            yield f"   {verb.name.ljust(width)}  {verb.about}"
-        yield ""
+    def _heading(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self._bold else text

@@ -36,13 +36,23 @@ Outcome = ShownText | ListedRows
 class VerbRefusal(Exception):
     """The command could not be carried out.
 
-    `headed`: the text stands below a line `Error:`, as most do. `json` is what stands for it in JSON, if anything does.
-    `hushed`: the text is not shown to those who asked for silence.
+    `headed`: the text stands below a line `Error:`, as most do. `json` is what stands for it in JSON, if anything does,
+    and `json_code` the exit code with it. `hushed`: the text is not shown to those who asked for silence.
     """
 
-    def __init__(self, code: int, text: str, *, headed: bool = True, json: Any = None, hushed: bool = False) -> None:
+    def __init__(
+        self,
+        code: int,
+        text: str,
+        *,
+        headed: bool = True,
+        json: Any = None,
+        json_code: int | None = None,
+        hushed: bool = False,
+    ) -> None:
         super().__init__(text)
         self.code = code
+        self.json_code = code if json_code is None else json_code
         self.text = text
         self.headed = headed
         self.json = json
@@ -50,11 +60,17 @@ class VerbRefusal(Exception):
 
 
 class Misuse(Exception):
-    """The command line makes no sense: it is repeated, with how the verb is used."""
+    """The command line makes no sense: it is repeated, with how the verb is used.
 
-    def __init__(self, text: str, code: int = USAGE) -> None:
+    `of_arguments`: the arguments themselves are wrong, whatever the state of the broker. `characters`: RabbitMQ shows
+    the text as a list of characters.
+    """
+
+    def __init__(self, text: str, code: int = USAGE, *, of_arguments: bool = True, characters: bool = False) -> None:
         super().__init__(text)
         self.code = code
+        self.of_arguments = of_arguments
+        self.characters = characters
 
 
 def bad_argument(text: str) -> Misuse:

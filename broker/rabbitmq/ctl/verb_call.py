@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from broker.admin.commands.admin_command import AdminCommand
 from broker.admin.protocol import AdministrationError
 from broker.admin.socket_conversation import Conversation, connected
+from broker.rabbitmq.ctl.dialect import DIALECTS
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, Outcome, ShownText, VerbRefusal
 
@@ -30,6 +31,7 @@ class VerbCall:
         self.arguments = arguments
         self.options = options
         self.place = place
+        self.dialect = DIALECTS[place.series]
         self.node: str = options.get("node") or place.node
         self.vhost: str = options.get("vhost", "/")
         self.timeout: float | None = options.get("timeout")
@@ -71,11 +73,12 @@ class VerbCall:
 
 
 class NodePlace(NamedTuple):
-    """The broker of a command line: data directory, and from its settings node name and RabbitMQ's version."""
+    """The broker of a command line: data directory, node name, and RabbitMQ's version and series."""
 
     directory: Path
     node: str
     version: str
+    series: str
     plugins_file: Path
 
 

@@ -1,12 +1,18 @@
 """The verbs: for each its name, where it is, how many arguments it takes and how it is used; what it does; its banner.
 
 `c` is rabbitmqctl, `d` rabbitmq-diagnostics, `p` rabbitmq-plugins, `q` rabbitmq-queues, `s` rabbitmq-streams, `u`
-rabbitmq-upgrade. In a banner, {0} is the first argument; {vhost} and {node} are what the command line names.
+rabbitmq-upgrade. `since=` and `until=` name the first and the last series of RabbitMQ that has a verb in this form. In a
+banner, {0} is the first argument; {vhost} and {node} are what the command line names.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
+
+from broker.entities.arguments.personality import PERSONALITIES
 
 TOOLS = {
     "c": "rabbitmqctl",
@@ -39,7 +45,7 @@ start_app c 0-0
 stop c 0-1 [--idempotent] [<pidfile>]
   Stops the broker
   Stopping and halting node {node} ...
-wait c 0-1 [<pidfile>] [--pid|-P <pid>] [--timeout <timeout>]
+wait cd 0-1 [<pidfile>] [--pid|-P <pid>] [--timeout <timeout>]
   Waits until the broker of a process runs
 
 [Cluster]
@@ -48,29 +54,70 @@ await_online_nodes c 1-1 <count> [--timeout <timeout>]
 cluster_status cd 0-0 [--timeout <timeout>]
   Shows the one node of the cluster
   Cluster status of node {node} ...
+force_standalone_khepri_boot c 0-0 since=3.13
+  Does nothing: there is one node
+grow q 2-2 since=4.2 <node> <all | even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>]
+  Does nothing: each queue is on its node already
+  Growing {1} queues on {0}...
+grow s 2-2 since=4.2 <node> <all | even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--errors-only]
+  Does nothing: each stream is on its node already
+  Growing {1} streams on {0}...
+grow_to_count q 2-2 since=4.3 <node_count> <all | even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>]
+  Does nothing: each queue is on its node already
+  Growing {1} quorum queues on {0} nodes...
 rebalance q 1-1 < all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>]
   Does nothing: there is one node
+shrink q 1-1 since=4.2 <node> [--errors-only]
+  Fails for each queue: it is on one node
+  Shrinking queues on {0}...
+shrink s 1-1 since=4.2 <node> [--errors-only]
+  Fails for each stream: it is on one node
+  Shrinking streams on {0}...
 
 [Replication]
-add_replica s 2-2 [--vhost <vhost>] <queue> <node>
+add_member q 2-2 since=4.2 [--vhost <vhost>] <queue> <node> [--membership <promotable|voter>] [--timeout <timeout>]
+  Does nothing: a queue is on its node already
+  Adding a member for queue {0} on node {1}...
+add_replica s 2-2 until=3.13 [--vhost <vhost>] <queue> <node>
   Does nothing: a stream is on its node already
   Adding a replica for queue {0} on node {1}...
-cancel_sync_queue c 1-1 [--vhost <vhost>] <queue>
+add_replica s 2-2 since=4.2 [--vhost <vhost>] <stream> <node> [--timeout <timeout>]
+  Does nothing: a stream is on its node already
+  Adding a replica for stream {0} on node {1}...
+cancel_sync_queue c 1-1 until=3.13 [--vhost <vhost>] <queue>
   Does nothing: no queue is mirrored
   Stopping synchronising queue '{0}' in vhost '{vhost}' ...
+delete_member q 2-2 since=4.2 [--vhost <vhost>] <queue> <node>
+  Fails: a queue is on one node
+  Removing a replica of queue {0} on node {1}...
 delete_replica s 2-2 [--vhost <vhost>] <queue> <node>
   Fails: a stream is on one node
   Removing a replica of queue {0} on node {1}...
+force_checkpoint q 0-0 since=4.2 [--vhost-pattern <pattern>] [--queue-pattern <pattern>]
+  Does nothing: what a queue has stored is the newest state already
+  Forcing checkpoint for all matching quorum queues...
+reclaim_quorum_memory dq 1-1 since=4.2 [--vhost <vhost>] <quorum queue>
+  Does nothing: a queue keeps no log in memory
+  Will garbage collect quorum queue {0} ...
 restart_stream s 1-1 [--vhost <vhost>] <stream> [--preferred-leader-node <node>]
   Does nothing: a stream runs as long as the broker does
   Restarting stream {0}...
-sync_queue c 1-1 [--vhost <vhost>] <queue>
+sync_queue c 1-1 until=3.13 [--vhost <vhost>] <queue>
   Does nothing: no queue is mirrored
   Synchronising queue '{0}' in vhost '{vhost}' ...
+transfer_leadership q 2-2 since=4.2 [--vhost <vhost>] <queue> <node> [--timeout <timeout>]
+  Fails: the one node is the leader already
+  Transferring leadership of quorum queue {0} to node {1}...
+transfer_leadership s 2-2 since=4.2 [--vhost <vhost>] <stream> <node> [--timeout <timeout>]
+  Does nothing: the one node is the leader already
+  Transferring leadership of stream {0} to node {1}...
 
 [Users]
-add_user c 1-2 <username> <password>
+add_user c 1-2 until=3.13 <username> <password>
   Creates a user
+  Adding user "{0}" ...
+add_user c 1-2 since=4.2 <username> [<password>] [<password_hash> --pre-hashed-password]
+  Creates a user, with a password or with the hash of one
   Adding user "{0}" ...
 authenticate_user c 1-2 <username> <password>
   Tries a user's password
@@ -121,29 +168,64 @@ list_vhosts cd 0-* [--no-table-headers] [<column> ...] [--timeout <timeout>]
 set_permissions c 4-4 [--vhost <vhost>] <username> <conf> <write> <read>
   Says what a user may do in a virtual host
   Setting permissions for user "{0}" in vhost "{vhost}" ...
+set_permissions_globally c 4-4 since=3.13 <username> <conf> <write> <read>
+  Says what a user may do in all virtual hosts
+  Setting permissions for user "{0}" in all virtual hosts ...
 set_topic_permissions c 4-4 [--vhost <vhost>] <username> <exchange> <write> <read>
   Says which routing keys of an exchange a user may use
   Setting topic permissions on "{1}" for user "{0}" in vhost "{vhost}" ...
 
 [Monitoring, observability and health checks]
+activate_free_disk_space_monitoring cd 0-0 since=3.13 [--timeout <timeout>]
+  Looks at the free disk space again
+  [Re-]activating free disk space monitoring on node {node}...
 alarms d 0-0 [--timeout <timeout>]
   Lists the alarms of memory and disk
   Asking node {node} to report any known resource alarms ...
 check_alarms d 0-0 [--timeout <timeout>]
   Fails while memory or disk is short
   Asking node {node} to report any local resource alarms ...
-check_certificate_expiration d 0-0 [--within <period>] [--unit <unit>]
+check_for_quorum_queues_without_an_elected_leader d 1-1 since=4.2 [--vhost <vhost>] [--across-all-vhosts] <pattern>
+  Never fails: the one node leads each queue
+check_if_any_deprecated_features_are_used cd 0-0 since=3.13 [--timeout <timeout>]
+  Fails if deprecated features are in use
+  Checking if any deprecated features are used ...
+check_if_cluster_has_classic_queue_mirroring_policy dq 0-0 since=3.13 [--timeout <timeout>]
+  Fails if a policy asks for mirrors of classic queues
+  Checking if cluster has any classic queue mirroring policy ...
+check_if_metadata_store_is_initialized d 0-0 since=4.2 [--timeout <timeout>]
+  Fails if the broker does not answer; its definitions are read before it does
+  Checking if metadata store on node {node} has finished initializing ...
+check_if_metadata_store_is_initialized_with_data d 0-0 since=4.2 [--timeout <timeout>]
+  Fails if there is no virtual host
+  Checking if metadata store on node {node} has finished initializing ...
+check_if_new_quorum_queue_replicas_have_finished_initial_sync dq 0-0 since=3.13 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if node {node} runs promotable replicas of any queues ...
+check_certificate_expiration d 0-0 until=3.13 [--within <period>] [--unit <unit>]
   Fails if a certificate expires soon: within a number of days, weeks, months or years, 4 weeks by default
   Checking certificate expiration on node {node} ...
-check_if_node_is_mirror_sync_critical dq 0-0 [--timeout <timeout>]
+check_certificate_expiration d 0-0 since=4.2 [--within <period>] [--unit <unit>]
+  Fails if a certificate expires soon: within a number of days, weeks, months or years, 4 weeks by default
+  Checking certificate expiration for all certificates on node {node} ...
+check_if_node_is_mirror_sync_critical dq 0-0 until=3.13 [--timeout <timeout>]
   Never fails: no queue is mirrored
   Checking if node {node} is critical for data safety of any classic mirrored queues ...
-check_if_node_is_quorum_critical dq 0-0 [--timeout <timeout>]
+check_if_node_is_mirror_sync_critical dq 0-0 since=4.2 [--timeout <timeout>]
+  Does nothing: no queue is mirrored
+  This command is DEPRECATED and is a no-op. It will be removed in a future version.
+check_if_node_is_quorum_critical dq 0-0 until=3.13 [--timeout <timeout>]
   Never fails: there is one node
   Checking if node {node} is critical for quorum of any quorum queues ...
-check_local_alarms d 0-0 [--timeout <timeout>]
+check_if_node_is_quorum_critical dq 0-0 since=4.2 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if node {node} is critical for quorum of any queues/streams ...
+check_local_alarms d 0-0 until=4.2 [--timeout <timeout>]
   Fails while memory or disk is short
   Asking node {node} to report any local resource alarms ...
+check_local_alarms d 0-0 since=4.3 [--timeout <timeout>]
+  Does nothing, as in RabbitMQ: check_alarms fails while memory or disk is short
+  This command is DEPRECATED and is a no-op. It will be removed in a future version.
 check_port_connectivity d 0-0 [--timeout <timeout>]
   Fails if an address that is listened on takes no connection
   Testing TCP connections to all active listeners on node {node} ...
@@ -159,6 +241,15 @@ check_running d 0-0 [--timeout <timeout>]
 check_virtual_hosts d 0-0 [--timeout <timeout>]
   Fails if the broker does not run; its virtual hosts do with it
   Checking if all vhosts are running on node {node} ...
+coordinator_status ds 0-0 since=3.13
+  Shows the one node that keeps streams
+  Status of stream coordinator ...
+deactivate_free_disk_space_monitoring cd 0-0 since=3.13 [--timeout <timeout>]
+  Looks at the free disk space no more, until the next start
+  Deactivating free disk space monitoring on node {node}...
+has_reached_target_cluster_size cdu 0-0 since=4.2 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if target cluster size has been reached on node {node} ...
 is_booting d 0-0 [--timeout <timeout>]
   Says whether the broker is in its start
   Asking node {node} for its boot status ...
@@ -168,6 +259,9 @@ is_running d 0-0 [--timeout <timeout>]
 list_bindings cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
   Lists bindings
   Listing bindings for vhost {vhost}...
+list_channel_interceptors cd 0-0 since=4.3 [--no-table-headers] [--timeout <timeout>]
+  Lists nothing: channels have no interceptors
+  Listing channel interceptors ...
 list_channels cd 0-* [--no-table-headers] [<column> ...]
   Lists channels
   Listing channels ...
@@ -184,6 +278,12 @@ list_node_auth_attempt_stats cd 0-0 [--by-source]
   Lists how often clients have tried to log in
 list_queues cd 0-* [--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...] [--timeout <timeout>]
   Lists queues
+list_operator_policies_with_classic_queue_mirroring dq 0-0 since=3.13 [--no-table-headers] [--timeout <timeout>]
+  Lists operator policies that ask for mirrors of classic queues
+  Listing operator policies with classic queue mirroring ...
+list_policies_with_classic_queue_mirroring dq 0-0 since=3.13 [--no-table-headers] [--timeout <timeout>]
+  Lists policies that ask for mirrors of classic queues
+  Listing policies with classic queue mirroring ...
 list_unresponsive_queues cd 0-* [--local] [--queue-timeout <milliseconds>] [<column> ...] [--no-table-headers] [--timeout <timeout>]
   Lists no queue: they all answer, or none
   Listing unresponsive queues for vhost {vhost} ...
@@ -193,8 +293,14 @@ listeners d 0-0 [--timeout <timeout>]
 memory_breakdown d 0-0 [--unit <unit>] [--timeout <timeout>]
   Shows what takes how much memory, in bytes, mb or gb
   Reporting memory breakdown on node {node}...
+metadata_store_status d 0-0 since=3.13
+  Shows the one node that keeps definitions
+  Status of metadata store on node {node} ...
 ping cd 0-0 [--timeout <timeout>]
   Fails if the broker does not answer
+quorum_status dq 1-1 since=4.2 [--vhost <vhost>] <queue>
+  Shows the one member of a quorum queue
+  Status of queue {0} on node {node} ...
 report cd 0-0
   Shows everything, for a report of a fault
   Reporting server status of node {node} ...
@@ -255,11 +361,13 @@ list_operator_policies cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout 
 list_policies cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
   Lists the policies of a virtual host
   Listing policies for vhost "{vhost}" ...
+list_policies_that_match d 1-1 since=3.13 [--object-type <type>] <name>
+  Lists the policies that a queue or an exchange could have
 set_operator_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
   Sets limits that no policy or argument exceeds
 set_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
   Sets arguments of queues and exchanges by their names
-set_stream_retention_policy s 2-2 [--vhost <vhost>] <name> <policy>
+set_stream_retention_policy s 2-2 until=3.13 [--vhost <vhost>] <name> <policy>
   Does nothing, as in RabbitMQ: a policy with max-age does it
   Setting retention policy of stream queue {0} to {1} ...
 
@@ -273,8 +381,17 @@ clear_vhost_limits c 0-0 [--vhost <vhost>]
 delete_vhost c 1-1 <vhost>
   Deletes a virtual host with everything in it
   Deleting vhost "{0}" ...
+disable_vhost_deletion_protection c 1-1 since=4.2 <vhost>
+  Lets a virtual host be deleted again
+  Removing deletion protection from virtual host "{0}" by updating its metadata...
+enable_vhost_deletion_protection c 1-1 since=4.2 <vhost>
+  Keeps a virtual host from being deleted
+  Protecting virtual host "{0}" from removal by updating its metadata...
 list_vhost_limits cd 0-0 [--vhost <vhost>] [--global] [--no-table-headers]
   Lists the limits of a virtual host, or of all
+reconcile_vhosts c 0-0 since=3.13 [--timeout <timeout>]
+  Does nothing: virtual hosts run as long as the broker does
+  Will try to initiate virtual host reconciliation on all reachable cluster nodes...
 restart_vhost c 0-0 [--vhost <vhost>] [--timeout <timeout>]
   Does nothing: virtual hosts run as long as the broker does
   Trying to restart vhost '{vhost}' on node '{node}' ...
@@ -289,6 +406,9 @@ trace_off c 0-0 [--vhost <vhost>]
 trace_on c 0-0 [--vhost <vhost>]
   Has everything published or delivered go to amq.rabbitmq.trace, too
   Starting tracing for vhost "{vhost}" ...
+update_vhost_metadata c 1-1 since=3.13 <vhost> [--description=<description>] [--tags="<tag1>,<tag2>,<...>"] [--default-queue-type=<quorum|classic|stream>] [--protected-from-deletion=<true|false>]
+  Changes description, tags, default queue type or protection of a virtual host
+  Updating metadata of vhost "{0}" ...
 
 [Configuration and Environment]
 certificates d 0-0
@@ -306,6 +426,8 @@ log_tail d 0-0 [--number|-N <number>] [--timeout <timeout>]
 resolve_hostname d 1-1 <hostname> [--address-family <ipv4 | ipv6>]
   Resolves a host's name
   Asking node {node} to resolve hostname {0} to {family} addresses...
+set_channel_interceptor_priorities c 1-* since=4.3 <interceptor> <priority> [<interceptor> <priority> ...] [--timeout <timeout>]
+  Fails: channels have no interceptors
 set_cluster_name c 1-1 <name>
   Gives the broker a name for its clients
   Setting cluster name to {0} ...
@@ -320,12 +442,16 @@ set_vm_memory_high_watermark c 1-2 <fraction> | absolute <value>
 [Definitions]
 export_definitions c 1-1 <file_path | "-"> [--format <json | erlang>] [--timeout <timeout>]
   Writes everything but messages to a file in JSON
-import_definitions c 0-1 <file_path | "-"> [--format <json | erlang>] [--skip-if-unchanged] [--timeout <timeout>]
+import_definitions c 0-1 until=3.13 <file_path | "-"> [--format <json | erlang>] [--skip-if-unchanged] [--timeout <timeout>]
+  Makes what a file says
+import_definitions c 0-1 since=4.2 <file_path> [--format <json | erlang>] [--skip-if-unchanged] [--timeout <timeout>]
   Makes what a file says
 
 [Feature flags]
 enable_feature_flag c 1-1 <all | feature_flag>
   Does nothing: all are enabled
+list_deprecated_features cd 0-* since=3.13 [--used] [<column> ...]
+  Lists deprecated features, or those in use
 list_feature_flags cd 0-* [<column> ...] [--timeout <timeout>]
   Lists feature flags
   Listing feature flags ...
@@ -341,6 +467,9 @@ close_connection c 2-2 <connection pid> <explanation>
   Closing connection {0}, reason: {1}...
 eval c 0-1 <expression>
   Answers node(). and nothing else: there is no Erlang
+remove_classic_queue_mirroring_from_policies c 0-0 since=3.13 [--timeout <timeout>]
+  Removes the keys that ask for mirrors from all policies
+  Will remove keys that enable classic queue mirroring from all regular and operator policies
 
 [Queues]
 delete_queue c 1-1 <queue_name> [--if-empty|-e] [--if-unused|-u] [--timeout <timeout>]
@@ -349,13 +478,26 @@ purge_queue c 1-1 <queue> [--timeout <timeout>]
   Discards the ready messages of a queue
   Purging queue '{0}' in vhost '{vhost}' ...
 
+[Management plugin]
+reset_stats_db c 0-* [--all]
+  Begins the samples of the management API again
+
 [Stream plugin]
-add_super_stream s 1-1 <name> [--vhost <vhost>] [--partitions <partitions>] [--routing-keys <routing-keys>]
+activate_stream_consumer cs 0-0 since=4.2 --stream <stream> --reference <reference> [--vhost <vhost>]
+  Fails: there are no groups
+  Activating a consumer in the group ...
+add_super_stream s 1-1 until=3.13 <name> [--vhost <vhost>] [--partitions <partitions>] [--routing-keys <routing-keys>]
   Makes an exchange with a stream for each key, or with a number of streams
   Adding a super stream (experimental feature)...
-delete_super_stream s 1-1 <name> [--vhost <vhost>]
+add_super_stream s 1-1 since=4.2 <name> [--vhost <vhost>] [--partitions <partitions>] [--binding-keys <binding-keys>]
+  Makes an exchange with a stream for each key, or with a number of streams
+  Adding a super stream...
+delete_super_stream s 1-1 until=3.13 <name> [--vhost <vhost>]
   Deletes an exchange, and the streams that are bound to it
   Deleting a super stream (experimental feature)...
+delete_super_stream s 1-1 since=4.2 <name> [--vhost <vhost>]
+  Deletes an exchange, and the streams that are bound to it
+  Deleting a super stream...
 list_stream_connections cds 0-* [<column> ...]
   Lists nothing: clients speak AMQP
   Listing stream connections ...
@@ -374,6 +516,13 @@ list_stream_publishers cds 0-* [--vhost <vhost>] [<column> ...]
 list_stream_tracking s 1-1 <stream> [--all | --offset | --writer] [--vhost <vhost>]
   Lists nothing: clients keep their offsets
   Listing tracking information for stream {0} ...
+reset_offset s 0-0 since=4.2 --stream <stream> --reference <reference> [--vhost <vhost>]
+  Fails: clients keep their offsets
+  Resetting stored offset ...
+
+[Other]
+hash_password c 0-1 since=3.13 <cleartext_password> [--hashing-algorithm <algorithm>]
+  Shows a password's hash, for definitions
 
 [Plugin Management]
 disable p 0-* <plugin1> [ <plugin2>] | --all [--offline] [--online]
@@ -388,10 +537,13 @@ set p 0-* <plugin1> [ <plugin2>] [--offline] [--online]
   Makes the list of plugins enabled at the next start
 
 [Upgrade]
-await_online_quorum_plus_one u 0-0 [--timeout <timeout>]
+await_online_quorum_plus_one u 0-0 until=3.13 [--timeout <timeout>]
   Does nothing: there is one node
   Will wait for a quorum + 1 of nodes to be online for all quorum queues for 120 seconds...
-await_online_synchronized_mirror u 0-0 [--timeout <timeout>]
+await_online_quorum_plus_one u 0-0 since=4.2 [--timeout <timeout>]
+  Does nothing: there is one node
+  Will wait for a quorum + 1 of nodes to be online for all quorum queues and streams for 120 seconds...
+await_online_synchronized_mirror u 0-0 until=3.13 [--timeout <timeout>]
   Does nothing: no queue is mirrored
   Will wait for a synchronised mirror be online for all classic mirrored queues for 120 seconds...
 post_upgrade u 0-0
@@ -399,53 +551,87 @@ post_upgrade u 0-0
   Executing post upgrade tasks...
 
 [Deprecated]
-hipe_compile c 1-1 <directory>
+hipe_compile c 1-1 until=3.13 <directory>
   Does nothing, as in RabbitMQ
-node_health_check cd 0-0 [--timeout <timeout>]
+rename_cluster_node c 0-* since=4.2 <oldnode1> <newnode1> [oldnode2] [newnode2] ...
+  Does nothing, as in RabbitMQ
+node_health_check cd 0-0 until=3.13 [--timeout <timeout>]
   Fails if the broker does not answer, or memory or disk is short
+node_health_check cd 0-0 since=4.2 [--timeout <timeout>]
+  Does nothing, as in RabbitMQ
 """
 
 
+SERIES = tuple(PERSONALITIES)
+
+
 class VerbLine(NamedTuple):
-    """Help and number of arguments of a verb. `most` is None for any number."""
+    """Help and number of arguments of a verb, in the series that have it in this form. `most` None: any number."""
 
     name: str
     group: str
     tools: frozenset[str]
     least: int
     most: int | None
+    series: tuple[str, ...]
     usage: str
     about: str
     banner: str
 
 
-def read_verbs(text: str) -> dict[str, VerbLine]:
-    """The verbs by their names, in their order."""
-    verbs: dict[str, VerbLine] = {}
-    group = ""
+class SeriesVerbs:
+    """The verbs of a series."""
+
+    def __init__(self, lines: Iterable[VerbLine]) -> None:
+        self._by_tool = {(tool, line.name): line for line in lines for tool in line.tools}
+
+    def find(self, tool: str, name: str) -> VerbLine | None:
+        """Return a verb of a program; None if it has none of this name."""
+        return self._by_tool.get((tool, name))
+
+    def of(self, tool: str) -> list[VerbLine]:
+        """Return the verbs of a program, in their order."""
+        return [line for (program, _), line in self._by_tool.items() if program == tool]
+
+
+def read_verbs(text: str) -> Iterator[VerbLine]:
+    """Yield the verbs in their order."""
     for block in text.strip().split("\n\n"):
         heading, *lines = block.split("\n")
-        group = heading.strip("[]")
         starts = [number for number, line in enumerate(lines) if not line.startswith(" ")]
         for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-            verb = _read_verb(group, *lines[start:end])
-            verbs[verb.name] = verb
-    return verbs
+            yield _read_verb(heading.strip("[]"), *lines[start:end])
+
+
+_FIRST_LINE = re.compile(
+    r"(?P<name>\S+) (?P<tools>\S+) (?P<least>\d)-(?P<most>\S)(?: since=(?P<since>\S+))?(?: until=(?P<until>\S+))?"
+    r"(?: (?P<usage>.*))?"
+)
 
 
 def _read_verb(group: str, first: str, about: str, banner: str = "") -> VerbLine:
-    name, letters, counts, *usage = first.split(" ", 3)
-    least, most = counts.split("-")
+    found = _FIRST_LINE.fullmatch(first)
+    assert found is not None, first
+    since, until = (
+        SERIES.index(found[name] or default) for name, default in (("since", SERIES[0]), ("until", SERIES[-1]))
+    )
     return VerbLine(
-        name,
+        found["name"],
         group,
-        frozenset(TOOLS[letter] for letter in letters),
-        int(least),
-        None if most == "*" else int(most),
-        "".join(usage),
+        frozenset(TOOLS[letter] for letter in found["tools"]),
+        int(found["least"]),
+        None if found["most"] == "*" else int(found["most"]),
+        SERIES[since : until + 1],
+        found["usage"] or "",
         about.strip(),
         banner.strip(),
     )
 
 
-VERBS = read_verbs(LINES)
+VERB_LINES = tuple(read_verbs(LINES))
+
+
+@cache
+def verbs_of(series: str) -> SeriesVerbs:
+    """Return the verbs of a series."""
+    return SeriesVerbs(line for line in VERB_LINES if series in line.series)

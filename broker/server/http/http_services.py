@@ -36,6 +36,7 @@ class HttpServices:
         settings = management_settings(config)
         history = StatisticsHistory(registry, partial(node_figures, administration), rates_mode=settings.rates_mode)
         nursery.start_soon(history.run)
+        administration.statistics = history
         self.management = ManagementApi(registry, administration, segments, settings, history)
         self._names = HostNames(config.management.host_names, socket.gethostname())
         self._application = application(self.management)

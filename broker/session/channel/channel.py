@@ -75,6 +75,13 @@ class NewConfirms(Protocol):
     def __call__(self, channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger: ...
 
 
+class DeliveryTiming(Protocol):
+    """Has deliveries acknowledged in time: see `methods.delivery_timeout`."""
+
+    def delivered(self, queue: Queue) -> None:
+        """Note that deliveries up to the last tag have been made."""
+
+
 class ChannelConnection:
     """A connection as its channels and their methods see it."""
 
@@ -161,6 +168,8 @@ class Channel(Outlet):
         self.consumers: dict[str, Consumer] = {}
         self.prefixes: OrderedDict[Consumer, bytes] = OrderedDict()
         """The start of each consumer's basic.deliver; the least recently served first if the channel has a limit."""
+        self.timeouts: dict[Consumer | None, DeliveryTiming] = {}
+        """Timings of deliveries, by consumer of a quorum queue; None: those by basic.get."""
         self.drawn_from: set[int] = set()
         """Ids of the queues that it has consumed or got from: they may have unacknowledged messages with it."""
         self.reads_streams = False
@@ -278,6 +287,8 @@ class Channel(Outlet):
             ledger.skip(len(entries))
         else:
             ledger.add_all(entries, size)
+            if self.timeouts and (timing := self.timeouts.get(consumer)) is not None:
+                timing.delivered(consumer.queue)
         if recorder is not None:
             recorder.delivered(consumer.queue, consumer.tag, first, entries, no_ack=consumer.no_ack)
 
@@ -299,13 +310,13 @@ class Channel(Outlet):
         if self.consumers.get(consumer.tag) is not consumer:
             return  # cancelled by the client meanwhile
         self.forget(consumer)
-        if not self.ended and self.connection.knows("consumer_cancel_notify"):
-            self.send(methods.BasicCancel(consumer.tag, no_wait=True))
+        _tell_cancelled(self, consumer)
 
     def forget(self, consumer: Consumer) -> None:
         """Forget a consumer that has ended; its deliveries stay unacknowledged."""
         del self.consumers[consumer.tag]
         del self.prefixes[consumer]
+        self.timeouts.pop(consumer, None)
         if self.events is not None:
             self.events.consumer_deleted(consumer, gone=self.ended or self.closing)
 
@@ -400,6 +411,17 @@ class Channel(Outlet):
         queue.touch()
         if queue.spec.auto_delete and not queue.consumers.members:
             self.vhost.delete_queue(queue)
+
+
+def withdraw(channel: Channel, consumer: Consumer) -> None:
+    """Cancel a consumer whose queue goes on: its time is up, or it may no longer read."""
+    channel.end_consumer(consumer)
+    _tell_cancelled(channel, consumer)
+
+
+def _tell_cancelled(channel: Channel, consumer: Consumer) -> None:
+    if not channel.ended and channel.connection.knows("consumer_cancel_notify"):
+        channel.send(methods.BasicCancel(consumer.tag, no_wait=True))
 
 
 def new_confirms(channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger:

@@ -33,7 +33,7 @@ RECENT: Final = 8192
 class DeliveryLedger:
     """Unacknowledged deliveries of one channel, by tag. `consumed` counts those to consumers, not to basic.get."""
 
-    __slots__ = ("_before", "_bytes", "_chunk", "_chunked", "_old", "_recent", "consumed", "last")
+    __slots__ = ("_before", "_bytes", "_chunk", "_chunked", "_ignored", "_old", "_recent", "consumed", "last")
 
     def __init__(self) -> None:
         self._old = PackedDeliveries()
@@ -46,6 +46,8 @@ class DeliveryLedger:
         self._before: list[Sequence[int]] = []
         """Tags of the chunk before, and older ones whose messages were not on disk when it ended."""
         self._bytes = 0
+        self._ignored: set[int] = set()
+        """Tags of deliveries that were taken back: acknowledgements of them are on their way, and no error."""
 
     def __len__(self) -> int:
         return self._old.count + len(self._recent)
@@ -92,7 +94,10 @@ class DeliveryLedger:
             self._recent, self.consumed = {}, 0
             return taken
         if self.get(tag) is None:
-            raise _unknown(tag)
+            if tag not in self._ignored:
+                raise _unknown(tag)
+            if not multiple:
+                return Taken({})
         all_consumed = self.consumed == len(self)
         if multiple:
             packs = self._old.take_up_to(tag) if self._old.count else ()
@@ -120,6 +125,8 @@ class DeliveryLedger:
 
         Raises ChannelException 406 at the first unknown tag; those before it are taken.
         """
+        if self._ignored:
+            tags = [tag for tag in tags if tag not in self._ignored]
         consumed = 0
         try:
             for entry in map(self._pop if self._old.count else self._recent.pop, tags):
@@ -130,6 +137,14 @@ class DeliveryLedger:
             raise _unknown(error.args[0]) from None
         finally:
             self.consumed -= consumed
+
+    def take_of(self, consumer: Receiver) -> Taken:
+        """Remove and return the deliveries to a consumer. Acknowledgements of them are no error from now on."""
+        tags = [tag for tag, entry in self.items() if entry.consumer is consumer]
+        taken = Taken({tag: self._pop(tag) for tag in tags})
+        self.consumed -= len(tags)
+        self._ignored.update(tags)
+        return taken
 
     def put_back(self, entries: Iterable[tuple[int, QueuedMessage]]) -> None:
         """Undo `take`."""

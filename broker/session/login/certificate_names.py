@@ -81,6 +81,12 @@ def issuer(certificate: bytes) -> str:
         return _distinguished(_names(_fields(certificate)[2]))
 
 
+def serial_number(certificate: bytes) -> str:
+    """Return the number that the authority gave the certificate, in decimal digits. Raises DecodeError."""
+    with _readable():
+        return str(int.from_bytes(_fields(certificate)[0].content, signed=True))
+
+
 def valid_from(certificate: bytes) -> datetime:
     """Return the start of the certificate's validity. Raises DecodeError."""
     with _readable():

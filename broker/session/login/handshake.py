@@ -16,11 +16,12 @@ from broker import __version__
 from broker.entities.node.user_limits import MAX_CONNECTIONS
 from broker.entities.statistics.totals import AMQP
 from broker.session import connection_event_messages
+from broker.session.channel.channel import Channel, withdraw
 from broker.session.connection import Connection, enter
 from broker.session.login import authenticate, sasl
 from broker.session.login.phase import Phase
 from broker.wire import methods
-from broker.wire.amqp_errors import ConnectionException, reply_text
+from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Field, Table
 from broker.wire.frames import PROTOCOL_HEADER
@@ -223,10 +224,24 @@ def _while_closing(connection: Connection, method: Method) -> None:
 
 
 def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:
-    """Answer connection.update-secret without an effect: it renews tokens, and users here have passwords."""
+    """Answer connection.update-secret: it renews tokens, and users here have passwords.
+
+    RabbitMQ 4.3 then cancels the consumers that may no longer read.
+    """
     peer, user, fields = connection.peer, connection.user, connection.log_fields()
     log.info("connection %s: secret of user '%s' updated: %s", peer, user, method.reason, extra=fields)
     connection.send(methods.ConnectionUpdateSecretOk())
+    if connection.settings.personality.rechecks_consumers:
+        for channel in list(connection.channels.values()):
+            _recheck_consumers(channel)
+
+
+def _recheck_consumers(channel: Channel) -> None:
+    for consumer in list(channel.consumers.values()):
+        try:
+            channel.access.read_queue(consumer.queue.name)
+        except ChannelException:
+            withdraw(channel, consumer)
 
 
 def _string(text: str) -> Field:

@@ -79,7 +79,7 @@ def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:
         how(list(taken.values()))
         _replenish(channel)
     elif how is delivery_tags.requeue:
-        channel.when(_requeue_some_at_a_time(channel, taken), lambda _: _replenish(channel))
+        channel.when(requeue_some_at_a_time(channel, taken), lambda _: _replenish(channel))
     else:
         channel.when(_settle_some_at_a_time(channel, Settlement(how, taken)), lambda _: None)
 
@@ -109,7 +109,7 @@ def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[N
     return broker.background_work.begin(steps(), lambda: broker.batches.crowded and not broker.batches.disk_full)
 
 
-def _requeue_some_at_a_time(channel: Channel, taken: Taken) -> Future[None]:
+def requeue_some_at_a_time(channel: Channel, taken: Taken) -> Future[None]:
     """Requeue deliveries, some in each turn. It writes nothing, so it never waits for the disk."""
     return channel.connection.broker.background_work.begin(Requeueing(channel, taken).steps())
 
@@ -134,4 +134,4 @@ def _recover(channel: Channel, method: methods.BasicRecover | methods.BasicRecov
             channel.replenish()
         then()
 
-    channel.when(_requeue_some_at_a_time(channel, channel.deliveries.take(0, multiple=True)), recovered)
+    channel.when(requeue_some_at_a_time(channel, channel.deliveries.take(0, multiple=True)), recovered)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.entities.arguments import consumer_arguments, queue_arguments
 from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
@@ -12,13 +13,14 @@ from broker.entities.statistics.counters import count_get, count_get_empty
 from broker.session.channel import firehose
 from broker.session.channel.channel import Channel, draw_from
 from broker.session.generated_names import generated_name
+from broker.session.methods import delivery_timeout
 from broker.session.methods.queue_methods import current_queue
 from broker.session.methods.stream_methods import check_consume
 from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Table
+from broker.wire.field_tables import Field, Table
 from broker.wire.properties import REPLY_TO
 
 
@@ -63,6 +65,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.prefixes.move_to_end(consumer, last=False)  # not served yet, so it is the first to be
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
+    delivery_timeout.watch(channel, queue, consumer)
     if channel.events is not None:
         channel.events.consumer_created(consumer)
     queue.consumers.add(consumer)
@@ -70,19 +73,30 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
 
 def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None:
     """Check that the queue can serve this consumer. Raises ChannelException 403 or 406, ConnectionException 540."""
-    for argument in queue.type.refused_of_consumers:
-        if argument in method.arguments:
-            where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{argument}' {where}")
+    rules = channel.connection.settings.personality.consumer_rules
+    where = f"queue '{queue.name}' in vhost '{channel.vhost.name}'"
+    consumer_arguments.check(queue.type, where, method.arguments, rules)
+    _check_timeout(channel, queue, method.arguments)
     if isinstance(queue, Stream):
         check_consume(channel, queue, method)
         return
-    _check_arguments(method.arguments, queue.name, channel.vhost.name)
+    consumer_arguments.check_values(where, method.arguments, rules)
     if queue.type is not QUORUM:
         _check_exclusive(queue, method, channel.vhost.name)
     elif channel.prefetch_all:
         text = f"queue '{queue.name}' in vhost '{channel.vhost.name}' does not support global qos"
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
+
+
+def _check_timeout(channel: Channel, queue: Queue, arguments: Table) -> None:
+    """Check the argument x-consumer-timeout as RabbitMQ 4.3: of quorum queues alone, a number from 0 up."""
+    personality = channel.connection.settings.personality
+    if personality.timeouts_cancel and "x-consumer-timeout" in arguments:
+        given = {
+            "x-queue-type": Field("S", queue.type.name.encode()),
+            "x-consumer-timeout": arguments["x-consumer-timeout"],
+        }
+        queue_arguments.check(queue.name, channel.vhost.name, given, personality.argument_rules)
 
 
 def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
@@ -92,19 +106,6 @@ def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
     if method.consumer_tag in channel.consumers:
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{method.consumer_tag}'")
     return method.consumer_tag or generated_name("amq.ctag-")
-
-
-def _check_arguments(arguments: Table, queue: str, vhost: str) -> None:
-    """Raise ChannelException 406 for the arguments that RabbitMQ 3.10 refuses, even for one without effect."""
-    priority, failover = arguments.get("x-priority"), arguments.get("x-cancel-on-ha-failover")
-    if priority is not None and priority.kind not in INTEGER_KINDS:
-        name, problem = "x-priority", f'"expected integer, got {TYPE_NAMES[priority.kind]}"'
-    elif failover is not None and failover.kind != "t":
-        name, problem = "x-cancel-on-ha-failover", f"{{unacceptable_type,{TYPE_NAMES[failover.kind]}}}"
-    else:
-        return
-    text = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {problem}"
-    raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def _priority(arguments: Table) -> int:
@@ -177,6 +178,10 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     message = sent.message
     assert message is not None, "a queue hands over what it has loaded"
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
+    if not method.no_ack:
+        delivery_timeout.watch(channel, queue, None)
+        if None in channel.timeouts and queue.type is QUORUM:
+            channel.timeouts[None].delivered(queue)
     frame_max = channel.connection.frame_max
     channel.connection.output.send(
         content_frames.get_ok(channel.number, tag, entry.redelivered, len(queue.ready_messages), message, frame_max)

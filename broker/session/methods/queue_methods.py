@@ -109,6 +109,7 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     vhost = channel.vhost
     name, _ = _name_and_key(channel, method)
     name_rules.not_default_exchange(method.exchange)
+    _check_not_volatile(channel, name)
     channel.access.write_queue(name)
     channel.access.read_exchange(method.exchange)
     if name not in vhost.queues or method.exchange not in vhost.exchanges:
@@ -121,15 +122,20 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
 def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> Binding:
     name, key = _name_and_key(channel, method)
     name_rules.not_default_exchange(method.exchange)
-    if name.startswith(f"{REPLY_TO}.") and not channel.connection.settings.personality.bound_replies:
-        text = "cannot bind or unbind to a volatile (direct reply-to) queue"
-        raise ChannelException(ReplyCode.ACCESS_REFUSED, text)
+    _check_not_volatile(channel, name)
     channel.access.write_queue(name)
     channel.access.read_exchange(method.exchange)
     exchange = channel.vhost.exchange(method.exchange)
     queue = channel.vhost.queue(name, channel.connection)
     channel.access.topic(exchange, "read", key)
     return exchange.binding(queue, key, method.arguments)
+
+
+def _check_not_volatile(channel: Channel, name: str) -> None:
+    """Refuse to bind or unbind an address of a direct reply, as RabbitMQ 4. Raises ChannelException 403."""
+    if name.startswith(f"{REPLY_TO}.") and not channel.connection.settings.personality.bound_replies:
+        text = "cannot bind or unbind to a volatile (direct reply-to) queue"
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, text)
 
 
 def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> tuple[str, str]:

@@ -17,10 +17,13 @@ def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume
     """
     where = f"for {stream.where}"
     stream_arguments.start(method.arguments, where)
+    older = channel.connection.settings.personality.stream_texts
     if not channel.prefetch:
-        raise precondition_failed(f"consumer prefetch count is not set for '{stream.where}'")
+        named = f"'{stream.where}'" if older else f"stream {stream.where}"
+        raise precondition_failed(f"consumer prefetch count is not set for {named}")
     if method.no_ack:
-        text = f"automatic acknowledgement not supported by stream queues {stream.where}"
+        named = f"stream queues {stream.where}" if older else f"stream {stream.where}"
+        text = f"automatic acknowledgement not supported by {named}"
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
     if channel.prefetch_all:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"{stream.where} does not support global qos")

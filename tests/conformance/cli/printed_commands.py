@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,35 +18,50 @@ class Ending(NamedTuple):
     err: list[str]
 
 
+BASE, LEVERET = "3.10", "leveret"
+BLOCK = re.compile(r"(leveret 4\.3|leveret|4\.3)(?: -> (\d+))?")
+SECTION = re.compile(r"== (?P<title>.*?)(?: \[(?P<only>[\d.]+)\])?")
+
+
 class Command(NamedTuple):
-    """A command line, how it ends in RabbitMQ, and in Leveret."""
+    """A command line, and its endings: in 3.10, and by the names of the blocks that differ."""
 
     number: int
     words: list[str]
-    of_rabbitmq: Ending
-    of_leveret: Ending
+    endings: dict[str, Ending]
+
+    def ending(self, series: str, *, reference: bool) -> Ending:
+        """Return how it ends in RabbitMQ or in Leveret, as a series."""
+        own = (series,) if reference else (f"{LEVERET} {series}", *([series] if series != BASE else []), LEVERET)
+        return next((self.endings[name] for name in own if name in self.endings), self.endings[BASE])
+
+
+class Section(NamedTuple):
+    """Commands that build on one another; `only` names the series that they are for, if it is one."""
+
+    title: str
+    only: str | None
+    commands: list[Command]
 
 
 Run = Callable[[list[str]], Ending]
 
 
-def sections(table: str) -> dict[str, list[Command]]:
-    """The commands of a table by the titles above them, `== title`."""
-    found: dict[str, list[Command]] = {}
-    title = ""
+def sections(table: str) -> list[Section]:
+    """The sections of a table."""
+    found: list[Section] = []
     for number, line in enumerate(table.splitlines(), 1):
-        if line.startswith("== "):
-            title = line[3:]
-            found[title] = []
+        section, block = SECTION.fullmatch(line), BLOCK.fullmatch(line)
+        if section:
+            found.append(Section(section["title"], section["only"], []))
         elif line.startswith("$ "):
             text, _, code = line[2:].partition(" -> ")
-            ending = Ending(int(code or 0), [], [])
-            found[title].append(Command(number, WORD.findall(text), ending, ending))
-        elif line.startswith("leveret"):
-            ending = Ending(int(line.partition(" -> ")[2] or 0), [], [])
-            found[title][-1] = found[title][-1]._replace(of_leveret=ending)
+            lines = Ending(int(code or 0), [], [])
+            found[-1].commands.append(Command(number, WORD.findall(text), {BASE: lines}))
+        elif block:
+            lines = Ending(int(block[2] or 0), [], [])
+            found[-1].commands[-1].endings[block[1]] = lines
         elif line.startswith(("|", "!")):
-            lines = found[title][-1].of_leveret
             text = line[2:].replace("\\t", "\t").replace("\\e", "\x1b")
             (lines.out if line[0] == "|" else lines.err).append(text)
         else:
@@ -53,11 +69,13 @@ def sections(table: str) -> dict[str, list[Command]]:
     return found
 
 
-def differences(commands: list[Command], run: Run, fill: Callable[[str], str], *, reference: bool) -> list[str]:
+def differences(
+    commands: list[Command], run: Run, fill: Callable[[str], str], series: str, *, reference: bool
+) -> list[str]:
     """Return differences between the commands' output and the table."""
     found = []
     for command in commands:
-        wanted = command.of_rabbitmq if reference else command.of_leveret
+        wanted = command.ending(series, reference=reference)
         ended = run([fill(word.strip('"')) for word in command.words])
         for stream, lines, printed in (("out", wanted.out, ended.out), ("err", wanted.err, ended.err)):
             if not _alike([fill(line) for line in lines], printed, ordered=not reference):
@@ -71,6 +89,7 @@ def _alike(wanted: list[str], printed: list[str], *, ordered: bool) -> bool:
     """RabbitMQ's lists have no order: `ordered` is False for them."""
     if wanted[-1:] == ["{**}"]:
         wanted, printed = wanted[:-1], printed[: len(wanted) - 1]
+    wanted, printed = list(map(_plain, wanted)), list(map(_plain, printed))
     if not ordered:
         wanted, printed = _sorted(wanted), _sorted(printed)
     return len(wanted) == len(printed) and all(map(_matches, wanted, printed))
@@ -78,6 +97,15 @@ def _alike(wanted: list[str], printed: list[str], *, ordered: bool) -> bool:
 
 def _sorted(lines: list[str]) -> list[str]:
     return sorted(line.lstrip(",") for line in lines)
+
+
+def _plain(line: str) -> str:
+    """Return an object in JSON with its names in order, which they have not got; other lines as they are."""
+    comma = "," if line.startswith(",") else ""
+    try:
+        return comma + json.dumps(json.loads(line.removeprefix(",")), sort_keys=True, separators=(",", ":"))
+    except ValueError:
+        return line
 
 
 def _matches(wanted: str, printed: str) -> bool:

@@ -1,4 +1,4 @@
-"""Each command line of the tables prints what RabbitMQ's own does, and ends as it does."""
+"""Each command line of the tables prints what RabbitMQ's own does, and ends as it does, by series."""
 
 from __future__ import annotations
 
@@ -6,28 +6,48 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.cli.main import main
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import web_address
+from harness.brokers.http_broker import web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Address
 from tests.conformance import Connect
-from tests.conformance.cli.printed_commands import Command, Ending, Run, differences, sections
+from tests.conformance.cli.printed_commands import BASE, Ending, Run, Section, differences, sections
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = {
-    title: commands
+SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", BASE)
+"""The series of the reference."""
+ALL_SERIES = [SERIES] if REFERENCE else [BASE, "4.3"]
+SECTIONS = [
+    section
     for file in sorted(Path(__file__).parent.glob("*.commands"))
-    for title, commands in sections(file.read_text(encoding="utf-8")).items()
-}
+    for section in sections(file.read_text(encoding="utf-8"))
+]
 LEFT = ("delete_vhost v1", "delete_user ann", "delete_user bob", "clear_global_parameter own")
 """Commands that remove leftovers of the section before."""
+
+
+@pytest.fixture(scope="module", params=ALL_SERIES)
+def series(request: pytest.FixtureRequest) -> str:
+    """The RabbitMQ whose tools are compared with."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def web_process(series: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker of that personality; tables of 3.10 hold for 3.13, the default."""
+    personality = "3.13" if series == BASE else series
+    process = web_broker(tmp_path_factory.mktemp("web"), f'[identity]\npersonality = "{personality}"\n')
+    process.start()
+    yield process
+    process.stop()
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +101,14 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip(" ") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
-@pytest.mark.parametrize("commands", SECTIONS.values(), ids=SECTIONS.keys())
-def test_commands_print_what_rabbitmqs_print(commands: list[Command], run: Run, places: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("series", "section"),
+    [(series, each) for series in ALL_SERIES for each in SECTIONS if each.only in (None, series)],
+    ids=lambda value: value.title if isinstance(value, Section) else value,
+    indirect=["series"],
+    scope="module",
+)
+def test_commands_print_what_rabbitmqs_print(section: Section, series: str, run: Run, places: dict[str, str]) -> None:
     for command in LEFT:
         run(["rabbitmqctl", "-q", *command.split()])
 
@@ -91,11 +117,13 @@ def test_commands_print_what_rabbitmqs_print(commands: list[Command], run: Run, 
             text = text.replace(name, value)
         return text
 
-    wrong = differences(commands, run, fill, reference=bool(REFERENCE))
+    wrong = differences(section.commands, run, fill, series, reference=bool(REFERENCE))
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_connection_is_listed_and_closed_by_its_pid(connect: Connect, run: Run, places: dict[str, str]) -> None:
+def test_a_connection_is_listed_and_closed_by_its_pid(
+    series: str, connect: Connect, run: Run, places: dict[str, str]
+) -> None:
     client = connect()
     queue = client.ask(queue_declare("", exclusive=True)).queue
     client.ask(consume(queue, "tag"))

@@ -20,6 +20,7 @@ from broker.entities.arguments.personality import PERSONALITIES
 from broker.wire.field_tables import Field, from_python, to_python
 from broker.wire.method import Method
 from broker.wire.methods import (
+    BasicCancel,
     BasicDeliver,
     BasicGetEmpty,
     BasicGetOk,
@@ -31,6 +32,8 @@ from broker.wire.methods import (
     BasicReturn,
     ConnectionTune,
     ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
     ExchangeDeclare,
 )
 from broker.wire.properties import BasicProperties
@@ -305,7 +308,7 @@ def test_permissions(process: BrokerProcess, of_4: bool) -> None:
 
 
 def test_the_acknowledgement_timeout(client: Client, of_4_3: bool) -> None:
-    """4.3: of quorum queues alone."""
+    """4.3: of quorum queues alone, whose consumer is cancelled (tests/unit/channel/test_delivery_timeout.py)."""
     classic, quorum = name(), name()
     client.ask(queue_declare(classic, durable=True))
     client.ask(queue_declare(quorum, durable=True, arguments={"x-queue-type": "quorum"}))
@@ -316,10 +319,11 @@ def test_the_acknowledgement_timeout(client: Client, of_4_3: bool) -> None:
         client.ask(consume(queue), channel=channel)
         client.expect_message(BasicDeliver, channel=channel)
     timed_out = "channel 406 PRECONDITION_FAILED - delivery acknowledgement on channel 2 timed out"
-    assert client.closing(channel=2).startswith(timed_out)
     if of_4_3:
+        assert isinstance(client.receive(channel=2), BasicCancel)
         client.ask(queue_declare(classic, passive=True, durable=True))
     else:
+        assert client.closing(channel=2).startswith(timed_out)
         assert "channel 1 timed out" in client.closing(channel=1)
 
 
@@ -455,3 +459,21 @@ def test_deprecated_features_may_be_permitted(feature: str) -> None:
     assert getattr(load(None, {f"LEVERET_PERMIT_{feature.upper()}": "permit"}, beneath=beneath).personality, field)
     denied = load(None, {}, beneath={"deprecated_features": {feature: "deny"}})
     assert not getattr(denied.personality, field)
+
+
+def test_an_updated_secret(process: BrokerProcess, of_4_3: bool) -> None:
+    """4.3: consumers that may no longer read are cancelled."""
+    user = name()
+    process.tell("add_user", name=user, password="x", tags=[])
+    process.tell("set_permissions", user=user, vhost="/", configure=".*", write=".*", read=".*")
+    client = Client.connect(process.address, user=user, password="x")
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.ask(consume(queue, "t"))
+    process.tell("set_permissions", user=user, vhost="/", configure=".*", write=".*", read="^$")
+    client.send(ConnectionUpdateSecret(b"x", "lost"), channel=0)
+    client.expect(ConnectionUpdateSecretOk, channel=0)
+    if of_4_3:
+        assert client.expect(BasicCancel) == BasicCancel("t", True)
+    else:
+        assert client.ask(queue_declare(queue, passive=True)).consumer_count == 1
+    client.close()

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.entities.arguments.personality import DEFAULT
 from broker.management.resources import Resource
-from broker.management.routes.route_table import RESOURCES
+from broker.management.routes.route_table import resources_of
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import Reply, basic, reply_of, web_address
 from harness.clients.wire_client import Address
@@ -272,11 +273,11 @@ def ask(connection: HTTPConnection, method: str, resource: Resource, user: str =
 
 
 def test_each_route_is_in_the_table_with_its_methods() -> None:
-    walked = {resource.path: set(resource.operations) for resource in RESOURCES}
+    walked = {resource.path: set(resource.operations) for resource in resources_of(DEFAULT.series)}
     assert {path: methods for path, methods in walked.items() if methods != set(EXPECTED.get(path, ()))} == {}
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.path)
+@pytest.mark.parametrize("resource", resources_of(DEFAULT.series), ids=lambda resource: resource.path)
 def test_a_route_is_for_those_who_may(connection: HTTPConnection, resource: Resource) -> None:
     for method, rule in EXPECTED[resource.path].items():
         assert method in ask(connection, "OPTIONS", resource).headers["allow"].split(", ")

@@ -138,7 +138,7 @@ class Floor:
         """Set a policy, or replace the one that was set before; without a definition take it away."""
         policy_application = self.core.vhost.policy_application
         if definition:
-            policy = checked("p", pattern, "all", definition, 0, operator=operator)
+            policy = checked("p", pattern, "all", definition, 0, self.core.broker.personality, operator=operator)
             policy_application.put(policy, operator=operator)
         elif policy_application.policies.of(operator=operator):
             policy_application.remove("p", operator=operator)

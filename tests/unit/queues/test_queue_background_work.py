@@ -32,7 +32,7 @@ from broker.wire.methods import (
 )
 from harness.brokers.broker_core import Core, Reader, message
 from harness.clients.session_client import SessionClient, SessionLayer
-from harness.clients.shorthand import ack, consume, get, nack, queue_declare, queue_delete
+from harness.clients.shorthand import ack, consume, get, nack, queue_declare, queue_delete, reject
 from storage.batch import SealedBatch
 
 COUNT = 40
@@ -191,6 +191,26 @@ def test_nothing_passes_an_expired_head(core: Core, sessions: SessionLayer) -> N
     got = [answer.body for answer in answers if answer != BasicGetEmpty()]
     assert sorted([*got, *reader.bodies]) == [b"998", b"999"]
     assert contents(core, "dead") == list(range(COUNT))
+
+
+def test_rejections_in_line_for_the_disk_keep_their_dead_letter_exchange(core: Core, sessions: SessionLayer) -> None:
+    """A policy that comes while the disk is full is for later ones."""
+    queue, dead = core.queue(queue_type="classic"), core.queue("dead")
+    toward = {"dead-letter-exchange": "", "dead-letter-routing-key": "dead"}
+    core.vhost.policy_application.put(Policy("p", compiled("^q$"), "all", toward, 0), operator=False)
+    core.deposit(queue, b"1", b"2")
+    client = sessions.connect()
+    client.send(consume("q", "t"))
+    core.commit()
+    core.broker.batches.disk_full = True
+    client.send(reject(1, requeue=False))
+    core.end_turn()
+    core.vhost.policy_application.put(Policy("p", compiled("^q$"), "all", {"max-length": 9}, 0), operator=False)
+    client.send(reject(2, requeue=False))
+    core.broker.batches.disk_full = False
+    work_off(core)
+    assert (queue.messages, contents(core, "dead")) == (0, [1])
+    assert dead.messages == 0
 
 
 # Back from clients

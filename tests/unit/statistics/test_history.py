@@ -8,11 +8,12 @@ import pytest
 
 from broker.admin.views.columns import ABSENT
 from broker.admin.views.topology_view import ExchangeOf
+from broker.entities.arguments.personality import DEFAULT
 from broker.entities.queues.consumers import STALE_MILLISECONDS
 from broker.management.responses import Problem
 from broker.management.rows.channel_rows import channel_rows
 from broker.management.rows.exchange_rows import exchange_rows
-from broker.management.rows.queue_rows import queue_rows
+from broker.management.rows.queue_rows import QueueRows, queue_rows
 from broker.management.statistics import pair_stats
 from broker.management.statistics.history import StatisticsHistory
 from broker.management.statistics.history_query import HistoryQuery
@@ -313,9 +314,9 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
     exchange = ExchangeOf("/", past.core.vhost.exchange(""))
     compared = 0
     for columns, thing in (
-        (queue_rows("node", asked), past.queue),
-        (exchange_rows(asked), exchange),
-        (channel_rows("node", asked), channel),
+        (queue_rows("node", asked, QueueRows(DEFAULT.series)), past.queue),
+        (exchange_rows(asked, DEFAULT.series), exchange),
+        (channel_rows("node", asked, DEFAULT.series), channel),
     ):
         row = columns.row(thing)
         for name, value in row["message_stats"].items():
@@ -324,5 +325,5 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
             compared += bool(columns.getter(path)(thing))
     assert compared == 12, "publishes and an empty get, each with its rate"
     listed = past.queue
-    assert queue_rows("node", asked).getter("messages_details.rate")(listed) == 0.6
-    assert queue_rows("node", asked).getter("message_stats.none")(listed) is ABSENT
+    assert queue_rows("node", asked, QueueRows(DEFAULT.series)).getter("messages_details.rate")(listed) == 0.6
+    assert queue_rows("node", asked, QueueRows(DEFAULT.series)).getter("message_stats.none")(listed) is ABSENT

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.quorum_priorities import DEFAULT, QuorumPriorities
 from broker.entities.messages.message import Message, QueuedMessage, carried_count
 from broker.entities.queues.consumer_prefetch import Outlet
@@ -69,6 +70,26 @@ class QuorumQueue(OrderedQueue):
         """Bytes of the bodies of all these messages."""
         ready_messages, delayed, dead_letters = self.kept
         return self.out.bytes + ready_messages.bytes + delayed.bytes + dead_letters.bytes
+
+    @property
+    def returned_messages(self) -> int:
+        """The number of ready messages that have been returned."""
+        return len(self._ready.returned)
+
+    @property
+    def delayed_messages(self) -> int:
+        """The number of returned messages whose delay is not over."""
+        return len(self.delayed)
+
+    @property
+    def delayed_retry(self) -> str:
+        """The delay of returned messages, in the words of the API."""
+        return str(self.rules.retry or "disabled")
+
+    @property
+    def ready_by_priority(self) -> dict[int, int]:
+        """The number of ready messages by priority, without returned ones; only priorities that have some."""
+        return self._ready.by_priority
 
     # In
 
@@ -188,12 +209,12 @@ class QuorumQueue(OrderedQueue):
 
     # Gone
 
-    def discard(self, entries: Sequence[QueuedMessage], reason: str) -> int:
+    def discard(self, entries: Sequence[QueuedMessage], reason: str, arguments: QueueArguments | None = None) -> int:
         """Dead-letter messages, or drop them; with at-least-once dead-lettering: see `AtLeastOnce`."""
         for entry in entries:
             entry.conceal()
         if not self.dead_letters.wanted:
-            return super().discard(entries, reason)
+            return super().discard(entries, reason, arguments)
         count, copies = 0, self._context.turn.dead_letter_copies
         for count, entry in enumerate(entries, 1):  # noqa: B007
             if self.events is not None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.delayed_retry import DelayedRetry
+from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.quorum_priorities import DEFAULT
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.quorum.quorum_entry import QuorumEntry
@@ -48,7 +49,8 @@ class Returning:
                 first = partial(self._put_first, abandoned=abandoned)
                 work.take_in(back, first, writes=False, first=True, ready=True)
         if exhausted := [entry for entry in entries if rules.exhausted(entry)]:
-            drop = partial(self._drop_some, abandoned=abandoned)
+            # The disk may be full until after a change of policies: the dead letters are those of now.
+            drop = partial(self._drop_some, abandoned=abandoned, arguments=rules.arguments)
             work.take_in(exhausted, drop, writes=True, first=False, ready=False)
 
     def _put_first(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
@@ -56,17 +58,17 @@ class Returning:
         self._queue.give_back(entries)
         return len(entries)
 
-    def _drop_some(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> int:
-        if self._queue.arguments.dead_letter_exchange is not None:
+    def _drop_some(self, entries: Sequence[QueuedMessage], *, abandoned: bool, arguments: QueueArguments) -> int:
+        if arguments.dead_letter_exchange is not None:
             entries = entries[:1]  # one dead letter per step: it may go to very many queues
         self._count_out(entries, abandoned=abandoned)
         for entry in entries:
-            self._drop(entry)
+            self._drop(entry, arguments)
         return len(entries)
 
-    def _drop(self, entry: QueuedMessage) -> None:
+    def _drop(self, entry: QueuedMessage, arguments: QueueArguments) -> None:
         self._queue.load(entry)
-        self._queue.discard((entry,), "delivery_limit")
+        self._queue.discard((entry,), "delivery_limit", arguments)
 
     def _count_out(self, entries: Sequence[QueuedMessage], *, abandoned: bool) -> None:
         if self._queue.events is not None:
@@ -135,7 +137,7 @@ class Returning:
     def finish(self, entry: QueuedMessage) -> None:
         """Discard or delay such a message, which was taken out of the ready ones."""
         if self._queue.rules.exhausted(entry):
-            self._drop(entry)
+            self._drop(entry, self._queue.arguments)
         elif self._queue.load(entry):
             self._queue.delayed.add(self._again(entry), self._due_again(entry))
             self._store.settle((entry,), moved=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.commands.feature_flags import FLAGS, EnableFeatureFlag
+from broker.admin.commands.feature_flags import EnableFeatureFlag, flags
 from broker.admin.node.deprecated_feature_list import deprecated_features, deprecated_features_in_use
 from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
@@ -16,7 +16,6 @@ from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
 from broker.management.responses import bad_request, empty, in_json
 
-FLAG_COLUMNS = columns_of(*FLAGS[0])
 DEPRECATED_COLUMNS = columns_of("name", "state", "desc", "deprecation_phase", "doc_url", "provided_by")
 USED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
 
@@ -28,7 +27,8 @@ async def list_extensions(call: ApiCall) -> Response:
 
 async def list_flags(call: ApiCall) -> Response:
     """List the feature flags, all of them enabled."""
-    return await list_response(FLAGS, FLAG_COLUMNS, call.list_query(), _name)
+    rows = flags(call.api.series)
+    return await list_response(rows, columns_of(*rows[0]), call.list_query(), _name)
 
 
 async def enable_flag(call: ApiCall) -> Response:

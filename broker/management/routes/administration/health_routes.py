@@ -9,9 +9,10 @@ from typing import Any
 import trio
 from starlette.responses import Response
 
+from broker.entities.arguments.personality import Series
 from broker.management.access import Tag, denied
 from broker.management.api_call import ApiCall
-from broker.management.resources import Resource, resource
+from broker.management.resources import Handler, Resource, resource
 from broker.management.responses import JsonResponse, Problem, bad_request, encoded, in_json, not_found
 from broker.management.rows.certificate_expiry import expiring
 from broker.management.rows.listener_rows import listeners
@@ -89,7 +90,7 @@ async def check_certificates(call: ApiCall) -> Response:
 
 
 def _listeners(call: ApiCall) -> list[dict[str, Any]]:
-    return listeners(call.api.status(), call.api.settings.node)
+    return listeners(call.api.status(), call.api.settings.node, call.api.series)
 
 
 async def check_port(call: ApiCall) -> Response:
@@ -108,6 +109,9 @@ async def check_protocol(call: ApiCall) -> Response:
     wanted = [ALIASES.get(name.strip(), name.strip()) for name in asked.split(",")]
     spoken = list(dict.fromkeys(listener["protocol"] for listener in _listeners(call)))
     missing = [name for name in wanted if name not in spoken]
+    if call.api.series >= (4, 0):
+        listed: dict[str, object] = {"protocols": spoken}
+        return failed("No active listener", missing=missing, **listed) if missing else healthy(**listed)
     if missing:
         return failed("No active listener", missing=",".join(missing), protocols=spoken)
     return healthy(protocol=",".join(wanted))
@@ -147,9 +151,11 @@ async def check_node(call: ApiCall) -> Response:
 
 
 async def check_aliveness(call: ApiCall) -> Response:
-    """Check that a message can be published to a queue of the virtual host, and fetched from it."""
+    """Check that a message can be published to a queue and fetched from it. RabbitMQ 4 no longer tries."""
     if not call.account.enters(call.vhost.name):
         raise denied(call.account.name, "Access refused.")
+    if call.api.series >= (4, 0):
+        return healthy()
     try:
         found = await _there_and_back(call, b"test_message")
     except Refused as refused:
@@ -179,16 +185,38 @@ CHECKS = {
     "port-listener/{port}": check_port,
     "protocol-listener/{protocol}": check_protocol,
     "virtual-hosts": check_nothing,
-    "node-is-mirror-sync-critical": check_single_node,
     "node-is-quorum-critical": check_single_node,
-    "is-in-service": check_nothing,
     "below-node-connection-limit": check_connections,
-    "ready-to-serve-clients": check_ready,
 }
 """The checks of RabbitMQ 3.13, and those of 4 that apply here."""
+_WITHOUT_LEADERS = "quorum-queues-without-elected-leaders"
+CHECKS_OF_4 = {
+    "reached-target-cluster-size": check_nothing,
+    "metadata-store/initialized": check_nothing,
+    "metadata-store/initialized/with-data": check_nothing,
+    f"{_WITHOUT_LEADERS}/all-vhosts": check_nothing,
+    f"{_WITHOUT_LEADERS}/all-vhosts/pattern/{{pattern}}": check_nothing,
+    f"{_WITHOUT_LEADERS}/vhost/{{name}}": check_nothing,
+    f"{_WITHOUT_LEADERS}/vhost/{{name}}/pattern/{{pattern}}": check_nothing,
+}
+"""Checks of a cluster, which one node passes; a virtual host need not be there."""
+WITHOUT_CREDENTIALS = {"is-in-service": check_nothing, "ready-to-serve-clients": check_ready}
+"""Checks that anybody may ask for in RabbitMQ 4.3."""
+
+
+def _check(name: str, check: Handler, since: Series = (3, 10), until: Series = (99, 0)) -> Resource:
+    return resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check), since=since, until=until)
+
 
 RESOURCES: list[Resource] = [
-    *(resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check)) for name, check in CHECKS.items()),
+    *(_check(name, check) for name, check in CHECKS.items()),
+    *(_check(name, check, since=(4, 0)) for name, check in CHECKS_OF_4.items()),
+    *(_check(name, check, until=(4, 3)) for name, check in WITHOUT_CREDENTIALS.items()),
+    *(
+        resource(f"/api/health/checks/{name}", GET=(None, check), since=(4, 3))
+        for name, check in WITHOUT_CREDENTIALS.items()
+    ),
+    _check("node-is-mirror-sync-critical", check_single_node, until=(4, 0)),
     resource("/api/healthchecks/node", GET=(Tag.ANY, check_node)),
     resource("/api/healthchecks/node/{node}", GET=(Tag.ANY, check_node)),
     resource("/api/aliveness-test/{vhost}", in_vhost=True, waits=True, GET=(Tag.ANY, check_aliveness)),

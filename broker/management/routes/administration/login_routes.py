@@ -38,7 +38,13 @@ async def log_in(call: ApiCall) -> Response:
 async def show_user(call: ApiCall) -> Response:
     """Show the user of the request."""
     tags = call.broker.users.by_name[call.account.name].tags
-    return in_json({"name": call.account.name, "tags": list(tags)})
+    internal = {"is_internal_user": True} if call.api.series >= (4, 0) else {}
+    return in_json({"name": call.account.name, "tags": list(tags), **internal})
+
+
+async def show_version(call: ApiCall) -> Response:
+    """Show the version of RabbitMQ, to anybody."""
+    return in_json(call.api.settings.version)
 
 
 async def show_hash(call: ApiCall) -> Response:
@@ -47,7 +53,8 @@ async def show_hash(call: ApiCall) -> Response:
 
 
 RESOURCES: list[Resource] = [
-    resource("/api/auth", GET=(None, show_login)),
+    resource("/api/auth", GET=(None, show_login), until=(4, 0)),
+    resource("/api/version", GET=(None, show_version), since=(4, 0)),
     resource("/api/auth/hash_password/{password}", GET=(Tag.ADMINISTRATOR, show_hash)),
     resource("/api/whoami", GET=(Tag.ANY, show_user)),
     resource("/api/login", POST=(None, log_in)),

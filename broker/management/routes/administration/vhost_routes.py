@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from broker.admin.commands.vhost_admin import DeleteVhost, PutVhost
+from broker.admin.commands.vhost_admin import DeleteVhost, PutVhost, UpdateVhost
 from broker.admin.kinds.vhost_kind import UNDEFINED
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
@@ -78,6 +78,21 @@ async def delete_vhost(call: ApiCall) -> Response:
     return empty(204)
 
 
+async def protect_vhost(call: ApiCall) -> Response:
+    """Protect a virtual host from deletion."""
+    return await _protected(call, on=True)
+
+
+async def unprotect_vhost(call: ApiCall) -> Response:
+    """Let a virtual host be deleted again."""
+    return await _protected(call, on=False)
+
+
+async def _protected(call: ApiCall, *, on: bool) -> Response:
+    await call.change(UpdateVhost(name=call.names["vhost"], protected_from_deletion=on))
+    return empty(204)
+
+
 async def start_vhost(call: ApiCall) -> Response:
     """Start a virtual host: all of them run on this node already."""
     node, vhost = call.names["node"], call.names["vhost"]
@@ -95,6 +110,12 @@ RESOURCES: list[Resource] = [
         GET=(Tag.ADMINISTRATOR, show_vhost),
         PUT=(Tag.ADMINISTRATOR, put_vhost),
         DELETE=(Tag.ADMINISTRATOR, delete_vhost),
+    ),
+    resource(
+        "/api/vhosts/{vhost}/deletion/protection",
+        since=(4, 0),
+        POST=(Tag.ADMINISTRATOR, protect_vhost),
+        DELETE=(Tag.ADMINISTRATOR, unprotect_vhost),
     ),
     resource("/api/vhosts/{vhost}/start/{node}", POST=(Tag.ADMINISTRATOR, start_vhost)),
 ]

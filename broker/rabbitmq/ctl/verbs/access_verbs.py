@@ -18,6 +18,7 @@ from broker.admin.commands.permission_admin import (
     ListUserPermissions,
     ListUserTopicPermissions,
     SetPermissions,
+    SetPermissionsGlobally,
     SetTopicPermissions,
 )
 from broker.admin.commands.user_admin import (
@@ -45,6 +46,7 @@ from broker.rabbitmq.ctl.outcomes import (
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 from broker.rabbitmq.ctl.verbs.list_verbs import lister
 from broker.rabbitmq.ctl.verbs.vhost_verbs import no_vhost, no_vhost_text, parsed_json, sorted_json
+from broker.session.login.passwords import MD5, SHA256, SHA512, hash_password, is_hash
 
 GRANT = (
     "Done. Don't forget to grant the user permissions to some virtual hosts! "
@@ -54,8 +56,10 @@ GRANT = (
 
 def _password(call: VerbCall) -> str:
     """The second argument, or what is typed unseen, or comes as the first line of standard input."""
-    if len(call.arguments) > 1:
-        return call.arguments[1]
+    return call.arguments[1] if len(call.arguments) > 1 else _typed_password(call)
+
+
+def _typed_password(call: VerbCall) -> str:
     if sys.stdin.isatty():
         typed: str = click.prompt("Password", hide_input=True, default="", show_default=False)
         return typed
@@ -67,6 +71,8 @@ def _password(call: VerbCall) -> str:
 def _check_user(call: VerbCall) -> None:
     if not call.arguments[0]:
         raise bad_argument("user cannot be an empty string")
+    if call.options.get("pre-hashed-password") and call.arguments[1:] and not is_hash(call.arguments[1]):
+        raise bad_argument(_NO_HASH)
 
 
 def _unknown_user(code: int, text: str) -> Any:
@@ -97,8 +103,12 @@ def _of_permissions(call: VerbCall, error: AdministrationError) -> VerbRefusal:
 def _add_user(call: VerbCall) -> Outcome:
     """A user whose password is blank cannot log in with one."""
     name, password = call.arguments[0], _password(call)
+    hashed = bool(call.options.get("pre-hashed-password"))
+    if hashed and not is_hash(password):
+        raise VerbRefusal(DATA, _NO_HASH)
+    given = {"password_hash": password} if hashed else {"password": password or secrets.token_urlsafe()}
     try:
-        call.ask(AddUser(name=name, password=password or secrets.token_urlsafe(), tags=[]))
+        call.ask(AddUser(name=name, tags=[], **given))
     except AdministrationError as error:
         if error.kind == "already_exists":
             raise VerbRefusal(SOFTWARE, str(error)) from error
@@ -127,6 +137,38 @@ def _change_password(call: VerbCall) -> Outcome:
     else:
         call.ask(ClearPassword(name=name))
     return call.done()
+
+
+def _delete_user(call: VerbCall) -> Outcome:
+    try:
+        call.ask(DeleteUser(name=call.arguments[0]))
+    except AdministrationError as error:
+        if call.dialect.absent_users or error.kind != "not_found":
+            raise
+    return call.done()
+
+
+def _hash_password(call: VerbCall) -> Outcome:
+    password = call.arguments[0] if call.arguments else _typed_password(call)
+    if not password:
+        raise VerbRefusal(UNAVAILABLE, "not_enough_args")
+    hashed = hash_password(password.encode("utf-8", "surrogateescape"), algorithm=_algorithm(call) or SHA256)
+    return call.message(hashed)
+
+
+def _algorithm(call: VerbCall) -> str | None:
+    return _ALGORITHMS.get(call.options.get("hashing-algorithm", "sha256").lower())
+
+
+def _check_password(call: VerbCall) -> None:
+    if call.arguments and not call.arguments[0]:
+        raise bad_argument("password cannot be an empty string")
+    if _algorithm(call) is None:
+        raise bad_argument(f"unsupported hashing algorithm: {call.options['hashing-algorithm']}")
+
+
+def _hash_banner(call: VerbCall) -> str:
+    return f"Will hash password {call.arguments[0]}" if call.arguments else "Will hash provided password"
 
 
 def _tags_banner(call: VerbCall) -> str:
@@ -177,6 +219,8 @@ def _clear_topic_banner(call: VerbCall) -> str:
     return f'Clearing topic permissions{exchange} for user "{call.arguments[0]}" in vhost "{call.vhost}" ...'
 
 
+_NO_HASH = "Could not Base64 decode provided password hash value"
+_ALGORITHMS = {"sha256": SHA256, "sha-256": SHA256, "sha512": SHA512, "sha-512": SHA512, "md5": MD5}
 _PERMISSION = ("user", "configure", "write", "read")
 _TOPIC_PERMISSION = ("user", "exchange", "write", "read")
 
@@ -193,21 +237,34 @@ def _permission_list(kind: type[ListCommand], *columns: str, headed: bool = True
 
 
 VERBS: dict[str, VerbAction] = {
-    "add_user": VerbAction(_add_user, check=_check_user),
+    "add_user": VerbAction(_add_user, options=(Option("pre-hashed-password", bool),), check=_check_user),
     "authenticate_user": VerbAction(_authenticate_user, check=_check_user),
     "change_password": VerbAction(_change_password, _no_such_user),
     "clear_password": asking(lambda call, name: ClearPassword(name=name), _no_such_user_term),
-    "delete_user": asking(lambda call, name: DeleteUser(name=name), _no_such_user),
+    "delete_user": VerbAction(_delete_user, _no_such_user),
     "list_users": VerbAction(lister(ListUsers, ("user", "tags"))),
     "set_user_tags": asking(
         lambda call, name, *tags: SetUserTags(name=name, tags=list(tags)), _no_such_user, banner=_tags_banner
     ),
     "set_user_limits": asking(
-        lambda call, name, limits: SetUserLimits(name=name, limits=parsed_json(limits)), _no_such_user_term
+        lambda call, name, limits: SetUserLimits(name=name, limits=parsed_json(call, limits)), _no_such_user_term
     ),
     "clear_user_limits": VerbAction(_clear_user_limits, _no_such_user_term, banner=_clear_banner),
     "list_user_limits": VerbAction(
         _list_user_limits, _no_such_user_term, (Option("user", str), Option("global", bool)), banner=_limits_banner
+    ),
+    "hash_password": VerbAction(
+        _hash_password,
+        options=(Option("hashing-algorithm", str),),
+        check=_check_password,
+        banner=_hash_banner,
+        alone=True,
+    ),
+    "set_permissions_globally": asking(
+        lambda call, user, configure, write, read: SetPermissionsGlobally(
+            user=user, configure=configure, write=write, read=read
+        ),
+        _of_permissions,
     ),
     "set_permissions": asking(
         lambda call, user, configure, write, read: SetPermissions(

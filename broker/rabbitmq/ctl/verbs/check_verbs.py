@@ -62,7 +62,7 @@ def _is_booting(call: VerbCall) -> Outcome:
 
 
 def _check_local_alarms(call: VerbCall) -> Outcome:
-    raised = alarm_texts(call)
+    raised = alarm_texts(call) if call.dialect.local_alarms else []
     if raised:
         message = f"Node {call.node} reported local alarms"
         json = {"local": raised, "message": message, "result": "error"}
@@ -150,6 +150,13 @@ def _only_node(text: str) -> Callable[[VerbCall], Outcome]:
     return run
 
 
+def _check_mirrors(call: VerbCall) -> Outcome:
+    if call.dialect.mirrors_checked:
+        return _only_node(_ALONE)(call)
+    call.ask(Ping())
+    return ShownText(["ok"], {"result": "ok"})
+
+
 def _check_certificate_expiration(call: VerbCall) -> Outcome:
     within, unit = call.options.get("within", 4), call.options.get("unit", "weeks").lower()
     ending = expiring(call.ask, within, unit)
@@ -209,7 +216,7 @@ VERBS: dict[str, VerbAction] = {
     "check_protocol_listener": VerbAction(_check_protocol_listener),
     "check_virtual_hosts": VerbAction(_check_virtual_hosts),
     "check_if_node_is_quorum_critical": VerbAction(_only_node(_ALONE)),
-    "check_if_node_is_mirror_sync_critical": VerbAction(_only_node(_ALONE)),
+    "check_if_node_is_mirror_sync_critical": VerbAction(_check_mirrors),
     "await_online_quorum_plus_one": VerbAction(_only_node(_NOT_APPLICABLE)),
     "await_online_synchronized_mirror": VerbAction(_only_node(_NOT_APPLICABLE)),
     "check_certificate_expiration": VerbAction(

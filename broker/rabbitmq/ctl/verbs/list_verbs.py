@@ -11,6 +11,7 @@ from broker.admin.commands.feature_flags import ListFeatureFlags
 from broker.admin.commands.queue_admin import ListBindings, ListConsumers, ListExchanges, ListQueues
 from broker.admin.commands.vhost_admin import ListVhosts
 from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.ctl.dialect import Dialect
 from broker.rabbitmq.ctl.outcomes import ListedRows, Misuse, Outcome
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
 
@@ -51,6 +52,7 @@ class ListVerb(NamedTuple):
     """A kind of thing that is listed: our command, RabbitMQ's columns, and those shown by default.
 
     `named` says which column of ours one of RabbitMQ's is, where names differ; `changed` makes a value RabbitMQ's.
+    `younger` are the columns of a dialect that 3.x has not got.
     """
 
     command: type[ListCommand]
@@ -58,6 +60,7 @@ class ListVerb(NamedTuple):
     usual: Sequence[str]
     named: Mapping[str, str] = {}
     changed: Mapping[str, Callable[[Any], Any]] = {}
+    younger: Callable[[Dialect], Sequence[str]] = lambda dialect: ()
 
 
 def wanted_columns(call: VerbCall, usual: Sequence[str]) -> list[str]:
@@ -105,7 +108,10 @@ def _shown(kind: ListVerb, name: str, value: Any) -> Any:
 
 
 def _listing(kind: ListVerb) -> VerbAction:
-    return VerbAction(_list(kind), check=check_columns(kind.columns))
+    def check(call: VerbCall) -> None:
+        check_columns([*kind.columns, *kind.younger(call.dialect)])(call)
+
+    return VerbAction(_list(kind), check=check)
 
 
 def lister(command: type[ListCommand], columns: Sequence[str]) -> Callable[[VerbCall], Outcome]:
@@ -150,6 +156,7 @@ _VHOSTS = ListVerb(
     VHOST_COLUMNS,
     ["name"],
     changed={"default_queue_type": lambda queue_type: queue_type or "undefined"},
+    younger=lambda dialect: dialect.vhost_columns,
 )
 _FLAGS = ListVerb(ListFeatureFlags, FLAG_COLUMNS, ["name", "state"])
 

@@ -22,12 +22,14 @@ from broker.admin.commands.parameter_admin import (
 from broker.admin.commands.policy_admin import (
     ClearOperatorPolicy,
     ClearPolicy,
+    ListMatchingPolicies,
     ListOperatorPolicies,
     ListPolicies,
     SetOperatorPolicy,
     SetPolicy,
 )
 from broker.admin.json_input.strict_json import decode_json
+from broker.admin.json_terms import binary_pairs
 from broker.admin.protocol import AdministrationError
 from broker.credentials import without_credentials
 from broker.rabbitmq.ctl.formatters import json_text
@@ -47,7 +49,7 @@ def _set_policy(command: type[SetPolicy | SetOperatorPolicy]) -> Callable[[VerbC
                 vhost=call.vhost,
                 name=name,
                 pattern=pattern,
-                definition=parsed_json(definition),
+                definition=parsed_json(call, definition),
                 priority=call.options.get("priority", 0),
                 apply_to=call.options.get("apply-to", "all"),
             )
@@ -84,6 +86,73 @@ def _list_policies(command: type[ListPolicies]) -> Callable[[VerbCall], Outcome]
     return run
 
 
+def _matching(call: VerbCall) -> Outcome:
+    kind = call.options.get("object-type", "queue")
+    try:
+        rows = call.ask(ListMatchingPolicies(vhost=call.vhost, name=call.arguments[0], of_exchange=kind == "exchange"))
+    except AdministrationError as error:
+        if error.kind == "not_found" and call.options.get("formatter") == "json":
+            message = "object (queue, exchange) not found"
+            return ShownText((), {"message": message, "policies": [], "result": "error"})
+        raise
+    if call.options.get("formatter") == "json":
+        return ShownText((), {"result": "ok", "policies": rows})
+    shown = [{**row, "definition": binary_pairs(row["definition"])[1:-1]} for row in rows]
+    return ListedRows(POLICY_COLUMNS, shown, streamed=False)
+
+
+def _absent_object(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return call.dialect.absent.refusal() if error.kind == "not_found" else generally_refused(call, error)
+
+
+def _check_object_type(call: VerbCall) -> None:
+    if call.options.get("object-type", "queue") not in ("queue", "exchange"):
+        raise bad_argument("Object type should be either queue or exchange")
+
+
+def _matching_banner(call: VerbCall) -> str:
+    kind = call.options.get("object-type", "queue")
+    return f"Listing policies that match {kind} '{call.arguments[0]}' in vhost '{call.vhost}' ..."
+
+
+# Mirrors of classic queues: the policies that ask for them
+
+
+def _mirroring(call: VerbCall, command: type[ListPolicies]) -> list[dict[str, Any]]:
+    return [row for row in call.ask(command()) if any(key.startswith("ha-") for key in row["definition"])]
+
+
+def _list_mirroring(command: type[ListPolicies]) -> VerbAction:
+    def run(call: VerbCall) -> Outcome:
+        return ListedRows(POLICY_COLUMNS, _in_text(_mirroring(call, command), "definition"), streamed=False)
+
+    return VerbAction(run)
+
+
+def _check_mirroring(call: VerbCall) -> Outcome:
+    policies, operator = _mirroring(call, ListPolicies), _mirroring(call, ListOperatorPolicies)
+    if not policies and not operator:
+        return ShownText(
+            ["Cluster reported no policies that enable classic queue mirroring"], {"result": "ok"}, hushed=True
+        )
+    lines = [f"Policy {row['name']} enables classic queue mirroring" for row in policies]
+    lines += (f"Operator policy {row['name']} enables classic queue mirroring" for row in operator)
+    message = "Cluster reported policies enabling classic queue mirroring"
+    json = {"message": message, "operator_policies": operator, "policies": policies, "result": "error"}
+    raise VerbRefusal(UNAVAILABLE, "\n".join(lines), headed=False, json=json, hushed=True)
+
+
+def _remove_mirroring(call: VerbCall) -> Outcome:
+    """A policy that is left without keys is cleared."""
+    kinds = ((ListPolicies, SetPolicy, ClearPolicy), (ListOperatorPolicies, SetOperatorPolicy, ClearOperatorPolicy))
+    for listing, setting, clearing in kinds:
+        for row in _mirroring(call, listing):
+            kept = {key: value for key, value in row["definition"].items() if not key.startswith("ha-")}
+            given = {name.replace("-", "_"): value for name, value in row.items()}
+            call.ask(setting(**{**given, "definition": kept}) if kept else clearing(row["vhost"], row["name"]))
+    return call.done()
+
+
 def _in_text(rows: Iterable[Mapping[str, Any]], column: str) -> list[dict[str, Any]]:
     """Rows with one value as a text in JSON, in RabbitMQ's order of names."""
     return [{**row, column: sorted_json(row[column])} for row in rows]
@@ -93,7 +162,7 @@ def _set_parameter(call: VerbCall) -> Outcome:
     component, name, value = call.arguments
     if component == "policy":
         raise VerbRefusal(UNAVAILABLE, "policies may not be set using this method")
-    call.ask(SetParameter(vhost=call.vhost, component=component, name=name, value=parsed_json(value)))
+    call.ask(SetParameter(vhost=call.vhost, component=component, name=name, value=parsed_json(call, value)))
     return call.done()
 
 
@@ -166,6 +235,7 @@ def _import_definitions(call: VerbCall) -> Outcome:
         raise VerbRefusal(DATA, f"Failed to deserialise input (format: JSON) (error: {error})") from error
     call.ask(ImportDefinitions(definitions=definitions))
     text = "Successfully started definition import. This process is asynchronous and can take some time."
+    text += call.dialect.import_notice
     return ShownText([] if call.quiet else [text], {"node": call.node, "result": "ok"})
 
 
@@ -197,10 +267,22 @@ VERBS: dict[str, VerbAction] = {
     "clear_operator_policy": asking(lambda call, name: ClearOperatorPolicy(call.vhost, name), _no_parameter),
     "list_policies": VerbAction(_list_policies(ListPolicies), no_vhost),
     "list_operator_policies": VerbAction(_list_policies(ListOperatorPolicies), no_vhost),
+    "list_policies_that_match": VerbAction(
+        _matching,
+        _absent_object,
+        (Option("object-type", str),),
+        _check_object_type,
+        _matching_banner,
+        form="pretty_table",
+    ),
+    "list_policies_with_classic_queue_mirroring": _list_mirroring(ListPolicies),
+    "list_operator_policies_with_classic_queue_mirroring": _list_mirroring(ListOperatorPolicies),
+    "check_if_cluster_has_classic_queue_mirroring_policy": VerbAction(_check_mirroring),
+    "remove_classic_queue_mirroring_from_policies": VerbAction(_remove_mirroring),
     "set_parameter": VerbAction(_set_parameter, no_vhost),
     "clear_parameter": asking(lambda call, component, name: ClearParameter(call.vhost, component, name), _no_parameter),
     "list_parameters": VerbAction(_list_parameters, no_vhost),
-    "set_global_parameter": asking(lambda call, name, value: SetGlobalParameter(name, parsed_json(value))),
+    "set_global_parameter": asking(lambda call, name, value: SetGlobalParameter(name, parsed_json(call, value))),
     "clear_global_parameter": asking(lambda call, name: ClearGlobalParameter(name), _no_parameter),
     "list_global_parameters": VerbAction(_list_global_parameters),
     "set_cluster_name": asking(lambda call, name: SetClusterName(name)),

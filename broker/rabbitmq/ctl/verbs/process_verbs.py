@@ -198,6 +198,8 @@ def _nodes_banner(call: VerbCall) -> str:
 
 
 def _node_health_check(call: VerbCall) -> Outcome:
+    if not call.dialect.health_checked:
+        return call.done()
     raised = alarm_texts(call)
     if raised:
         raise VerbRefusal(SOFTWARE, f"Error: health check failed. Message: {'; '.join(raised)}")
@@ -205,6 +207,11 @@ def _node_health_check(call: VerbCall) -> Outcome:
 
 
 def _health_banner(call: VerbCall) -> str:
+    if not call.dialect.health_checked:
+        return (
+            "This command is DEPRECATED and is a no-op. It will be removed in a future version. \n"
+            "Use one of the options covered in https://www.rabbitmq.com/monitoring.html#health-checks instead."
+        )
     return "\n".join(
         (
             "This command is DEPRECATED and will be removed in a future version.",
@@ -310,6 +317,11 @@ def _hipe_compile(call: VerbCall) -> Outcome:
     return call.message("This command is a no-op. HiPE is no longer supported by modern Erlang versions")
 
 
+def _rename_node(call: VerbCall) -> Outcome:
+    why = "Node renaming is incompatible with Raft-based features such as quorum queues, streams, Khepri."
+    return call.message(f"DEPRECATED. This command is a no-op. {why}")
+
+
 def _rebalance(call: VerbCall) -> Outcome:
     call.ask(Ping())
     return call.done()
@@ -339,6 +351,8 @@ VERBS: dict[str, VerbAction] = {
     "enable_feature_flag": asking(lambda call, name: EnableFeatureFlag(name=name), _no_flag, banner=_flag_banner),
     "rotate_logs": VerbAction(_rotate_logs),
     "hipe_compile": VerbAction(_hipe_compile, alone=True),
+    "rename_cluster_node": VerbAction(_rename_node, alone=True),
+    "force_standalone_khepri_boot": VerbAction(_start_app),
     "post_upgrade": VerbAction(_start_app),
     "rebalance": VerbAction(
         _rebalance,

@@ -13,7 +13,7 @@ from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generall
 
 
 def _not_found(call: VerbCall, error: AdministrationError) -> VerbRefusal:
-    return VerbRefusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
+    return call.dialect.absent.refusal() if error.kind == "not_found" else generally_refused(call, error)
 
 
 def _delete_queue(call: VerbCall) -> Outcome:
@@ -24,7 +24,7 @@ def _delete_queue(call: VerbCall) -> Outcome:
 
 def _kept(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if error.kind == "not_found":
-        return VerbRefusal(USAGE, "Queue not found")
+        return VerbRefusal(USAGE, call.dialect.absent_queue)
     if error.kind == "refused":
         return VerbRefusal(USAGE, f"Queue is {'in use' if str(error).endswith('in use') else 'not empty'}")
     return generally_refused(call, error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from broker.rabbitmq.ctl.verb_catalogue import SERIES
+
 ERLANG = "there is no Erlang here"
 ONE_NODE = "there is one node, and no cluster that it could join or leave"
 NO_APPLICATION = (
@@ -34,3 +36,10 @@ _REASONS = {
     BUILT_IN: "directories",
 }
 REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+_LAST = {"change_cluster_node_type": "4.2", "schema_info": "4.2"}
+"""The last series of RabbitMQ that has a verb, where it is not the newest."""
+
+
+def is_refused(name: str, series: str) -> bool:
+    """Return True for a verb that a series of RabbitMQ has, and a broker here cannot have."""
+    return name in REFUSED and SERIES.index(series) <= SERIES.index(_LAST.get(name, SERIES[-1]))

@@ -9,7 +9,7 @@ from broker.admin.commands.vhost_admin import ListVhosts
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner
 from broker.rabbitmq.ctl.outcomes import Outcome, ShownText
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
-from broker.rabbitmq.ctl.verb_catalogue import VERBS as LINES
+from broker.rabbitmq.ctl.verb_catalogue import verbs_of
 from broker.rabbitmq.ctl.verbs import access_verbs, list_verbs, parameter_verbs, status_verbs
 
 _OF_NODE = ("status", "cluster_status", "environment", "list_connections", "list_channels", "list_global_parameters")
@@ -40,9 +40,10 @@ def _parts(call: VerbCall) -> Iterator[str]:
 
 
 def _part(call: VerbCall, name: str) -> Iterator[str]:
-    verb = _VERBS[name]
+    verb, line = _VERBS[name], verbs_of(call.place.series).find(call.tool, name)
+    assert line is not None, name
     yield ""
-    yield verb.banner(call) if verb.banner else LINES[name].banner.format(vhost=call.vhost, node=call.node)
+    yield verb.banner(call) if verb.banner else line.banner.format(vhost=call.vhost, node=call.node)
     yield from FORMATTERS["table"].write(verb.run(call), Manner(True, False, sys.stdout.isatty()))
 
 

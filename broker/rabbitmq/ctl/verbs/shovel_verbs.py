@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.admin.commands.shovel_admin import DeleteShovel, ListShovels, RestartShovel
 from broker.admin.protocol import AdministrationError
+from broker.rabbitmq.ctl.dialect import Dialect
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, ListedRows, Outcome, VerbRefusal
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 
@@ -24,9 +25,9 @@ NAMES = {
 
 
 def _status(call: VerbCall) -> Outcome:
-    """A table has the columns that some shovel has, by name."""
+    """A table has the columns of the dialect, or those that some shovel has, by name."""
     rows = [_shown(row) for row in call.ask(ListShovels())]
-    columns = sorted({name for row in rows for name in row})
+    columns = call.dialect.shovel_columns or sorted({name for row in rows for name in row})
     return ListedRows(columns, [{name: row.get(name, "") for name in columns} for row in rows])
 
 
@@ -36,15 +37,22 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return always | {shown: row[name] for name, shown in NAMES.items() if row[name]}
 
 
-def _no_shovel(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+def _absent(text: str, call: VerbCall, error: AdministrationError) -> VerbRefusal:
     if error.kind != "not_found":
         return generally_refused(call, error)
-    place = f"on the target node '{call.node}' and / or virtual host '{call.vhost}'"
-    return VerbRefusal(UNAVAILABLE, f"Shovel with the given name was not found {place}")
+    return VerbRefusal(UNAVAILABLE, text.format(call.node, call.vhost))
+
+
+def _not_restarted(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return _absent(Dialect().absent_shovel, call, error)
+
+
+def _not_deleted(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    return _absent(call.dialect.absent_shovel, call, error)
 
 
 VERBS: dict[str, VerbAction] = {
     "shovel_status": VerbAction(_status),
-    "restart_shovel": asking(lambda call, name: RestartShovel(call.vhost, name), _no_shovel),
-    "delete_shovel": asking(lambda call, name: DeleteShovel(call.vhost, name), _no_shovel),
+    "restart_shovel": asking(lambda call, name: RestartShovel(call.vhost, name), _not_restarted),
+    "delete_shovel": asking(lambda call, name: DeleteShovel(call.vhost, name), _not_deleted),
 }

@@ -23,7 +23,9 @@ from broker.rabbitmq.ctl.outcomes import SOFTWARE, UNAVAILABLE, ListedRows, Misu
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, generally_refused
 from broker.rabbitmq.ctl.verbs.list_verbs import check_columns, names_in, wanted_columns
 
-STATUS_COLUMNS = ("role", "node", "offset", "committed_offset", "first_offset", "readers", "segments")
+STATUS_COLUMNS = names_in("""
+    role node epoch offset committed_offset committed_chunk_id first_offset readers segments
+""")
 TRACKING_COLUMNS = ("type", "reference", "value")
 CONNECTION_COLUMNS = names_in("""
     conn_name pid node port peer_port host peer_cert_issuer peer_cert_subject peer_cert_validity peer_host user vhost
@@ -48,7 +50,7 @@ LOCATORS = ("client-local", "balanced", "random", "least-leaders")
 
 
 def _not_found(call: VerbCall, error: AdministrationError) -> VerbRefusal:
-    return VerbRefusal(UNAVAILABLE, "not_found") if error.kind == "not_found" else generally_refused(call, error)
+    return call.dialect.absent.refusal() if error.kind == "not_found" else generally_refused(call, error)
 
 
 def _type_of(call: VerbCall) -> str:
@@ -57,7 +59,7 @@ def _type_of(call: VerbCall) -> str:
     for row in rows:
         if row["name"] == call.arguments[0]:
             return str(row["type"])
-    raise VerbRefusal(UNAVAILABLE, "not_found")
+    raise call.dialect.absent.refusal()
 
 
 def _assert_stream(call: VerbCall, refusal: str) -> None:
@@ -75,12 +77,15 @@ def _status(call: VerbCall) -> Outcome:
     if call.options.get("tracking"):
         return ListedRows(TRACKING_COLUMNS, (), streamed=False)
     status = call.ask(StreamStatus(vhost=call.vhost, name=call.arguments[0]))
-    return ListedRows(STATUS_COLUMNS, [{"role": "writer", "node": call.place.node, **status}])
+    row = {"role": "writer", "node": call.place.node, "epoch": 1, **status}
+    row["committed_chunk_id"] = row["committed_offset"]  # a chunk here is one message
+    younger = {"epoch", "committed_chunk_id"}.difference(call.dialect.stream_columns)
+    return ListedRows([name for name in STATUS_COLUMNS if name not in younger], [row])
 
 
 def _tracking(call: VerbCall) -> Outcome:
     if sum(bool(call.options.get(name)) for name in ("all", "offset", "writer")) > 1:
-        raise Misuse("'Specify only one of --all, --offset, --writer.'")
+        raise Misuse("Specify only one of --all, --offset, --writer.", characters=True)
     try:
         _assert_stream(call, "The stream does not exist.")
     except (AdministrationError, VerbRefusal):
@@ -94,7 +99,7 @@ def _restart(call: VerbCall) -> Outcome:
 
 
 def _add_replica(call: VerbCall) -> Outcome:
-    _assert_stream(call, "Cannot add replicas to a {} queue")
+    _assert_stream(call, call.dialect.no_replicas)
     _assert_here(call)
     return call.done()
 
@@ -141,6 +146,18 @@ def _no_group(call: VerbCall) -> Outcome:
     raise VerbRefusal(UNAVAILABLE, "The group does not exist")
 
 
+def _check_reference(call: VerbCall) -> None:
+    if not (call.options.get("stream") and call.options.get("reference")):
+        raise Misuse("not enough arguments.")
+
+
+def _no_offset(call: VerbCall) -> Outcome:
+    rows = call.ask(ListQueues(vhost=call.vhost, columns=["name", "type"]))
+    if (call.options["stream"], "stream") not in {(row["name"], row["type"]) for row in rows}:
+        raise VerbRefusal(UNAVAILABLE, "The stream does not exist")
+    raise VerbRefusal(UNAVAILABLE, "There is no stored offset for this reference, no need to reset")
+
+
 # Super streams: an exchange, and a stream for each key
 
 
@@ -183,7 +200,7 @@ def _cluster_size(value: int) -> int:
 
 
 def _invalid(option: str, why: str) -> Misuse:
-    return Misuse(f"'Invalid value for --{option}, {why}'")
+    return Misuse(f"Invalid value for --{option}, {why}", characters=True)
 
 
 ARGUMENTS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
@@ -202,9 +219,9 @@ ARGUMENTS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
 def _check_super_stream(call: VerbCall) -> None:
     keys = [name for name in ("routing-keys", "binding-keys") if name in call.options]
     if keys and "partitions" in call.options:
-        raise Misuse("'Specify --partitions or routing-keys, not both.'")
+        raise Misuse(f"Specify --partitions or {call.dialect.keys_option}, not both.", characters=True)
     if call.options.get("partitions", PARTITIONS) < 1:
-        raise Misuse("'The partition number must be greater than 0'")
+        raise Misuse("The partition number must be greater than 0", characters=True)
     _arguments(call)
 
 
@@ -239,15 +256,16 @@ def _add_super_stream(call: VerbCall) -> Outcome:
 
 
 def _assert_free(call: VerbCall, name: str, streams: Sequence[str]) -> None:
-    if not name.strip() or name.startswith("amq."):
-        raise VerbRefusal(SOFTWARE, f"{{:validation_failed, '{name} is not a correct name for a super stream'}}")
+    unfit, repeated = not name.strip() or name.startswith("amq."), len(set(streams)) < len(streams)
+    wrong = call.dialect.wrong_partitions(name, streams, unfit=unfit, repeated=repeated)
+    if wrong is not None:
+        raise VerbRefusal(SOFTWARE, wrong)
     queues = _names(call, ListQueues)
     taken = [f"an exchange named {name}"] if name in _names(call, ListExchanges) else []
     taken += [f"a queue named {stream}" for stream in streams if stream in queues]
-    if len(set(streams)) < len(streams):
-        raise VerbRefusal(SOFTWARE, "reference_already_exists")
     if taken:
-        raise VerbRefusal(SOFTWARE, f"{{:reference_already_exists, 'there is already {taken[0]}'}}")
+        shown = call.dialect.quoted.format(f"there is already {taken[0]}")
+        raise VerbRefusal(SOFTWARE, f"{{:reference_already_exists, {shown}}}")
 
 
 def _names(call: VerbCall, kind: type[VhostList]) -> set[str]:
@@ -300,5 +318,7 @@ VERBS: dict[str, VerbAction] = {
     "list_stream_publishers": _none(PUBLISHER_COLUMNS),
     "list_stream_consumer_groups": _none(GROUP_COLUMNS),
     "list_stream_group_consumers": VerbAction(_no_group, _not_found, _GROUP, _check_group),
+    "activate_stream_consumer": VerbAction(_no_group, options=_GROUP, check=_check_reference),
+    "reset_offset": VerbAction(_no_offset, options=_GROUP, check=_check_reference),
     "list_stream_tracking": VerbAction(_tracking, options=_TRACKED),
 }

@@ -5,21 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from broker.admin.commands.limit_admin import ClearVhostLimits, SetVhostLimits
+from broker.admin.commands.node_admin import Ping
 from broker.admin.commands.vhost_admin import AddVhost, DeleteVhost, ListVhosts, TraceOff, TraceOn, UpdateVhost
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.protocol import AdministrationError, ValidationFailed
+from broker.entities.arguments.erlang_terms import printed
+from broker.entities.arguments.queue_types import TYPES
 from broker.rabbitmq.ctl.formatters import json_text
 from broker.rabbitmq.ctl.line_options import Option
-from broker.rabbitmq.ctl.outcomes import DATA, SOFTWARE, UNAVAILABLE, ListedRows, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.outcomes import (
+    DATA,
+    SOFTWARE,
+    UNAVAILABLE,
+    ListedRows,
+    Misuse,
+    Outcome,
+    ShownText,
+    VerbRefusal,
+    bad_argument,
+)
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall, asking, generally_refused
 
 
-def parsed_json(text: str) -> Any:
+def parsed_json(call: VerbCall, text: str) -> Any:
     """Parse a JSON argument. Raises VerbRefusal with RabbitMQ's text."""
     try:
         return decode_json(text)
     except ValueError:
-        raise VerbRefusal(UNAVAILABLE, "JSON decoding error. Reason: badarg") from None
+        shown = printed(text.encode("utf-8", "surrogateescape"))
+        raise VerbRefusal(UNAVAILABLE, call.dialect.wrong_json.format(shown)) from None
 
 
 def sorted_json(value: Any) -> str:
@@ -53,6 +67,13 @@ def _no_vhost_named(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     return VerbRefusal(DATA, str(error), headed=False) if str(error) == no_vhost_text(name) else no_vhost(call, error)
 
 
+def _not_deleted(call: VerbCall, error: AdministrationError) -> VerbRefusal:
+    if error.kind != "protected":
+        return _no_vhost_named(call, error)
+    text = call.dialect.protected_vhost.format(error)
+    return VerbRefusal(DATA, text, json={"node": call.node, "reason": text, "result": "error"}, json_code=UNAVAILABLE)
+
+
 def _no_vhost_quoted(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     name = call.arguments[0]
     if str(error) == no_vhost_text(name):
@@ -67,11 +88,49 @@ def _no_parameter(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     return generally_refused(call, error)
 
 
+def _tags_given(call: VerbCall) -> list[str]:
+    return [tag for tag in call.options.get("tags", "").split(",") if tag]
+
+
+def _check_queue_type(call: VerbCall) -> None:
+    given = call.options.get("default-queue-type")
+    if call.dialect.types_checked and given is not None and given not in TYPES:
+        raise bad_argument(f"Default queue type must be one of: quorum, stream, classic. Provided: {given}")
+
+
 def _add_vhost(call: VerbCall) -> Outcome:
-    tags = [tag for tag in call.options.get("tags", "").split(",") if tag]
     queue_type = call.options.get("default-queue-type", "")
     description = call.options.get("description", "")
-    call.ask(AddVhost(name=call.arguments[0], description=description, tags=tags, default_queue_type=queue_type))
+    name, tags = call.arguments[0], _tags_given(call)
+    call.ask(AddVhost(name=name, description=description, tags=tags, default_queue_type=queue_type))
+    return call.done()
+
+
+def _update_vhost(call: VerbCall) -> Outcome:
+    call.ask(
+        UpdateVhost(
+            name=call.arguments[0],
+            description=call.options.get("description"),
+            tags=_tags_given(call) if "tags" in call.options else None,
+            default_queue_type=call.options.get("default-queue-type"),
+            protected_from_deletion=call.options.get("protected-from-deletion"),
+        )
+    )
+    return call.done()
+
+
+def _check_update(call: VerbCall) -> None:
+    if not any(option.name in call.options for option in _METADATA):
+        raise Misuse("not enough arguments.")
+    _check_queue_type(call)
+
+
+def _protection(*, on: bool) -> VerbAction:
+    return asking(lambda call, name: UpdateVhost(name=name, protected_from_deletion=on), _no_vhost_named)
+
+
+def _reconcile(call: VerbCall) -> Outcome:
+    call.ask(Ping())
     return call.done()
 
 
@@ -131,15 +190,20 @@ def _restart_vhost(call: VerbCall) -> Outcome:
     return call.message(f"Vhost '{call.vhost}' is already running on node '{call.node}'")
 
 
-_DESCRIPTION = (Option("description", str), Option("tags", str), Option("default-queue-type", str))
+_DESCRIPTION = (Option("description", str, "d"), Option("tags", str), Option("default-queue-type", str))
+_METADATA = (*_DESCRIPTION, Option("protected-from-deletion", bool))
 VERBS: dict[str, VerbAction] = {
-    "add_vhost": VerbAction(_add_vhost, _unknown_type, _DESCRIPTION),
-    "delete_vhost": asking(lambda call, name: DeleteVhost(name=name), _no_vhost_named),
+    "add_vhost": VerbAction(_add_vhost, _unknown_type, _DESCRIPTION, _check_queue_type),
+    "delete_vhost": asking(lambda call, name: DeleteVhost(name=name), _not_deleted),
+    "update_vhost_metadata": VerbAction(_update_vhost, _no_vhost_named, _METADATA, _check_update),
+    "enable_vhost_deletion_protection": _protection(on=True),
+    "disable_vhost_deletion_protection": _protection(on=False),
+    "reconcile_vhosts": VerbAction(_reconcile),
     "set_vhost_tags": asking(
         lambda call, name, *tags: UpdateVhost(name=name, tags=list(tags)), _no_vhost_quoted, banner=_tags_banner
     ),
     "set_vhost_limits": asking(
-        lambda call, limits: SetVhostLimits(name=call.vhost, limits=parsed_json(limits)), no_vhost
+        lambda call, limits: SetVhostLimits(name=call.vhost, limits=parsed_json(call, limits)), no_vhost
     ),
     "clear_vhost_limits": VerbAction(_clear_vhost_limits, _no_parameter),
     "list_vhost_limits": VerbAction(_list_vhost_limits, options=(Option("global", bool),), banner=_limits_banner),

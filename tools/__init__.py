@@ -1,0 +1,1 @@
+"""Development tools: generated sources, compiled core, distributions, the walk of a publish."""
