@@ -54,6 +54,8 @@ class Personality(NamedTuple):
     """A dead letter takes its delivery count along: a quorum queue counts on."""
     quorum_priorities: QuorumPriorities = QuorumPriorities.NONE
     """The priorities of quorum queues."""
+    takeover: bool = False
+    """A consumer of higher priority takes over from the single active one of a quorum queue."""
     delayed_retries: bool = False
     """Quorum queues may delay returned messages."""
     purged_dead_letters: bool = False
@@ -122,6 +124,7 @@ _OF_4_2 = Personality(
     zero_counts=False,
     carried_counts=True,
     quorum_priorities=QuorumPriorities.TWO,
+    takeover=True,
     published_deaths=False,
     returned_replies=False,
     named_actions=True,

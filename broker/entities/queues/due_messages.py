@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.entities.queues.queue_store import QueueStore
     from broker.entities.scheduling.timers import Owner
 
-INDEX_MESSAGES = 4096
+INDEX_MESSAGES = 1024
 """Due times read back in one step after a restart: a few milliseconds."""
 
 _SIZE_BITS = 32
@@ -95,12 +95,13 @@ class DueMessages:
         self._in_memory_bytes += entry.size
         self.bytes += entry.size
         self._index_it(due, entry.position, entry.size)
-
-    def _index_it(self, due: int, position: int, size: int) -> None:
-        self.last_due = max(due, self.last_due)
-        heapq.heappush(self._index, (due << _POSITION_BITS | position) << _SIZE_BITS | size)
         if self.complete:
             self.watch()
+
+    def _index_it(self, due: int, position: int, size: int) -> None:
+        if due > self.last_due:
+            self.last_due = due
+        heapq.heappush(self._index, (due << _POSITION_BITS | position) << _SIZE_BITS | size)
 
     def stored(self, up_to: int) -> None:
         """Drop from memory messages beyond the window, up to a position that is on disk."""
@@ -167,6 +168,7 @@ class DueMessages:
             self._context.timers.at(self._context.soon(), self._read_index, self._owner)
         else:
             self._unread_after, self._unread = None, 0
+            self.watch()
             self.bytes -= self._unread_bytes  # of messages that could not be read, and are set aside
             self._unread_bytes = 0
             if self._when_due is not None:

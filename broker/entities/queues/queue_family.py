@@ -96,6 +96,11 @@ def _consumers(queue: OrderedQueue, context: QueueContext) -> Consumers:
     return Consumers(context.now, single_active=queue.arguments.single_active_consumer)
 
 
+def _quorum_consumers(queue: QuorumQueue, context: QueueContext) -> Consumers:
+    single_active, takeover = queue.arguments.single_active_consumer, context.personality.takeover
+    return Consumers(context.now, single_active=single_active, takeover=takeover)
+
+
 def _readers(stream: Stream, context: QueueContext) -> Readers:
     return Readers(cast(StreamLog, stream.ready_messages), context.now)
 
@@ -103,7 +108,7 @@ def _readers(stream: Stream, context: QueueContext) -> Readers:
 FAMILY = (
     Member(CLASSIC, "x-max-priority", PriorityQueue, PriorityStore, _by_priority, QueueLimits, _consumers),
     Member(CLASSIC, "", ClassicQueue, QueueStore, _in_order, QueueLimits, _consumers),
-    Member(QUORUM, "", QuorumQueue, QuorumStore, _returned_first, QuorumLimits, _consumers),
+    Member(QUORUM, "", QuorumQueue, QuorumStore, _returned_first, QuorumLimits, _quorum_consumers),
     Member(STREAM, "", Stream, StreamStore, _log, _retention, _readers),
 )
 """The queues that can be declared; the first row that matches a declaration is used."""

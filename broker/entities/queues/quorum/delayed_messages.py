@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from broker.entities.queues.quorum.quorum_queue import QuorumQueue
     from broker.entities.queues.quorum.quorum_store import QuorumStore
 
-DUE_AT_ONCE = 1024
-"""Due messages that become ready in one turn: a millisecond or two."""
+DUE_AT_ONCE = 512
+"""Due messages that become ready in one turn: about a millisecond."""
 
 
 class DelayedMessages:
