@@ -1,25 +1,21 @@
-"""Settings: what they are, their defaults and limits, and where they come from.
+"""Settings with their defaults and limits.
 
 A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq/conf), the
-environment (ENVIRONMENT has the variables), the command line. Names carry their unit. A setting that does not exist or
-does not fit is refused with the file, the key and what was expected; nothing is guessed.
+environment (environment_settings.py), the command line; settings_loader.py reads them all. Names carry their unit. A
+setting that does not exist or does not fit is refused with the file, the key and what was expected; nothing is guessed.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from broker.entities.arguments.personality import LATEST, PERSONALITIES, Personality
-from broker.setting_errors import expected, explain, place_of
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -351,7 +347,6 @@ DEFAULTS_OF: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Defaults that differ with a personality: those of that RabbitMQ series."""
 
-Section = TypeVar("Section", ManagementSettings, PrometheusSettings)
 OFF = "off"
 
 
@@ -369,72 +364,6 @@ class Translated(NamedTuple):
     origins: dict[tuple[str, str], SettingOrigin]
 
 
-CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
-"""The variable that switches `debug.check_invariants` on, if it is not empty."""
-ENVIRONMENT = (
-    ("server", "listen", ("LEVERET_LISTEN",)),
-    ("management", "listen", ("LEVERET_MANAGEMENT_LISTEN",)),
-    ("prometheus", "listen", ("LEVERET_PROMETHEUS_LISTEN",)),
-    ("identity", "personality", ("LEVERET_PERSONALITY",)),
-    *(
-        ("deprecated_features", feature, (f"LEVERET_PERMIT_{feature.upper()}",))
-        for feature in DeprecatedFeaturesSettings.__struct_fields__
-    ),
-    ("logs", "level", ("LEVERET_LOG_LEVEL",)),
-    ("logs", "form", ("LEVERET_LOG_FORM",)),
-    ("defaults", "user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
-    ("defaults", "password", ("LEVERET_DEFAULT_PASS", "RABBITMQ_DEFAULT_PASS")),
-    ("defaults", "vhost", ("LEVERET_DEFAULT_VHOST", "RABBITMQ_DEFAULT_VHOST")),
-    ("defaults", "loopback_users", ("LEVERET_LOOPBACK_USERS",)),
-    ("tls", "key_password", ("LEVERET_TLS_KEY_PASSWORD",)),
-    ("debug", "check_invariants", (CHECK_INVARIANTS,)),
-)
-"""Settings and the variables that override them, of which the first non-empty one counts. Lists are comma-separated."""
-LISTENING = (
-    ("server", "listen"),
-    ("tls", "listen"),
-    ("management", "listen"),
-    ("management", "tls_listen"),
-    ("prometheus", "listen"),
-)
-
-
-def load(
-    path: Path | None,
-    environ: Mapping[str, str],
-    *,
-    beneath: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-    translated: Translated | None = None,
-    data_dir: str | None = None,
-    listen: Sequence[str] = (),
-    management_listen: Sequence[str] = (),
-    prometheus_listen: Sequence[str] = (),
-    definitions: str | None = None,
-) -> Config:
-    """Read the settings: defaults (overridden by `beneath`), the file (None: no file), settings of another
-    format, the environment, the command line.
-
-    `off` as an address of the environment or command line means no address. Raises ConfigError.
-    """
-    tree = {} if path is None else _read(path)
-    problems = [f"{path}: {problem}" for problem in _problems(tree)]
-    if problems:
-        raise ConfigError("\n".join(problems))
-    others = [*filter(None, (translated,)), _of_environment(environ)]
-    config = _put_together([beneath, tree], others)
-    if config.identity.personality in DEFAULTS_OF:
-        config = _put_together([DEFAULTS_OF[config.identity.personality], beneath, tree], others)
-    origins = {place: origin.place for other in others for place, origin in other.origins.items()}
-    for section, field in LISTENING:
-        where = origins.get((section, field), f"{path}: {section}.{field}")
-        _check_addresses(getattr(getattr(config, section), field), where)
-    _check_addresses(listen, "--listen")
-    config = _overridden(config, data_dir, listen, definitions)
-    management = _replaced_addresses(config.management, management_listen, "--management-listen")
-    prometheus = _replaced_addresses(config.prometheus, prometheus_listen, "--prometheus-listen")
-    return msgspec.structs.replace(config, management=management, prometheus=prometheus)
-
-
 def parse_address(text: str) -> Address:
     """Parse `HOST:PORT`, an IPv6 host in brackets. Raises ConfigError."""
     host, colon, port = text.rpartition(":")
@@ -445,98 +374,3 @@ def parse_address(text: str) -> Address:
     if not (colon and host and _PORT.fullmatch(port) and int(port) <= 65535):
         raise ConfigError(f'expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535, got "{text}"')
     return Address(host, int(port))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text") from error
-    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and too deep nesting
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
-
-
-def _problems(tree: dict[str, Any]) -> Iterator[str]:
-    """Yield the problems of a file, the first one of each setting."""
-    for name, section in tree.items():
-        settings = [{key: value} for key, value in section.items()] if isinstance(section, dict) else ()
-        for part in settings or (section,):
-            try:
-                msgspec.convert({name: part}, Config)
-            except msgspec.ValidationError as error:
-                yield explain(str(error), {name: part}, Config)
-
-
-def obeyed_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of the variables that override settings."""
-    return [origin.place for origin in _of_environment(environ).origins.values()]
-
-
-def _of_environment(environ: Mapping[str, str]) -> Translated:
-    """Return the settings that variables override."""
-    found = Translated({}, {})
-    for section, field, names in ENVIRONMENT:
-        name = next((name for name in names if environ.get(name)), None)
-        if name is not None:
-            found.tree.setdefault(section, {})[field] = _of_variable(section, field, environ[name])
-            found.origins[section, field] = SettingOrigin(name, f'"{environ[name]}"')
-    return found
-
-
-def _of_variable(section: str, field: str, value: str) -> Any:
-    default = getattr(getattr(Config(), section), field)
-    if isinstance(default, tuple):
-        return [] if value == OFF else [item.strip() for item in value.split(",")]
-    if isinstance(default, bool):
-        return True
-    return value.lower() if section == "logs" else value
-
-
-def _put_together(trees: Sequence[Mapping[str, Mapping[str, Any]]], others: Sequence[Translated]) -> Config:
-    """Merge settings, later ones over earlier ones. Raises ConfigError for an invalid one of `others`."""
-    layers = *trees, *(other.tree for other in others)
-    sections = dict.fromkeys(name for layer in layers for name in layer)
-    merged = {name: {key: layer[name][key] for layer in layers for key in layer.get(name, {})} for name in sections}
-    problems = list[str]()
-    while True:  # one problem after the other: each is taken out, so that all are named
-        try:
-            config = msgspec.convert(merged, Config)
-            break
-        except msgspec.ValidationError as error:
-            keys = place_of(str(error))
-            place = keys[0], keys[1]
-            origin = next(other.origins[place] for other in reversed(others) if place in other.origins)
-            problems.append(f"{origin.place}: expected {expected(keys, Config)}, got {origin.shown}")
-            del merged[place[0]][place[1]]
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return config
-
-
-def _check_addresses(texts: Sequence[str], where: str) -> None:
-    for text in texts:
-        try:
-            parse_address(text)
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from error
-
-
-def _replaced_addresses(section: Section, given: Sequence[str], option: str) -> Section:
-    """Return a section with the addresses of the command line, if any; `off` means no address."""
-    if not given:
-        return section
-    wanted = () if tuple(given) == (OFF,) else tuple(given)
-    _check_addresses(wanted, option)
-    return msgspec.structs.replace(section, listen=wanted)
-
-
-def _overridden(config: Config, data_dir: str | None, listen: Sequence[str], definitions: str | None) -> Config:
-    server = config.server
-    if data_dir is not None:
-        server = msgspec.structs.replace(server, data_dir=data_dir)
-    if listen:
-        server = msgspec.structs.replace(server, listen=tuple(listen))
-    imported = config.definitions if definitions is None else DefinitionsSettings(file=definitions)
-    return msgspec.structs.replace(config, server=server, definitions=imported)

@@ -10,7 +10,8 @@ import click
 
 from broker.cli.table_output import counted
 from broker.cli.usage.command_groups import Commands
-from broker.config import Config, ConfigError, load
+from broker.config import Config, ConfigError
+from broker.settings_loader import load
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 """Beside the packages, in a checkout and in a wheel."""
@@ -21,13 +22,13 @@ def config() -> None:
     """Print every setting with its default, or check a file of settings."""
 
 
-@config.command(name="show", short_help="Print every setting with default, unit and reason.")
+@config.command(name="show", short_help="Print every setting with default, unit and reason.", example="> leveret.toml")
 def show_example() -> None:
     """Print every setting with its default, its unit and its reason: a file for `leveret serve --config FILE`."""
     click.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
 
 
-@config.command(name="check", short_help="Check a file of settings.")
+@config.command(name="check", short_help="Check a file of settings.", example="leveret.toml")
 @click.argument("file", type=click.Path(path_type=Path))
 def check_file(file: Path) -> None:
     """Check FILE, in TOML or, with a name that ends in .conf, in the format of rabbitmq.conf.

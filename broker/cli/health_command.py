@@ -18,14 +18,14 @@ def health() -> None:
     """Check one thing of the running broker: exit code 0 if it is well, else 1 and one line with the reason."""
 
 
-@health.command()
+@health.command(elsewhere="node_health_check check_running")
 @targeted
 def running(target: Target) -> None:
     """Check that the broker has started and answers."""
     click.echo(f"{target.ask(Status())['node']} is running")
 
 
-@health.command()
+@health.command(elsewhere="check_local_alarms check_alarms alarms")
 @targeted
 def alarms(target: Target) -> None:
     """Check that no alarm is raised."""
@@ -35,7 +35,7 @@ def alarms(target: Target) -> None:
     click.echo("no alarms")
 
 
-@health.command()
+@health.command(elsewhere="check_port_connectivity")
 @targeted
 def connectivity(target: Target) -> None:
     """Check that each listener accepts a TCP connection."""
@@ -46,7 +46,7 @@ def connectivity(target: Target) -> None:
     click.echo(f"connected to {', '.join(str(listener['port']) for listener in listeners)}")
 
 
-@health.command(name="port")
+@health.command(name="port", example="5672", elsewhere="check_port_listener")
 @targeted
 @click.argument("port", type=click.IntRange(1, 65535))
 def port_listener(target: Target, port: int) -> None:
@@ -57,7 +57,7 @@ def port_listener(target: Target, port: int) -> None:
     click.echo(f"a listener has port {port}")
 
 
-@health.command(name="protocol")
+@health.command(name="protocol", example="amqp", elsewhere="check_protocol_listener")
 @targeted
 @click.argument("protocol")
 def protocol_listener(target: Target, protocol: str) -> None:
@@ -68,7 +68,7 @@ def protocol_listener(target: Target, protocol: str) -> None:
     click.echo(f"a listener has protocol {protocol_of(protocol)}")
 
 
-@health.command()
+@health.command(example="--within 2 --unit months", elsewhere="check_certificate_expiration")
 @targeted
 @click.option("--within", type=click.IntRange(0), default=4, show_default=True, help="Number of units from now.")
 @click.option("--unit", type=click.Choice(list(SECONDS)), default="weeks", show_default=True)

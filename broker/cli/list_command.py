@@ -8,7 +8,7 @@ from broker.admin.commands.admin_command import VhostList
 from broker.admin.protocol import AdministrationError
 from broker.cli.table_output import show_rows
 from broker.cli.target_broker import Target, json_option, targeted
-from broker.cli.usage.command_groups import meant
+from broker.cli.usage.command_groups import CommandWithExample, meant
 from broker.cli.usage.listing_kinds import LISTINGS
 
 
@@ -24,7 +24,7 @@ def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [kind for kind in LISTINGS if kind.startswith(incomplete)]
 
 
-@click.command(name="list")
+@click.command(name="list", cls=CommandWithExample, example="queues name messages consumers")
 @targeted
 @click.argument("kind", metavar="KIND", callback=_kind, shell_complete=_kinds)
 @click.argument("columns", nargs=-1)

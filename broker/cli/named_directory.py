@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from broker.config import Config, ServerSettings, load
+from broker.config import Config, ServerSettings
+from broker.settings_loader import load
 from storage.lock_file import BROKER, is_locked
 
 Command = TypeVar("Command", bound=Callable[..., Any])

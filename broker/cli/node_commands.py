@@ -18,14 +18,14 @@ from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.export_command import export_events
 from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
-from broker.cli.usage.command_groups import Commands
+from broker.cli.usage.command_groups import Commands, CommandWithExample
 
 PING_SECONDS = 5.0
 
 file_argument = click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--json", elsewhere="cluster_status")
 @targeted
 @json_option
 def status(target: Target, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def status(target: Target, as_json: bool) -> None:
         click.secho(facts["testing"], fg="red", err=True)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--data-dir /var/lib/leveret")
 @targeted
 def ping(target: Target) -> None:
     """Exit with 0 if a broker runs here and answers within five seconds, else with 1: for health checks."""
@@ -49,7 +49,7 @@ def export() -> None:
     """Export definitions, or the event log."""
 
 
-@export.command(name="definitions")
+@export.command(name="definitions", example="definitions.json", elsewhere="export_definitions")
 @targeted
 @file_argument
 def export_definitions(target: Target, file: Path) -> None:
@@ -74,7 +74,7 @@ def import_() -> None:
     """Import definitions."""
 
 
-@import_.command(name="definitions")
+@import_.command(name="definitions", example="definitions.json", elsewhere="import_definitions")
 @targeted
 @file_argument
 @json_option
@@ -95,7 +95,9 @@ def _read_definitions(file: Path) -> Any:
         raise AdministrationError("invalid", f"{file}: is not JSON: {error}") from error
 
 
-@click.command(name="close-connection")
+@click.command(
+    name="close-connection", cls=CommandWithExample, example="'127.0.0.1:40312 -> 127.0.0.1:5672' 'maintenance'"
+)
 @targeted
 @click.argument("name")
 @click.argument("reason", default="Closed via the command line")
@@ -105,7 +107,7 @@ def close_connection(target: Target, name: str, reason: str) -> None:
     done("connection {} is closed", name)
 
 
-@click.command(name="delete-queue")
+@click.command(name="delete-queue", cls=CommandWithExample, example="--if-empty orders")
 @targeted
 @vhost_option
 @click.option("--if-empty", is_flag=True, help="Only if it has no ready messages.")
@@ -117,7 +119,7 @@ def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, na
     done("queue {} is deleted with {}", name, counted(answer["messages"], "message"))
 
 
-@click.command(name="purge-queue")
+@click.command(name="purge-queue", cls=CommandWithExample, example="orders")
 @targeted
 @vhost_option
 @click.argument("name")

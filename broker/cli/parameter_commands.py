@@ -14,7 +14,7 @@ from broker.admin.commands.parameter_admin import (
 from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
-from broker.cli.usage.command_groups import Commands
+from broker.cli.usage.command_groups import Commands, CommandWithExample
 from broker.cli.usage.json_argument import json_value
 
 
@@ -28,7 +28,7 @@ def global_parameter() -> None:
     """Parameters of the whole broker: values that programs keep there."""
 
 
-@parameter.command(name="set")
+@parameter.command(name="set", example="vhost-limits limits '{\"max-queues\": 100}'", elsewhere="set_parameter")
 @targeted
 @vhost_option
 @click.argument("component")
@@ -43,7 +43,7 @@ def set_parameter(target: Target, vhost: str, component: str, name: str, value: 
     done("parameter {} of {} is set", name, component)
 
 
-@parameter.command(name="clear")
+@parameter.command(name="clear", example="vhost-limits limits", elsewhere="clear_parameter")
 @targeted
 @vhost_option
 @click.argument("component")
@@ -66,7 +66,7 @@ def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
     show(target, "parameters", (), vhost, as_json)
 
 
-@global_parameter.command(name="set")
+@global_parameter.command(name="set", example="mine '{\"a\": 1}'", elsewhere="set_global_parameter")
 @targeted
 @click.argument("name")
 @click.argument("value")
@@ -76,7 +76,7 @@ def set_global_parameter(target: Target, name: str, value: str) -> None:
     done("global parameter {} is set", name)
 
 
-@global_parameter.command(name="clear")
+@global_parameter.command(name="clear", example="mine", elsewhere="clear_global_parameter")
 @targeted
 @click.argument("name")
 def clear_global_parameter(target: Target, name: str) -> None:
@@ -93,7 +93,7 @@ def list_global_parameters(target: Target, as_json: bool) -> None:
     show(target, "global-parameters", (), None, as_json)
 
 
-@click.command(name="cluster-name")
+@click.command(name="cluster-name", cls=CommandWithExample, example="shop-broker", elsewhere="set_cluster_name")
 @targeted
 @click.argument("name")
 def cluster_name(target: Target, name: str) -> None:

@@ -44,7 +44,7 @@ def _setting(command: Command) -> Command:
     return command
 
 
-@policy.command(name="set")
+@policy.command(name="set", example="short '^tmp' '{\"message-ttl\": 60000}' --apply-to queues", elsewhere="set_policy")
 @targeted
 @_setting
 def set_policy(target: Target, definition: str, **options: Any) -> None:
@@ -57,7 +57,9 @@ def set_policy(target: Target, definition: str, **options: Any) -> None:
     done("policy {} is set", options["name"])
 
 
-@operator_policy.command(name="set")
+@operator_policy.command(
+    name="set", example="ceiling '.*' '{\"max-length\": 1000000}'", elsewhere="set_operator_policy"
+)
 @targeted
 @_setting
 def set_operator_policy(target: Target, definition: str, **options: Any) -> None:
@@ -70,7 +72,7 @@ def set_operator_policy(target: Target, definition: str, **options: Any) -> None
     done("operator policy {} is set", options["name"])
 
 
-@policy.command(name="clear")
+@policy.command(name="clear", example="short", elsewhere="clear_policy")
 @targeted
 @vhost_option
 @click.argument("name")
@@ -80,7 +82,7 @@ def clear_policy(target: Target, vhost: str, name: str) -> None:
     done("policy {} is cleared", name)
 
 
-@operator_policy.command(name="clear")
+@operator_policy.command(name="clear", example="ceiling", elsewhere="clear_operator_policy")
 @targeted
 @vhost_option
 @click.argument("name")

@@ -22,13 +22,14 @@ from broker.admin.commands.node_admin import (
 from broker.admin.protocol import NotRunning
 from broker.cli.table_output import aligned, counted, done, show_tree, text
 from broker.cli.target_broker import LOOK_SECONDS, Target, await_end, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 from broker.cli.usage.listing_kinds import LISTINGS
 from broker.rabbitmq.conf.conf_values import Unfit, size
 
 WAIT_SECONDS = 300.0
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--json")
 @targeted
 @json_option
 def environment(target: Target, as_json: bool) -> None:
@@ -36,7 +37,7 @@ def environment(target: Target, as_json: bool) -> None:
     show_tree(target.ask(Environment()), as_json)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, elsewhere="memory_breakdown")
 @targeted
 @json_option
 def memory(target: Target, as_json: bool) -> None:
@@ -44,7 +45,7 @@ def memory(target: Target, as_json: bool) -> None:
     show_tree(target.ask(Memory()), as_json)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="> report.txt")
 @targeted
 def report(target: Target) -> None:
     """Print a report for the analysis of a fault. It has no secrets."""
@@ -63,7 +64,7 @@ def _section(title: str) -> None:
     click.echo(f"\n{title}\n{'-' * len(title)}")
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--timeout 30", elsewhere="await_startup")
 @targeted
 @click.option("--timeout", type=float, default=WAIT_SECONDS, show_default=True, metavar="SECONDS")
 def wait(target: Target, timeout: float) -> None:
@@ -79,7 +80,7 @@ def wait(target: Target, timeout: float) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, elsewhere="shutdown")
 @targeted
 def stop(target: Target) -> None:
     """Stop the broker in order, as SIGTERM does, and wait until it has ended."""
@@ -88,7 +89,9 @@ def stop(target: Target) -> None:
     done("stopped")
 
 
-@click.command(name="set-memory-high-watermark")
+@click.command(
+    name="set-memory-high-watermark", cls=CommandWithExample, example="2GB", elsewhere="set_vm_memory_high_watermark"
+)
 @targeted
 @click.argument("limit")
 def set_memory_high_watermark(target: Target, limit: str) -> None:
@@ -97,7 +100,7 @@ def set_memory_high_watermark(target: Target, limit: str) -> None:
     done("memory limit is {} until the next start", limit)
 
 
-@click.command(name="set-disk-free-limit")
+@click.command(name="set-disk-free-limit", cls=CommandWithExample, example="5GB")
 @targeted
 @click.argument("limit")
 @click.option("--relative", is_flag=True, help="LIMIT is a multiple of the memory, such as 1.5.")
@@ -107,7 +110,7 @@ def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
     done("limit of free disk is {} until the next start", limit)
 
 
-@click.command(name="set-log-level")
+@click.command(name="set-log-level", cls=CommandWithExample, example="debug")
 @targeted
 @click.argument("level", type=click.Choice(["debug", "info", "warning", "error", "critical", "none"]))
 def set_log_level(target: Target, level: str) -> None:
@@ -116,7 +119,7 @@ def set_log_level(target: Target, level: str) -> None:
     done("log level is {} until the next start", level)
 
 
-@click.command(name="set-log-form")
+@click.command(name="set-log-form", cls=CommandWithExample, example="json")
 @targeted
 @click.argument("form", type=click.Choice(["text", "json"]))
 def set_log_form(target: Target, form: str) -> None:
@@ -125,7 +128,9 @@ def set_log_form(target: Target, form: str) -> None:
     done("log is written as {} until the next start", form)
 
 
-@click.command(name="close-connections")
+@click.command(
+    name="close-connections", cls=CommandWithExample, example="--user app --limit 10", elsewhere="close_all_connections"
+)
 @targeted
 @click.option("-p", "--vhost", metavar="VHOST", help="Connections in this virtual host.")
 @click.option("--user", metavar="NAME", help="Connections of this user.")

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.named_directory import data_directory_options, named
-from broker.config import load
+from broker.cli.usage.command_groups import CommandWithExample
 from broker.logs import set_up
+from broker.settings_loader import load
 
 if TYPE_CHECKING:
     from broker.rabbitmq.conf.conf_translation import Conf
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--data-dir ./leveret-data --listen 0.0.0.0:5672", elsewhere="start run")
 @data_directory_options
 @click.option(
     "--rabbitmq-conf",

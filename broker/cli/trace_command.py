@@ -15,7 +15,7 @@ def trace() -> None:
     """Publish a copy of every message of a virtual host to its exchange amq.rabbitmq.trace, until the broker stops."""
 
 
-@trace.command(name="on")
+@trace.command(name="on", example="-p /", elsewhere="trace_on")
 @targeted
 @vhost_option
 def trace_on(target: Target, vhost: str) -> None:
@@ -24,7 +24,7 @@ def trace_on(target: Target, vhost: str) -> None:
     done("tracing of virtual host {} is on, to its exchange amq.rabbitmq.trace", vhost)
 
 
-@trace.command(name="off")
+@trace.command(name="off", example="-p /", elsewhere="trace_off")
 @targeted
 @vhost_option
 def trace_off(target: Target, vhost: str) -> None:

@@ -61,7 +61,7 @@ def _tags(text: str) -> list[str]:
     return [tag for tag in text.split(",") if tag]
 
 
-@user.command(name="add")
+@user.command(name="add", example="app --tags monitoring", elsewhere="add_user")
 @targeted
 @click.argument("name")
 @password_argument
@@ -77,7 +77,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
     done("user {} is added; `leveret permission set {} CONFIGURE WRITE READ` lets it into a virtual host", name, name)
 
 
-@user.command(name="delete")
+@user.command(name="delete", example="app", elsewhere="delete_user")
 @targeted
 @click.argument("name")
 def delete_user(target: Target, name: str) -> None:
@@ -86,7 +86,7 @@ def delete_user(target: Target, name: str) -> None:
     done("user {} is deleted", name)
 
 
-@user.command(name="list")
+@user.command(name="list", example="--json")
 @targeted
 @json_option
 def list_users(target: Target, as_json: bool) -> None:
@@ -94,7 +94,7 @@ def list_users(target: Target, as_json: bool) -> None:
     show(target, "users", (), None, as_json)
 
 
-@user.command(name="change-password")
+@user.command(name="change-password", example="app", elsewhere="change_password")
 @targeted
 @click.argument("name")
 @password_argument
@@ -104,7 +104,7 @@ def change_password(target: Target, name: str, password: str | None) -> None:
     done("user {} has a new password", name)
 
 
-@user.command(name="clear-password")
+@user.command(name="clear-password", example="app", elsewhere="clear_password")
 @targeted
 @click.argument("name")
 def clear_password(target: Target, name: str) -> None:
@@ -113,7 +113,7 @@ def clear_password(target: Target, name: str) -> None:
     done("user {} has no password", name)
 
 
-@user.command(name="set-tags")
+@user.command(name="set-tags", example="app administrator", elsewhere="set_user_tags")
 @targeted
 @click.argument("name")
 @click.argument("tags", nargs=-1)
@@ -137,7 +137,7 @@ def _warn_of_unknown(tags: Iterable[str]) -> None:
             click.echo(f"leveret: warning: the tag {text(tag)} means nothing here; {known}", err=True)
 
 
-@user.command(name="authenticate")
+@user.command(name="authenticate", example="app", elsewhere="authenticate_user")
 @targeted
 @click.argument("name")
 @password_argument
@@ -147,7 +147,7 @@ def authenticate_user(target: Target, name: str, password: str | None) -> None:
     done("password of user {} is correct", name)
 
 
-@user.command(name="permissions")
+@user.command(name="permissions", example="app", elsewhere="list_user_permissions")
 @targeted
 @click.argument("name")
 @json_option
@@ -161,7 +161,7 @@ def _limits(text: str) -> dict[str, Any]:
     return json_object(text, "limits", '{"max-connections": 5}')
 
 
-@user.command(name="set-limits")
+@user.command(name="set-limits", example="app '{\"max-connections\": 5}'", elsewhere="set_user_limits")
 @targeted
 @click.argument("name")
 @click.argument("definition")
@@ -171,7 +171,7 @@ def set_user_limits(target: Target, name: str, definition: str) -> None:
     done("limits of user {} are set", name)
 
 
-@user.command(name="clear-limits")
+@user.command(name="clear-limits", example="app max-connections", elsewhere="clear_user_limits")
 @targeted
 @click.argument("name")
 @click.argument("limits", nargs=-1)
@@ -181,7 +181,7 @@ def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> Non
     done("limits of user {} are cleared", name)
 
 
-@user.command(name="limits")
+@user.command(name="limits", elsewhere="list_user_limits")
 @targeted
 @json_option
 def list_user_limits(target: Target, as_json: bool) -> None:
@@ -194,7 +194,7 @@ def vhost() -> None:
     """Virtual hosts: add, delete, list, limits."""
 
 
-@vhost.command(name="add")
+@vhost.command(name="add", example="staging --default-queue-type quorum", elsewhere="add_vhost")
 @targeted
 @click.argument("name")
 @click.option("--description", default="", help="Description.")
@@ -211,7 +211,7 @@ def add_vhost(target: Target, name: str, description: str, tags: str, default_qu
     done("virtual host {} is added", name)
 
 
-@vhost.command(name="set")
+@vhost.command(name="set", example="staging --description 'tests of the shop'")
 @targeted
 @click.argument("name")
 @click.option("--description", help="Description.")
@@ -230,7 +230,7 @@ def update_vhost(
     done("virtual host {} is changed", name)
 
 
-@vhost.command(name="delete")
+@vhost.command(name="delete", example="staging", elsewhere="delete_vhost")
 @targeted
 @click.argument("name")
 def delete_vhost(target: Target, name: str) -> None:
@@ -247,7 +247,7 @@ def list_vhosts(target: Target, as_json: bool) -> None:
     show(target, "vhosts", (), None, as_json)
 
 
-@vhost.command(name="set-limits")
+@vhost.command(name="set-limits", example="staging '{\"max-queues\": 100}'", elsewhere="set_vhost_limits")
 @targeted
 @click.argument("name")
 @click.argument("definition")
@@ -257,7 +257,7 @@ def set_vhost_limits(target: Target, name: str, definition: str) -> None:
     done("limits of virtual host {} are set", name)
 
 
-@vhost.command(name="clear-limits")
+@vhost.command(name="clear-limits", example="staging", elsewhere="clear_vhost_limits")
 @targeted
 @click.argument("name")
 @click.argument("limits", nargs=-1)
@@ -267,7 +267,7 @@ def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> No
     done("limits of virtual host {} are cleared", name)
 
 
-@vhost.command(name="limits")
+@vhost.command(name="limits", elsewhere="list_vhost_limits")
 @targeted
 @json_option
 def list_vhost_limits(target: Target, as_json: bool) -> None:
@@ -285,7 +285,7 @@ def permission() -> None:
     """Permissions of users in a virtual host: configure, write, read."""
 
 
-@permission.command(name="set")
+@permission.command(name="set", example="-p staging app '.*' '.*' '.*'", elsewhere="set_permissions")
 @targeted
 @vhost_option
 @click.argument("user")
@@ -298,7 +298,7 @@ def set_permissions(target: Target, vhost: str, user: str, configure: str, write
     done("permissions of user {} in virtual host {} are set", user, vhost)
 
 
-@permission.command(name="clear")
+@permission.command(name="clear", example="-p staging app", elsewhere="clear_permissions")
 @targeted
 @vhost_option
 @click.argument("user")
@@ -308,7 +308,7 @@ def clear_permissions(target: Target, vhost: str, user: str) -> None:
     done("user {} has no permissions in virtual host {}", user, vhost)
 
 
-@permission.command(name="list")
+@permission.command(name="list", example="-p staging")
 @targeted
 @vhost_option
 @json_option
@@ -322,7 +322,7 @@ def topic_permission() -> None:
     """Routing keys that users may publish and bind with on a topic exchange."""
 
 
-@topic_permission.command(name="set")
+@topic_permission.command(name="set", example="app amq.topic '^orders' '.*'", elsewhere="set_topic_permissions")
 @targeted
 @vhost_option
 @click.argument("user")
@@ -335,7 +335,7 @@ def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, 
     done("topic permissions of user {} on exchange {} are set", user, exchange)
 
 
-@topic_permission.command(name="clear")
+@topic_permission.command(name="clear", example="app amq.topic", elsewhere="clear_topic_permissions")
 @targeted
 @vhost_option
 @click.argument("user")

@@ -10,7 +10,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
-from broker.config import CHECK_INVARIANTS
+from broker.environment_settings import CHECK_INVARIANTS
 from harness.brokers.admin_requests import ask
 from harness.project import ROOT
 from leveret.testing.broker_copies import Copy, copies_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from broker.config import CHECK_INVARIANTS
+from broker.environment_settings import CHECK_INVARIANTS
 from harness.project import ROOT
 from tests.planted import (
     alarm_mistakes,

@@ -26,10 +26,11 @@ import pytest
 
 from broker.admin.commands.admin_command import VhostList, command_name
 from broker.admin.protocol import AdministrationError, NotRunning, socket_path
-from broker.cli.catalogue import ELSEWHERE, EXAMPLES, LINKS, TOP
+from broker.cli.catalogue import LINKS, TOP
 from broker.cli.main import leveret, main
 from broker.cli.messages.tail_command import FIREHOSE
 from broker.cli.table_output import on_terminal, text
+from broker.cli.usage.command_groups import CommandWithExample, plain_commands
 from broker.cli.usage.listing_kinds import LISTINGS
 from broker.config import ConfigError
 from harness.brokers.admin_requests import ask
@@ -496,31 +497,27 @@ def test_what_was_meant_is_suggested(run: Run, line: str, hint: str) -> None:
     assert (code, err.startswith("Usage: "), f": {hint}" in err.splitlines()[-1]) == (2, True, True)
 
 
-def test_what_rabbitmqs_verbs_are_called_here_is_there() -> None:
-    options, lists = {"--version", "--help"}, {f"list {kind}" for kind in LISTINGS}
-    assert set(ELSEWHERE.values()) <= EXAMPLES.keys() | options | lists
-
-
-def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def commands() -> dict[str, CommandWithExample]:
     """Every command but RabbitMQ's, by its words."""
     with click.Context(leveret) as ctx:
-        for name in TOP.keys() - LINKS:
-            command = leveret.get_command(ctx, name)
-            if isinstance(command, click.Group):
-                yield from (((name, each), command.get_command(ctx, each)) for each in command.list_commands(ctx))
-            else:
-                yield (name,), command
+        return dict(plain_commands(leveret, ctx))
+
+
+def test_names_that_others_have_for_a_command_mean_one() -> None:
+    meant = {name: command for command in commands().values() for name in command.elsewhere}
+    assert all(meant[name] is command for command in commands().values() for name in command.elsewhere)
+    assert len(meant) > 40
 
 
 def test_every_command_has_an_example_that_its_command_line_takes(run: Run) -> None:
-    found = dict(commands())
-    assert {" ".join(path) for path in found} == EXAMPLES.keys()
+    found = commands()
+    assert {name.partition(" ")[0] for name in found} == TOP.keys() - LINKS
     for path, command in found.items():
-        example = EXAMPLES[" ".join(path)]
-        assert run(*path, "--help").out.endswith(f"  Example: leveret {example}\n")
-        words = shlex.split(example.partition(" > ")[0])
-        assert tuple(words[: len(path)]) == path
-        with command.make_context(path[-1], words[len(path) :]):
+        own = " ".join([*path.split()[:-1], str(command.name)])  # `policy delete` is another name of `policy clear`
+        example = f"{own} {command.example}".rstrip()
+        assert run(*path.split(), "--help").out.endswith(f"  Example: leveret {example}\n")
+        words = shlex.split(f" {command.example}".split(" > ")[0])  # no redirection into a file
+        with command.make_context(path, words):
             pass
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.config import CHECK_INVARIANTS, Address, Config, ConfigError, load, parse_address
+from broker.config import Address, Config, ConfigError, parse_address
+from broker.environment_settings import CHECK_INVARIANTS
+from broker.settings_loader import load
 from harness.project import ROOT
 from tests.pipeline.inputs.command import leveret
 

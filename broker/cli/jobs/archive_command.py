@@ -16,11 +16,12 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.progress import progress
 from broker.cli.table_output import counted
 from broker.cli.target_broker import Target, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--queue orders --out orders-parquet")
 @targeted
 @broker_options
 @click.option("--queue", required=True, metavar="NAME", help="The queue to archive.")

@@ -13,11 +13,12 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, sourced
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 FOUND = ("vhost", "queue", "position", "evidence")
 
 
-@click.command(short_help="Was a confirmed message lost?")
+@click.command(short_help="Was a confirmed message lost?", cls=CommandWithExample, example="--out audit")
 @targeted
 @sourced
 @placed

@@ -15,6 +15,7 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, timed
 from broker.cli.table_output import aligned, text
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 LOOK_MAX = 65535
 """As many as one connection may hold."""
@@ -34,7 +35,12 @@ look_option = click.option(
 queue_option = click.option("--queue", required=True, metavar="NAME", help="The dead-letter queue.")
 
 
-@click.command(name="dead-letters", short_help="Why messages are in a dead-letter queue.")
+@click.command(
+    name="dead-letters",
+    short_help="Why messages are in a dead-letter queue.",
+    cls=CommandWithExample,
+    example="--queue dead --out dead-letters",
+)
 @targeted
 @broker_options
 @queue_option
@@ -75,7 +81,11 @@ def dead_letters(
     _show_groups(found.groups)
 
 
-@click.command(short_help="Publish dead letters again.")
+@click.command(
+    short_help="Publish dead letters again.",
+    cls=CommandWithExample,
+    example="--queue dead --where \"reason = 'rejected'\"",
+)
 @targeted
 @broker_options
 @queue_option

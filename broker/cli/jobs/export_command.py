@@ -11,9 +11,10 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.progress import progress
 from broker.cli.table_output import counted
 from broker.cli.target_broker import Target, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 
-@click.command(name="events")
+@click.command(name="events", cls=CommandWithExample, example="--to events-parquet")
 @targeted
 @click.option("--from", "source", metavar="DIR|URL", help="Event log; default: that of the data directory.")
 @click.option(

@@ -12,12 +12,13 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, sourced, timed
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 SPREAD = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
 HEADING = ("vhost", "queue", "from, to", "durations", "p50 ms", "p95 ms", "p99 ms", "max ms")
 
 
-@click.command(short_help="How long messages waited.")
+@click.command(short_help="How long messages waited.", cls=CommandWithExample, example="--out latency")
 @targeted
 @sourced
 @timed

@@ -12,12 +12,15 @@ from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_options import JobSetting, JobSource, placed, sourced, timed
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 COUNTS = ("published", "delivered", "acked", "redelivered", "dead_lettered")
 HEADING = ("vhost", "queue", *(name.replace("_", "-") for name in COUNTS), "redelivered %", "deepest", "depth")
 
 
-@click.command(short_help="Messages through and in queues, by minute.")
+@click.command(
+    short_help="Messages through and in queues, by minute.", cls=CommandWithExample, example="--out throughput"
+)
 @targeted
 @sourced
 @timed

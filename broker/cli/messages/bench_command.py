@@ -10,11 +10,12 @@ import click
 from broker.cli.jobs.amqp_options import broker_options
 from broker.cli.messages.bench_run import Figures, Load, Totals, percentile, running, temporary_queue, watch
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 WINDOWS = click.IntRange(1, 100_000)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--seconds 5 --size 100")
 @targeted
 @broker_options
 @click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Duration in seconds.")

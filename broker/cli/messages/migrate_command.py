@@ -11,11 +11,15 @@ from broker.cli.jobs.amqp_options import PASSWORD
 from broker.cli.jobs.progress import progress
 from broker.cli.table_output import aligned, counted, show_tree, text
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 WINDOW = 1000
 
 
-@click.command()
+@click.command(
+    cls=CommandWithExample,
+    example="--from amqp://guest:guest@old.example.com --management http://old.example.com:15672",
+)
 @targeted
 @click.option("--from", "source", metavar="URI", help="Move from the broker at amqp://user:password@host to this one.")
 @click.option(

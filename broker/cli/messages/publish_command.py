@@ -15,6 +15,7 @@ from broker.cli.messages.amqp_client import logged_in
 from broker.cli.messages.confirmed_publishes import Publisher
 from broker.cli.table_output import counted, done
 from broker.cli.target_broker import Target, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 from broker.wire import methods
 from broker.wire.field_tables import from_python
 from broker.wire.properties import PERSISTENT, BasicProperties, encode_header
@@ -23,7 +24,7 @@ NUMBERS = ("priority", "timestamp", "delivery_mode")
 PROPERTIES = tuple(name for name in BasicProperties._fields if name != "headers")
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="orders 'first message' --declare")
 @targeted
 @broker_options
 @click.argument("key")

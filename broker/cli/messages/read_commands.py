@@ -12,6 +12,7 @@ from broker.cli.jobs.amqp_options import broker_options
 from broker.cli.messages.amqp_client import ANSWER_SECONDS, AmqpClient, logged_in
 from broker.cli.messages.message_output import show_body, show_json
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 from broker.wire import methods
 from broker.wire.assembler import Command
 
@@ -27,7 +28,7 @@ def until_interrupted() -> Iterator[None]:
         pass
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="orders --count 10 --keep")
 @targeted
 @broker_options
 @click.argument("queue")
@@ -58,7 +59,7 @@ def _got(client: AmqpClient, queue: str, count: int) -> Iterator[Command]:
         yield message
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="orders --json")
 @targeted
 @broker_options
 @click.argument("queue")

@@ -13,6 +13,7 @@ from broker.cli.messages.amqp_client import AmqpClient, logged_in
 from broker.cli.messages.message_output import show_json, show_line
 from broker.cli.messages.read_commands import count_option, until_interrupted
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 from broker.wire import methods
 from broker.wire.field_tables import from_python
 
@@ -21,7 +22,7 @@ COPIES_MAX = 10_000
 """Copies that may wait for a slow terminal; beyond it the oldest are dropped."""
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="amq.topic --key 'orders.#'")
 @targeted
 @broker_options
 @click.argument("exchange", required=False)

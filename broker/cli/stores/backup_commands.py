@@ -10,9 +10,10 @@ import click
 from broker.admin.commands.node_admin import Backup
 from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--data-dir /var/backups/leveret-monday")
 @targeted
 @json_option
 def check(target: Target, as_json: bool) -> None:
@@ -28,7 +29,7 @@ def check(target: Target, as_json: bool) -> None:
         sys.exit(1)
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="/var/backups/leveret-monday")
 @targeted
 @click.argument("directory", type=click.Path(path_type=Path))
 def backup(target: Target, directory: Path) -> None:
@@ -41,7 +42,7 @@ def backup(target: Target, directory: Path) -> None:
     done("backup in {}", str(directory.absolute()))
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="/var/backups/leveret-monday --replace")
 @targeted
 @click.option("--replace", is_flag=True, help="Replace existing data, which is kept in a directory beside the new.")
 @click.argument("backup", type=click.Path(path_type=Path))
@@ -66,7 +67,7 @@ def restore(target: Target, replace: bool, backup: Path) -> None:
         done("what was there is in {}; delete it when it is not needed", str(restored.replaced.absolute()))
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="--accept-loss")
 @targeted
 @click.option("--accept-loss", is_flag=True, help="Give up what is missing; damaged files are kept beside.")
 def recover(target: Target, accept_loss: bool) -> None:

@@ -19,6 +19,7 @@ from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.table_output import aligned, text
 from broker.cli.target_broker import Target, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 SHOWN = 50
 BODY_SHOWN = 60
@@ -46,7 +47,7 @@ COLUMNS = (
 """The columns of a message in the table; columns that are empty for every message shown are left out."""
 
 
-@click.command(name="inspect")
+@click.command(name="inspect", cls=CommandWithExample, example="--queue orders --limit 20")
 @targeted
 @click.option("-p", "--vhost", metavar="VHOST", help="Only of this virtual host; default: all of them.")
 @click.option("--queue", metavar="NAME", help="Only of this queue.")

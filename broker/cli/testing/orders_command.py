@@ -10,9 +10,10 @@ import click
 from broker.admin.commands.node_admin import RequestOfTest
 from broker.cli.table_output import show_tree
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import CommandWithExample
 
 
-@click.command()
+@click.command(cls=CommandWithExample, example="clock/step seconds=3600")
 @targeted
 @json_option
 @click.argument("order", default="status")

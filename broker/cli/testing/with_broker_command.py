@@ -13,12 +13,13 @@ from pathlib import Path
 import click
 
 from broker.admin.protocol import AdministrationError
+from broker.cli.usage.command_groups import CommandWithExample
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of a shell for a command that is not there, or cannot be run."""
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"ignore_unknown_options": True}, cls=CommandWithExample, example="-- npm test")
 @click.option("--config", type=click.Path(path_type=Path, exists=True), help="Further settings of the broker.")
 @click.option("--log", type=click.Path(path_type=Path), help="File for the broker's log; default: deleted with it.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")

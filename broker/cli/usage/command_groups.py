@@ -10,12 +10,29 @@ from typing import Any
 
 import click
 
-from broker.cli.catalogue import EXAMPLES, SECTIONS, TOP
+from broker.cli.catalogue import SECTIONS, TOP
 from broker.cli.named_directory import data_directory_options
+
+
+class CommandWithExample(click.Command):
+    """A command with an example at the end of its help: `example` is what follows its name there.
+
+    `elsewhere` are the names that others, above all RabbitMQ, have for it, with blanks between.
+    """
+
+    def __init__(self, *arguments: Any, example: str = "", elsewhere: str = "", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.example = example
+        self.elsewhere = elsewhere.split()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_example(formatter, _path(ctx), self.example)
 
 
 class Commands(click.Group):
     """A group of commands. The options that name a data directory may stand behind its name, too."""
+
+    command_class = CommandWithExample
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -27,12 +44,20 @@ class Commands(click.Group):
 
     def known_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of a name that `list_commands` has."""
-        return with_example(super().get_command(ctx, name), self.name or "", name)
+        return super().get_command(ctx, name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl([(name, _summary(command)) for name, command in commands.items() if command])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example of one of the commands."""
+        super().format_epilog(ctx, formatter)
+        for name, command in self.commands.items():
+            if isinstance(command, CommandWithExample):
+                _write_example(formatter, f"{_path(ctx)} {name}", command.example)
+                return
 
 
 class Verbs(Commands):
@@ -45,13 +70,13 @@ class Verbs(Commands):
         module, _, attribute = TOP[name].where.partition(":")
         command = getattr(importlib.import_module(f"broker.{module}"), attribute)
         assert isinstance(command, click.Command)
-        return with_example(command, name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, TOP))
         for title, rows in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(row.path.ljust(width), row.summary) for row in rows if row.where])
+                formatter.write_dl([(name.ljust(width), row.summary) for name, row in rows.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _suggestions():
@@ -67,8 +92,18 @@ class Verbs(Commands):
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             from broker.cli.usage.suggestions import meant_command
 
-            raise click.UsageError(meant_command(args[0]), ctx)
+            raise click.UsageError(meant_command(args[0], plain_commands(self, ctx)), ctx)
         return super().resolve_command(ctx, args)
+
+
+def plain_commands(group: Commands, ctx: click.Context) -> Iterator[tuple[str, CommandWithExample]]:
+    """Yield every command below a group that is no group and none of RabbitMQ's, by the words that name it."""
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, CommandWithExample):
+            yield name, command
+        elif isinstance(command, Commands):
+            yield from ((f"{name} {below}", each) for below, each in plain_commands(command, ctx))
 
 
 @contextmanager
@@ -82,13 +117,18 @@ def _suggestions() -> Iterator[None]:
         raise click.UsageError(meant_option(error), error.ctx) from error
 
 
-def with_example(command: click.Command | None, *path: str) -> click.Command | None:
-    """The command, with an example at the end of its help; a group with that of one of its commands."""
-    words = " ".join(filter(None, path))
-    example = EXAMPLES.get(words) or next((EXAMPLES[each] for each in EXAMPLES if each.startswith(f"{words} ")), None)
-    if command is not None and example is not None:
-        command.epilog = f"\b\nExample: leveret {example}"  # \b: in one line, however long it is
-    return command
+def _path(ctx: click.Context) -> str:
+    """The names of a command and of the groups it is in, as it is called."""
+    above = f"{_path(ctx.parent)} " if ctx.parent else ""
+    return f"{above}{ctx.command.name}"
+
+
+def _write_example(formatter: click.HelpFormatter, path: str, example: str) -> None:
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write(
+            f"{'':{formatter.current_indent}}Example: {f'{path} {example}'.rstrip()}\n"
+        )  # in one line, however long it is
 
 
 def meant(word: str, known: Iterable[str]) -> str | None:

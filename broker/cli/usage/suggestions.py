@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 import click
 
-from broker.cli.catalogue import ELSEWHERE, TOP
-from broker.cli.usage.command_groups import meant
+from broker.cli.catalogue import TOP
+from broker.cli.usage.command_groups import CommandWithExample, meant
 from broker.cli.usage.listing_kinds import LISTINGS
 from broker.rabbitmq.ctl.verb_catalogue import VERB_LINES
 
@@ -35,18 +36,18 @@ BEHIND = {"--listen": "`leveret serve --listen`", "--json": "`leveret list queue
 """Commands that have an option which was given before the command."""
 
 
-def meant_command(word: str) -> str:
-    """Return the error for an unknown command, with a suggestion."""
-    ours = _ours(word)
+def meant_command(word: str, known: Iterable[tuple[str, CommandWithExample]]) -> str:
+    """Return the error for an unknown command, with a suggestion out of those that are known."""
+    ours = _ours(word, {name: path for path, command in known for name in command.elsewhere})
     hints = [] if ours is None else [f"did you mean `leveret {ours}`?"]
     if word in RABBITMQ_VERBS:
         hints.append(f"RabbitMQ's own is `leveret rabbitmqctl {word}`")
     return f"there is no command '{word}': {' '.join(hints) or '`leveret --help` lists all'}"
 
 
-def _ours(word: str) -> str | None:
-    if word in ELSEWHERE or word in ANSWERED_BY_OPTIONS:
-        return ELSEWHERE.get(word) or ANSWERED_BY_OPTIONS[word]
+def _ours(word: str, elsewhere: dict[str, str]) -> str | None:
+    if word in elsewhere or word in ANSWERED_BY_OPTIONS:
+        return elsewhere.get(word) or ANSWERED_BY_OPTIONS[word]
     kind = word.removeprefix("list_").removeprefix("list-")
     lists = {name: f"list {name}" for name in LISTINGS}
     listed = meant(kind, lists)

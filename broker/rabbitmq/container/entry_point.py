@@ -17,13 +17,14 @@ from typing import NamedTuple, NoReturn
 
 from broker.cli.main import end_with
 from broker.cli.named_directory import ROOT
-from broker.config import Config, ConfigError, load
+from broker.config import Config, ConfigError
 from broker.logs import set_up
 from broker.rabbitmq.conf.conf_translation import SETTINGS, Conf, read_conf
 from broker.rabbitmq.conf.conf_values import addresses
 from broker.rabbitmq.conf.enabled_plugins import EVENTS, MANAGEMENT, PROMETHEUS, Plugins, read_plugins
 from broker.rabbitmq.container.environment_variables import ImageEnvironment, read_environment
 from broker.rabbitmq.container.image_user import find_image_user
+from broker.settings_loader import load
 
 log = logging.getLogger("leveret.container")
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.config import ENVIRONMENT, ConfigError
+from broker.config import ConfigError
+from broker.environment_settings import ENVIRONMENT
 from broker.rabbitmq.conf.conf_values import Unfit, addresses, ip, port
 
 CONFIG_FILE = "RABBITMQ_CONFIG_FILE"

@@ -22,23 +22,8 @@ from broker.rabbitmq.ctl.help_text import HelpText
 from broker.rabbitmq.ctl.line_options import GENERAL, Option, ParsedLine, read_line
 from broker.rabbitmq.ctl.outcomes import TIMED_OUT, UNAVAILABLE, USAGE, Misuse, Outcome, ShownText, VerbRefusal
 from broker.rabbitmq.ctl.verb_call import NodePlace, VerbAction, VerbCall
-from broker.rabbitmq.ctl.verb_catalogue import VerbLine, verbs_of
-from broker.rabbitmq.ctl.verbs import (
-    access_verbs,
-    check_verbs,
-    feature_verbs,
-    list_verbs,
-    parameter_verbs,
-    plugin_verbs,
-    process_verbs,
-    queue_verbs,
-    replica_verbs,
-    report_verb,
-    shovel_verbs,
-    status_verbs,
-    stream_verbs,
-    vhost_verbs,
-)
+from broker.rabbitmq.ctl.verb_catalogue import ACTIONS, verbs_of
+from broker.rabbitmq.ctl.verb_lines import VerbLine
 from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED, is_refused
 from broker.rabbitmq.program import program_command
 
@@ -231,20 +216,7 @@ def _autocomplete(call: VerbCall) -> Outcome:
 _VERBS: dict[str, VerbAction] = {
     "help": VerbAction(_help, options=(Option("list-commands", bool),), alone=True),
     "autocomplete": VerbAction(_autocomplete, alone=True),
-    **access_verbs.VERBS,
-    **check_verbs.VERBS,
-    **feature_verbs.VERBS,
-    **list_verbs.VERBS,
-    **parameter_verbs.VERBS,
-    **shovel_verbs.VERBS,
-    **plugin_verbs.VERBS,
-    **process_verbs.VERBS,
-    **queue_verbs.VERBS,
-    **replica_verbs.VERBS,
-    **report_verb.VERBS,
-    **status_verbs.VERBS,
-    **stream_verbs.VERBS,
-    **vhost_verbs.VERBS,
+    **ACTIONS,
 }
 
 

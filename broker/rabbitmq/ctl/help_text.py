@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from broker.rabbitmq.ctl.verb_catalogue import VerbLine
+from broker.rabbitmq.ctl.verb_lines import VerbLine
 
 GENERAL = """\
 short | long           | meaning

@@ -10,8 +10,9 @@ from itertools import islice
 from pathlib import Path
 
 from broker import __version__
-from broker.config import Config, obeyed_variables
+from broker.config import Config
 from broker.entities.node.broker import Broker
+from broker.environment_settings import obeyed_variables
 from broker.server.resource_alarms import ResourceWatch
 from broker.wire import method
 

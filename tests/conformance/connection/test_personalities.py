@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import load
 from broker.entities.arguments.personality import PERSONALITIES
+from broker.settings_loader import load
 from broker.wire.field_tables import Field, from_python, to_python
 from broker.wire.method import Method
 from broker.wire.methods import (

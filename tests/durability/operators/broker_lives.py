@@ -179,6 +179,8 @@ class _Life:
         self._record = record
         self._ready_at = 0
         self._turn: Turn | None = None
+        self._copies = len(store.keepsakes)
+        self._copied_at = 0
 
     def ready(self, how: Live) -> None:
         """The broker has started: it has taken over all that it found."""
@@ -221,6 +223,7 @@ class _Life:
         if how.midway is not None:
             self._take_in()
             how.midway(self._process)
+            self._copied_at = len(self._record.events)
         if how.fills is not None:
             self._store.fill(how.fills, self._process.pid)
 
@@ -247,6 +250,8 @@ class _Life:
                 raise self._store.broken(f"the stop was not clean\n{self._process.log()[-2000:]}")
         self._take_in(place)
         self._store.see(one for _, one in self._record.said(place))
+        if place is not None and place < self._copied_at:
+            self._store.forget_copies(self._copies)
         if place is not None and place < self._ready_at:
             self._store.harms[:] = self._harms
         if stopped and not self._store.full:  # else the journal may have what LMDB has no room for

@@ -187,6 +187,12 @@ class OperatedStore:
         self.keepsakes.append(Keepsake(path, self.history.copy(), whole))
         self.earlier.append(path)
 
+    def forget_copies(self, first: int) -> None:
+        """Forget the copies from the `first` on: the crash came before they were made, so nobody has them."""
+        for keepsake in self.keepsakes[first:]:
+            self.earlier.remove(keepsake.path)
+        del self.keepsakes[first:]
+
     def keep_earlier(self) -> None:
         """Remember the files as they are, for who puts one of them back later."""
         copy = self.home / f"earlier-{self.number()}"

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from broker.config import ConfigError, load
+from broker.config import ConfigError
 from broker.rabbitmq.conf.conf_keys import ROWS
 from broker.rabbitmq.conf.conf_lines import read_lines
 from broker.rabbitmq.conf.conf_translation import read_conf
 from broker.rabbitmq.conf.conf_values import addresses, byte_size, size
+from broker.settings_loader import load
 
 MEMORY = "vm_memory_high_watermark"
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config, load
+from broker.config import Config
 from broker.server.event_log import Events
+from broker.settings_loader import load
 from harness.brokers.recording_broker import events_in
 from storage.batch import WriteBatch
 from storage.journal.journal_file import NAME

@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.config import load
 from broker.server.event_log import Events
 from broker.server.recovery import open_stores, recover
+from broker.settings_loader import load
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_core import BY_HAND
 from harness.brokers.broker_process import BrokerProcess

@@ -236,6 +236,72 @@ def _permission_list(kind: type[ListCommand], *columns: str, headed: bool = True
     return run
 
 
+LINES = """
+[Users]
+add_user c 1-2 until=3.13 <username> <password>
+  Creates a user
+  Adding user "{0}" ...
+add_user c 1-2 since=4.2 <username> [<password>] [<password_hash> --pre-hashed-password]
+  Creates a user, with a password or with the hash of one
+  Adding user "{0}" ...
+authenticate_user c 1-2 <username> <password>
+  Tries a user's password
+  Authenticating user "{0}" ...
+change_password c 1-2 <username> <password>
+  Gives a user another password
+  Changing password for user "{0}" ...
+clear_password c 1-1 <username>
+  Lets a user log in with no password any more
+  Clearing password for user "{0}" ...
+clear_user_limits c 2-2 <username> <limit_type> | all
+  Lifts a limit of a user, or all
+delete_user c 1-1 <username>
+  Deletes a user
+  Deleting user "{0}" ...
+list_user_limits cd 0-0 [--user <username>] [--global]
+  Lists the limits of a user, or of all
+list_users cd 0-0 [--no-table-headers] [--timeout <timeout>]
+  Lists users and their tags
+  Listing users ...
+set_user_limits c 2-2 <username> <definition>
+  Limits a user's connections and channels
+  Setting user limits to "{1}" for user "{0}" ...
+set_user_tags c 1-* <username> <tag> [...]
+  Gives a user these tags and no others
+
+[Access Control]
+clear_permissions c 1-1 [--vhost <vhost>] <username>
+  Keeps a user out of a virtual host
+  Clearing permissions for user "{0}" in vhost "{vhost}" ...
+clear_topic_permissions c 1-2 [--vhost <vhost>] <username> [<exchange>]
+  Lifts a user's topic permissions, on an exchange or on all
+list_permissions cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the permissions in a virtual host
+  Listing permissions for vhost "{vhost}" ...
+list_topic_permissions cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the topic permissions in a virtual host
+  Listing topic permissions for vhost "{vhost}" ...
+list_user_permissions cd 1-1 [--no-table-headers] <username> [--timeout <timeout>]
+  Lists what a user may do in each virtual host
+  Listing permissions for user "{0}" ...
+list_user_topic_permissions cd 1-1 [--no-table-headers] <username> [--timeout <timeout>]
+  Lists a user's topic permissions
+  Listing topic permissions for user "{0}" ...
+set_permissions c 4-4 [--vhost <vhost>] <username> <conf> <write> <read>
+  Says what a user may do in a virtual host
+  Setting permissions for user "{0}" in vhost "{vhost}" ...
+set_permissions_globally c 4-4 since=3.13 <username> <conf> <write> <read>
+  Says what a user may do in all virtual hosts
+  Setting permissions for user "{0}" in all virtual hosts ...
+set_topic_permissions c 4-4 [--vhost <vhost>] <username> <exchange> <write> <read>
+  Says which routing keys of an exchange a user may use
+  Setting topic permissions on "{1}" for user "{0}" in vhost "{vhost}" ...
+
+[Other]
+hash_password c 0-1 since=3.13 <cleartext_password> [--hashing-algorithm <algorithm>]
+  Shows a password's hash, for definitions
+"""
+
 VERBS: dict[str, VerbAction] = {
     "add_user": VerbAction(_add_user, options=(Option("pre-hashed-password", bool),), check=_check_user),
     "authenticate_user": VerbAction(_authenticate_user, check=_check_user),

@@ -203,6 +203,83 @@ def _resolve_banner(call: VerbCall) -> str:
 
 _ALONE = "{} seems to be the only one in a single node cluster, the check does not apply"
 _NOT_APPLICABLE = "Target node seems to be the only one in a single node cluster, the command does not apply"
+LINES = """
+[Monitoring, observability and health checks]
+alarms d 0-0 [--timeout <timeout>]
+  Lists the alarms of memory and disk
+  Asking node {node} to report any known resource alarms ...
+check_alarms d 0-0 [--timeout <timeout>]
+  Fails while memory or disk is short
+  Asking node {node} to report any local resource alarms ...
+check_certificate_expiration d 0-0 until=3.13 [--within <period>] [--unit <unit>]
+  Fails if a certificate expires soon: within a number of days, weeks, months or years, 4 weeks by default
+  Checking certificate expiration on node {node} ...
+check_certificate_expiration d 0-0 since=4.2 [--within <period>] [--unit <unit>]
+  Fails if a certificate expires soon: within a number of days, weeks, months or years, 4 weeks by default
+  Checking certificate expiration for all certificates on node {node} ...
+check_if_node_is_mirror_sync_critical dq 0-0 until=3.13 [--timeout <timeout>]
+  Never fails: no queue is mirrored
+  Checking if node {node} is critical for data safety of any classic mirrored queues ...
+check_if_node_is_mirror_sync_critical dq 0-0 since=4.2 [--timeout <timeout>]
+  Does nothing: no queue is mirrored
+  This command is DEPRECATED and is a no-op. It will be removed in a future version.
+check_if_node_is_quorum_critical dq 0-0 until=3.13 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if node {node} is critical for quorum of any quorum queues ...
+check_if_node_is_quorum_critical dq 0-0 since=4.2 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if node {node} is critical for quorum of any queues/streams ...
+check_local_alarms d 0-0 until=4.2 [--timeout <timeout>]
+  Fails while memory or disk is short
+  Asking node {node} to report any local resource alarms ...
+check_local_alarms d 0-0 since=4.3 [--timeout <timeout>]
+  Does nothing, as in RabbitMQ: check_alarms fails while memory or disk is short
+  This command is DEPRECATED and is a no-op. It will be removed in a future version.
+check_port_connectivity d 0-0 [--timeout <timeout>]
+  Fails if an address that is listened on takes no connection
+  Testing TCP connections to all active listeners on node {node} ...
+check_port_listener d 1-1 <port> [--timeout <timeout>]
+  Fails if a port is not listened on
+  Asking node {node} if there's an active listener on port {0} ...
+check_protocol_listener d 1-1 <protocol> [--timeout <timeout>]
+  Fails if a protocol is not listened for
+  Asking node {node} if there's an active listener for protocol {0} ...
+check_running d 0-0 [--timeout <timeout>]
+  Fails if the broker does not run
+  Checking if RabbitMQ is running on node {node} ...
+check_virtual_hosts d 0-0 [--timeout <timeout>]
+  Fails if the broker does not run; its virtual hosts do with it
+  Checking if all vhosts are running on node {node} ...
+is_booting d 0-0 [--timeout <timeout>]
+  Says whether the broker is in its start
+  Asking node {node} for its boot status ...
+is_running d 0-0 [--timeout <timeout>]
+  Says whether the broker runs
+  Asking node {node} for its status ...
+listeners d 0-0 [--timeout <timeout>]
+  Lists what is listened on
+  Asking node {node} to report its protocol listeners ...
+
+[Configuration and Environment]
+certificates d 0-0
+  Lists the certificates in use
+  Certificates of node {node} ...
+resolve_hostname d 1-1 <hostname> [--address-family <ipv4 | ipv6>]
+  Resolves a host's name
+  Asking node {node} to resolve hostname {0} to {family} addresses...
+
+[Upgrade]
+await_online_quorum_plus_one u 0-0 until=3.13 [--timeout <timeout>]
+  Does nothing: there is one node
+  Will wait for a quorum + 1 of nodes to be online for all quorum queues for 120 seconds...
+await_online_quorum_plus_one u 0-0 since=4.2 [--timeout <timeout>]
+  Does nothing: there is one node
+  Will wait for a quorum + 1 of nodes to be online for all quorum queues and streams for 120 seconds...
+await_online_synchronized_mirror u 0-0 until=3.13 [--timeout <timeout>]
+  Does nothing: no queue is mirrored
+  Will wait for a synchronised mirror be online for all classic mirrored queues for 120 seconds...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "check_running": VerbAction(_check_running),
     "is_running": VerbAction(_is_running),

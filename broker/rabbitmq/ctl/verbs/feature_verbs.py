@@ -130,6 +130,54 @@ def _reset_banner(call: VerbCall) -> str:
     return f"Resetting statistics database {'in all nodes' if call.options.get('all') else f'on node {call.node}'}"
 
 
+LINES = """
+[Monitoring, observability and health checks]
+activate_free_disk_space_monitoring cd 0-0 since=3.13 [--timeout <timeout>]
+  Looks at the free disk space again
+  [Re-]activating free disk space monitoring on node {node}...
+check_for_quorum_queues_without_an_elected_leader d 1-1 since=4.2 [--vhost <vhost>] [--across-all-vhosts] <pattern>
+  Never fails: the one node leads each queue
+check_if_any_deprecated_features_are_used cd 0-0 since=3.13 [--timeout <timeout>]
+  Fails if deprecated features are in use
+  Checking if any deprecated features are used ...
+check_if_metadata_store_is_initialized d 0-0 since=4.2 [--timeout <timeout>]
+  Fails if the broker does not answer; its definitions are read before it does
+  Checking if metadata store on node {node} has finished initializing ...
+check_if_metadata_store_is_initialized_with_data d 0-0 since=4.2 [--timeout <timeout>]
+  Fails if there is no virtual host
+  Checking if metadata store on node {node} has finished initializing ...
+check_if_new_quorum_queue_replicas_have_finished_initial_sync dq 0-0 since=3.13 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if node {node} runs promotable replicas of any queues ...
+coordinator_status ds 0-0 since=3.13
+  Shows the one node that keeps streams
+  Status of stream coordinator ...
+deactivate_free_disk_space_monitoring cd 0-0 since=3.13 [--timeout <timeout>]
+  Looks at the free disk space no more, until the next start
+  Deactivating free disk space monitoring on node {node}...
+has_reached_target_cluster_size cdu 0-0 since=4.2 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if target cluster size has been reached on node {node} ...
+list_channel_interceptors cd 0-0 since=4.3 [--no-table-headers] [--timeout <timeout>]
+  Lists nothing: channels have no interceptors
+  Listing channel interceptors ...
+metadata_store_status d 0-0 since=3.13
+  Shows the one node that keeps definitions
+  Status of metadata store on node {node} ...
+
+[Configuration and Environment]
+set_channel_interceptor_priorities c 1-* since=4.3 <interceptor> <priority> [<interceptor> <priority> ...] [--timeout <timeout>]
+  Fails: channels have no interceptors
+
+[Feature flags]
+list_deprecated_features cd 0-* since=3.13 [--used] [<column> ...]
+  Lists deprecated features, or those in use
+
+[Management plugin]
+reset_stats_db c 0-* [--all]
+  Begins the samples of the management API again
+"""
+
 VERBS: dict[str, VerbAction] = {
     "list_deprecated_features": VerbAction(
         _list_deprecated,

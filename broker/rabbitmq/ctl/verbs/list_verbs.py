@@ -160,6 +160,40 @@ _VHOSTS = ListVerb(
 )
 _FLAGS = ListVerb(ListFeatureFlags, FLAG_COLUMNS, ["name", "state"])
 
+LINES = """
+[Access Control]
+list_vhosts cd 0-* [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists virtual hosts
+  Listing vhosts ...
+
+[Monitoring, observability and health checks]
+list_bindings cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists bindings
+  Listing bindings for vhost {vhost}...
+list_channels cd 0-* [--no-table-headers] [<column> ...]
+  Lists channels
+  Listing channels ...
+list_connections cd 0-* [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists connections
+  Listing connections ...
+list_consumers cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists consumers
+  Listing consumers in vhost {vhost} ...
+list_exchanges cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists exchanges
+  Listing exchanges for vhost {vhost} ...
+list_queues cd 0-* [--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...] [--timeout <timeout>]
+  Lists queues
+list_unresponsive_queues cd 0-* [--local] [--queue-timeout <milliseconds>] [<column> ...] [--no-table-headers] [--timeout <timeout>]
+  Lists no queue: they all answer, or none
+  Listing unresponsive queues for vhost {vhost} ...
+
+[Feature flags]
+list_feature_flags cd 0-* [<column> ...] [--timeout <timeout>]
+  Lists feature flags
+  Listing feature flags ...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "list_queues": _listing(_QUEUES)._replace(banner=_queues_banner),
     "list_exchanges": _listing(ListVerb(ListExchanges, EXCHANGE_COLUMNS, ["name", "type"])),

@@ -258,6 +258,77 @@ def _not_imported(call: VerbCall, error: AdministrationError) -> VerbRefusal:
 
 _POLICY = (Option("priority", int), Option("apply-to", str))
 _FORMAT = (Option("format", str), Option("skip-if-unchanged", bool))
+LINES = """
+[Monitoring, observability and health checks]
+check_if_cluster_has_classic_queue_mirroring_policy dq 0-0 since=3.13 [--timeout <timeout>]
+  Fails if a policy asks for mirrors of classic queues
+  Checking if cluster has any classic queue mirroring policy ...
+list_operator_policies_with_classic_queue_mirroring dq 0-0 since=3.13 [--no-table-headers] [--timeout <timeout>]
+  Lists operator policies that ask for mirrors of classic queues
+  Listing operator policies with classic queue mirroring ...
+list_policies_with_classic_queue_mirroring dq 0-0 since=3.13 [--no-table-headers] [--timeout <timeout>]
+  Lists policies that ask for mirrors of classic queues
+  Listing policies with classic queue mirroring ...
+
+[Parameters]
+clear_global_parameter c 1-1 <name>
+  Removes a parameter of the whole broker
+  Clearing global runtime parameter "{0}" ...
+clear_parameter c 2-2 [--vhost <vhost>] <component_name> <name>
+  Removes a parameter of a virtual host
+  Clearing runtime parameter "{1}" for component "{0}" on vhost "{vhost}" ...
+list_global_parameters cd 0-0 [--no-table-headers] [--timeout <timeout>]
+  Lists the parameters of the whole broker
+  Listing global runtime parameters ...
+list_parameters cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the parameters of a virtual host
+  Listing runtime parameters for vhost "{vhost}" ...
+set_global_parameter c 2-2 <name> <value>
+  Sets a parameter of the whole broker to a value in JSON
+  Setting global runtime parameter "{0}" to "{1}" ...
+set_parameter c 3-3 [--vhost <vhost>] <component_name> <name> <value>
+  Sets a parameter of a virtual host to a value in JSON
+  Setting runtime parameter "{1}" for component "{0}" to "{2}" in vhost "{vhost}" ...
+
+[Policies]
+clear_operator_policy c 1-1 [--vhost <vhost>] <name>
+  Removes an operator policy
+  Clearing operator policy "{0}" on vhost "{vhost}" ...
+clear_policy c 1-1 [--vhost <vhost>] <name>
+  Removes a policy
+  Clearing policy "{0}" on vhost "{vhost}" ...
+list_operator_policies cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the operator policies of a virtual host
+  Listing operator policy overrides for vhost "{vhost}" ...
+list_policies cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the policies of a virtual host
+  Listing policies for vhost "{vhost}" ...
+list_policies_that_match d 1-1 since=3.13 [--object-type <type>] <name>
+  Lists the policies that a queue or an exchange could have
+set_operator_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
+  Sets limits that no policy or argument exceeds
+set_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
+  Sets arguments of queues and exchanges by their names
+
+[Configuration and Environment]
+set_cluster_name c 1-1 <name>
+  Gives the broker a name for its clients
+  Setting cluster name to {0} ...
+
+[Definitions]
+export_definitions c 1-1 <file_path | "-"> [--format <json | erlang>] [--timeout <timeout>]
+  Writes everything but messages to a file in JSON
+import_definitions c 0-1 until=3.13 <file_path | "-"> [--format <json | erlang>] [--skip-if-unchanged] [--timeout <timeout>]
+  Makes what a file says
+import_definitions c 0-1 since=4.2 <file_path> [--format <json | erlang>] [--skip-if-unchanged] [--timeout <timeout>]
+  Makes what a file says
+
+[Operations]
+remove_classic_queue_mirroring_from_policies c 0-0 since=3.13 [--timeout <timeout>]
+  Removes the keys that ask for mirrors from all policies
+  Will remove keys that enable classic queue mirroring from all regular and operator policies
+"""
+
 VERBS: dict[str, VerbAction] = {
     "set_policy": VerbAction(_set_policy(SetPolicy), no_vhost, _POLICY, banner=_policy_banner("policy")),
     "set_operator_policy": VerbAction(

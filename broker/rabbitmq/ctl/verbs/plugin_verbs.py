@@ -177,6 +177,20 @@ _CHOICE = (
     Option("enabled", bool, "e"),
     Option("implicitly-enabled", bool, "E"),
 )
+LINES = """
+[Plugin Management]
+disable p 0-* <plugin1> [ <plugin2>] | --all [--offline] [--online]
+  Takes plugins off the list of those enabled at the next start
+enable p 0-* <plugin1> [ <plugin2>] | --all [--offline] [--online]
+  Puts plugins on the list of those enabled at the next start
+is_enabled p 1-* <plugin1> [ <plugin2>] [--offline] [--online]
+  Fails if what a plugin does is not built in and switched on
+list p 0-1 [pattern] [--verbose] [--minimal] [--enabled] [--implicitly-enabled]
+  Lists the plugins that are built in
+set p 0-* <plugin1> [ <plugin2>] [--offline] [--online]
+  Makes the list of plugins enabled at the next start
+"""
+
 VERBS: dict[str, VerbAction] = {
     "list": VerbAction(_list, options=_CHOICE, banner=_list_banner, alone=True),
     "is_enabled": VerbAction(_is_enabled, banner=_asking_banner, alone=True),

@@ -333,6 +333,75 @@ def _rebalance_banner(call: VerbCall) -> str:
 
 
 _PID = (Option("pid", int, "P"),)
+LINES = """
+[Help]
+version cdp 0-0
+  Shows the RabbitMQ version whose behaviour this is
+
+[Nodes]
+await_startup c 0-0
+  Waits until the broker is through with its start
+rotate_logs c 0-*
+  Does nothing, as in RabbitMQ
+shutdown c 0-0 [--wait] [--timeout <timeout>]
+  Stops the broker
+start_app c 0-0
+  Does nothing to a broker that runs
+  Starting node {node} ...
+stop c 0-1 [--idempotent] [<pidfile>]
+  Stops the broker
+  Stopping and halting node {node} ...
+wait cd 0-1 [<pidfile>] [--pid|-P <pid>] [--timeout <timeout>]
+  Waits until the broker of a process runs
+
+[Cluster]
+await_online_nodes c 1-1 <count> [--timeout <timeout>]
+  Waits for a number of nodes; there is one
+force_standalone_khepri_boot c 0-0 since=3.13
+  Does nothing: there is one node
+rebalance q 1-1 < all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>]
+  Does nothing: there is one node
+
+[Monitoring, observability and health checks]
+ping cd 0-0 [--timeout <timeout>]
+  Fails if the broker does not answer
+server_version d 0-0 [--timeout <timeout>]
+  Shows the RabbitMQ version whose behaviour the broker's is
+  Asking node {node} for its RabbitMQ version...
+
+[Configuration and Environment]
+set_disk_free_limit c 1-2 <disk_limit> | mem_relative <fraction>
+  Has publishers wait while less of the disk is free
+set_log_level c 1-1 <log_level>
+  Logs from this level on
+  Setting log level to "{0}" ...
+set_vm_memory_high_watermark c 1-2 <fraction> | absolute <value>
+  Has publishers wait while more memory is in use
+
+[Feature flags]
+enable_feature_flag c 1-1 <all | feature_flag>
+  Does nothing: all are enabled
+
+[Operations]
+eval c 0-1 <expression>
+  Answers node(). and nothing else: there is no Erlang
+
+[Upgrade]
+post_upgrade u 0-0
+  Does nothing: there is one node
+  Executing post upgrade tasks...
+
+[Deprecated]
+hipe_compile c 1-1 until=3.13 <directory>
+  Does nothing, as in RabbitMQ
+node_health_check cd 0-0 until=3.13 [--timeout <timeout>]
+  Fails if the broker does not answer, or memory or disk is short
+node_health_check cd 0-0 since=4.2 [--timeout <timeout>]
+  Does nothing, as in RabbitMQ
+rename_cluster_node c 0-* since=4.2 <oldnode1> <newnode1> [oldnode2] [newnode2] ...
+  Does nothing, as in RabbitMQ
+"""
+
 VERBS: dict[str, VerbAction] = {
     "ping": VerbAction(_ping, banner=_ping_banner, alone=True),
     "version": VerbAction(_version, alone=True),

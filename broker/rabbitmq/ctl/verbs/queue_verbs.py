@@ -92,6 +92,33 @@ def _sync_queue(call: VerbCall) -> Outcome:
 
 _CONDITIONS = (Option("if-empty", bool, "e"), Option("if-unused", bool, "u"))
 _CLOSING = (Option("global", bool), Option("limit", int), Option("per-connection-delay", int))
+LINES = """
+[Replication]
+cancel_sync_queue c 1-1 until=3.13 [--vhost <vhost>] <queue>
+  Does nothing: no queue is mirrored
+  Stopping synchronising queue '{0}' in vhost '{vhost}' ...
+sync_queue c 1-1 until=3.13 [--vhost <vhost>] <queue>
+  Does nothing: no queue is mirrored
+  Synchronising queue '{0}' in vhost '{vhost}' ...
+
+[Operations]
+close_all_connections c 1-1 [--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>
+  Closes the connections of a virtual host, or all
+close_all_user_connections c 2-2 <username> <explanation>
+  Closes the connections of a user
+  Closing connections of user {0}, reason: {1}...
+close_connection c 2-2 <connection pid> <explanation>
+  Closes the connection of a pid
+  Closing connection {0}, reason: {1}...
+
+[Queues]
+delete_queue c 1-1 <queue_name> [--if-empty|-e] [--if-unused|-u] [--timeout <timeout>]
+  Deletes a queue
+purge_queue c 1-1 <queue> [--timeout <timeout>]
+  Discards the ready messages of a queue
+  Purging queue '{0}' in vhost '{vhost}' ...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "purge_queue": asking(lambda call, name: PurgeQueue(vhost=call.vhost, name=name), _not_found),
     "delete_queue": VerbAction(_delete_queue, _kept, _CONDITIONS, _check_queue, _delete_banner),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.rabbitmq.ctl.verb_catalogue import SERIES
+from broker.rabbitmq.ctl.verb_lines import SERIES
 
 ERLANG = "there is no Erlang here"
 ONE_NODE = "there is one node, and no cluster that it could join or leave"

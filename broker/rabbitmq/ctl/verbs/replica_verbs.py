@@ -162,6 +162,50 @@ def _reclaim(call: VerbCall) -> Outcome:
 
 _MATCHING = (Option("vhost-pattern", str), Option("queue-pattern", str), Option("errors-only", bool))
 _MEMBERSHIP = Option("membership", str)
+LINES = """
+[Cluster]
+grow q 2-2 since=4.2 <node> <all | even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>]
+  Does nothing: each queue is on its node already
+  Growing {1} queues on {0}...
+grow s 2-2 since=4.2 <node> <all | even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--errors-only]
+  Does nothing: each stream is on its node already
+  Growing {1} streams on {0}...
+grow_to_count q 2-2 since=4.3 <node_count> <all | even> [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--membership <promotable|voter>]
+  Does nothing: each queue is on its node already
+  Growing {1} quorum queues on {0} nodes...
+shrink q 1-1 since=4.2 <node> [--errors-only]
+  Fails for each queue: it is on one node
+  Shrinking queues on {0}...
+shrink s 1-1 since=4.2 <node> [--errors-only]
+  Fails for each stream: it is on one node
+  Shrinking streams on {0}...
+
+[Replication]
+add_member q 2-2 since=4.2 [--vhost <vhost>] <queue> <node> [--membership <promotable|voter>] [--timeout <timeout>]
+  Does nothing: a queue is on its node already
+  Adding a member for queue {0} on node {1}...
+delete_member q 2-2 since=4.2 [--vhost <vhost>] <queue> <node>
+  Fails: a queue is on one node
+  Removing a replica of queue {0} on node {1}...
+force_checkpoint q 0-0 since=4.2 [--vhost-pattern <pattern>] [--queue-pattern <pattern>]
+  Does nothing: what a queue has stored is the newest state already
+  Forcing checkpoint for all matching quorum queues...
+reclaim_quorum_memory dq 1-1 since=4.2 [--vhost <vhost>] <quorum queue>
+  Does nothing: a queue keeps no log in memory
+  Will garbage collect quorum queue {0} ...
+transfer_leadership q 2-2 since=4.2 [--vhost <vhost>] <queue> <node> [--timeout <timeout>]
+  Fails: the one node is the leader already
+  Transferring leadership of quorum queue {0} to node {1}...
+transfer_leadership s 2-2 since=4.2 [--vhost <vhost>] <stream> <node> [--timeout <timeout>]
+  Does nothing: the one node is the leader already
+  Transferring leadership of stream {0} to node {1}...
+
+[Monitoring, observability and health checks]
+quorum_status dq 1-1 since=4.2 [--vhost <vhost>] <queue>
+  Shows the one member of a quorum queue
+  Status of queue {0} on node {node} ...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "grow": VerbAction(_grow, options=(*_MATCHING, _MEMBERSHIP), check=_check_grow),
     "grow_to_count": VerbAction(_grow, options=(*_MATCHING, _MEMBERSHIP), check=_check_count),

@@ -9,7 +9,7 @@ from broker.admin.commands.vhost_admin import ListVhosts
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner
 from broker.rabbitmq.ctl.outcomes import Outcome, ShownText
 from broker.rabbitmq.ctl.verb_call import VerbAction, VerbCall
-from broker.rabbitmq.ctl.verb_catalogue import verbs_of
+from broker.rabbitmq.ctl.verb_lines import SeriesVerbs, read_verbs
 from broker.rabbitmq.ctl.verbs import access_verbs, list_verbs, parameter_verbs, status_verbs
 
 _OF_NODE = ("status", "cluster_status", "environment", "list_connections", "list_channels", "list_global_parameters")
@@ -21,7 +21,9 @@ _OF_VHOSTS = (
     "list_policies",
     "list_parameters",
 )
-_VERBS = {**status_verbs.VERBS, **list_verbs.VERBS, **access_verbs.VERBS, **parameter_verbs.VERBS}
+_MODULES = (status_verbs, list_verbs, access_verbs, parameter_verbs)
+_VERBS = {name: verb for module in _MODULES for name, verb in module.VERBS.items()}
+_LINES = tuple(read_verbs(module.LINES for module in _MODULES))
 
 
 def _report(call: VerbCall) -> Outcome:
@@ -40,11 +42,18 @@ def _parts(call: VerbCall) -> Iterator[str]:
 
 
 def _part(call: VerbCall, name: str) -> Iterator[str]:
-    verb, line = _VERBS[name], verbs_of(call.place.series).find(call.tool, name)
+    verb, line = _VERBS[name], SeriesVerbs(_LINES, call.place.series).find(call.tool, name)
     assert line is not None, name
     yield ""
     yield verb.banner(call) if verb.banner else line.banner.format(vhost=call.vhost, node=call.node)
     yield from FORMATTERS["table"].write(verb.run(call), Manner(True, False, sys.stdout.isatty()))
 
+
+LINES = """
+[Monitoring, observability and health checks]
+report cd 0-0
+  Shows everything, for a report of a fault
+  Reporting server status of node {node} ...
+"""
 
 VERBS: dict[str, VerbAction] = {"report": VerbAction(_report)}

@@ -51,6 +51,19 @@ def _not_deleted(call: VerbCall, error: AdministrationError) -> VerbRefusal:
     return _absent(call.dialect.absent_shovel, call, error)
 
 
+LINES = """
+[Shovels]
+delete_shovel c 1-1 [--vhost <vhost>] <name>
+  Removes a dynamic shovel
+  Deleting shovel {0} in vhost {vhost}
+restart_shovel c 1-1 <name>
+  Restarts a dynamic shovel
+  Restarting dynamic Shovel {0} in virtual host {vhost} on node {node}
+shovel_status cd 0-0
+  Shows how shovels do
+  Shovel status on node {node}
+"""
+
 VERBS: dict[str, VerbAction] = {
     "shovel_status": VerbAction(_status),
     "restart_shovel": asking(lambda call, name: RestartShovel(call.vhost, name), _not_restarted),

@@ -255,6 +255,37 @@ def _attempts_banner(call: VerbCall) -> str:
 
 
 _UNIT = (Option("unit", str),)
+LINES = """
+[Cluster]
+cluster_status cd 0-0 [--timeout <timeout>]
+  Shows the one node of the cluster
+  Cluster status of node {node} ...
+
+[Monitoring, observability and health checks]
+list_node_auth_attempt_stats cd 0-0 [--by-source]
+  Lists how often clients have tried to log in
+memory_breakdown d 0-0 [--unit <unit>] [--timeout <timeout>]
+  Shows what takes how much memory, in bytes, mb or gb
+  Reporting memory breakdown on node {node}...
+reset_node_auth_attempt_metrics d 0-0
+  Resets the counts of login attempts
+  Reset auth attempt metrics on node {node} ...
+status cd 0-0 [--unit <unit>] [--timeout <timeout>]
+  Shows how the broker does, sizes in bytes, mb or gb
+  Status of node {node} ...
+
+[Configuration and Environment]
+environment cd 0-0
+  Shows the settings that the broker runs with
+  Application environment of node {node} ...
+log_location d 0-0 [--all|-a] [--timeout <timeout>]
+  Shows where the log goes
+  Log file location(s) on node {node} ...
+log_tail d 0-0 [--number|-N <number>] [--timeout <timeout>]
+  Shows the last lines of the log file
+  Last {number} log lines on node {node} ...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "status": VerbAction(_status, options=_UNIT, check=_check_unit),
     "cluster_status": VerbAction(_cluster_status),

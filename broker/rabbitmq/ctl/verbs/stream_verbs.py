@@ -305,6 +305,70 @@ _PARTITIONS = (
 )
 _TRACKED = (Option("all", bool), Option("offset", bool), Option("writer", bool))
 _GROUP = (Option("verbose", bool), Option("stream", str), Option("reference", str))
+LINES = """
+[Replication]
+add_replica s 2-2 until=3.13 [--vhost <vhost>] <queue> <node>
+  Does nothing: a stream is on its node already
+  Adding a replica for queue {0} on node {1}...
+add_replica s 2-2 since=4.2 [--vhost <vhost>] <stream> <node> [--timeout <timeout>]
+  Does nothing: a stream is on its node already
+  Adding a replica for stream {0} on node {1}...
+delete_replica s 2-2 [--vhost <vhost>] <queue> <node>
+  Fails: a stream is on one node
+  Removing a replica of queue {0} on node {1}...
+restart_stream s 1-1 [--vhost <vhost>] <stream> [--preferred-leader-node <node>]
+  Does nothing: a stream runs as long as the broker does
+  Restarting stream {0}...
+
+[Monitoring, observability and health checks]
+stream_status dqs 1-1 [--vhost <vhost>] [--tracking] <stream>
+  Shows how far a stream has come
+  Status of stream {0} on node {node} ...
+
+[Policies]
+set_stream_retention_policy s 2-2 until=3.13 [--vhost <vhost>] <name> <policy>
+  Does nothing, as in RabbitMQ: a policy with max-age does it
+  Setting retention policy of stream queue {0} to {1} ...
+
+[Stream plugin]
+activate_stream_consumer cs 0-0 since=4.2 --stream <stream> --reference <reference> [--vhost <vhost>]
+  Fails: there are no groups
+  Activating a consumer in the group ...
+add_super_stream s 1-1 until=3.13 <name> [--vhost <vhost>] [--partitions <partitions>] [--routing-keys <routing-keys>]
+  Makes an exchange with a stream for each key, or with a number of streams
+  Adding a super stream (experimental feature)...
+add_super_stream s 1-1 since=4.2 <name> [--vhost <vhost>] [--partitions <partitions>] [--binding-keys <binding-keys>]
+  Makes an exchange with a stream for each key, or with a number of streams
+  Adding a super stream...
+delete_super_stream s 1-1 until=3.13 <name> [--vhost <vhost>]
+  Deletes an exchange, and the streams that are bound to it
+  Deleting a super stream (experimental feature)...
+delete_super_stream s 1-1 since=4.2 <name> [--vhost <vhost>]
+  Deletes an exchange, and the streams that are bound to it
+  Deleting a super stream...
+list_stream_connections cds 0-* [<column> ...]
+  Lists nothing: clients speak AMQP
+  Listing stream connections ...
+list_stream_consumer_groups cds 0-* [--vhost <vhost>] [<column> ...]
+  Lists nothing: clients speak AMQP
+  Listing stream consumer groups ...
+list_stream_consumers cds 0-* [--vhost <vhost>] [<column> ...]
+  Lists nothing: clients speak AMQP, and their consumers are in list_consumers
+  Listing stream consumers ...
+list_stream_group_consumers cds 0-* --stream <stream> --reference <reference> [--vhost <vhost>] [<column> ...]
+  Fails: there are no groups
+  Listing group consumers ...
+list_stream_publishers cds 0-* [--vhost <vhost>] [<column> ...]
+  Lists nothing: clients speak AMQP
+  Listing stream publishers ...
+list_stream_tracking s 1-1 <stream> [--all | --offset | --writer] [--vhost <vhost>]
+  Lists nothing: clients keep their offsets
+  Listing tracking information for stream {0} ...
+reset_offset s 0-0 since=4.2 --stream <stream> --reference <reference> [--vhost <vhost>]
+  Fails: clients keep their offsets
+  Resetting stored offset ...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "stream_status": VerbAction(_status, _not_found, (Option("tracking", bool),), form="pretty_table"),
     "restart_stream": VerbAction(_restart, _not_found, (Option("preferred-leader-node", str),)),

@@ -192,6 +192,47 @@ def _restart_vhost(call: VerbCall) -> Outcome:
 
 _DESCRIPTION = (Option("description", str, "d"), Option("tags", str), Option("default-queue-type", str))
 _METADATA = (*_DESCRIPTION, Option("protected-from-deletion", bool))
+LINES = """
+[Virtual hosts]
+add_vhost c 1-1 <vhost> [--description <description> --tags "<tag1>,<tag2>,<...>" --default-queue-type <quorum|classic|stream>]
+  Creates a virtual host
+  Adding vhost "{0}" ...
+clear_vhost_limits c 0-0 [--vhost <vhost>]
+  Lifts the limits of a virtual host
+  Clearing vhost "{vhost}" limits ...
+delete_vhost c 1-1 <vhost>
+  Deletes a virtual host with everything in it
+  Deleting vhost "{0}" ...
+disable_vhost_deletion_protection c 1-1 since=4.2 <vhost>
+  Lets a virtual host be deleted again
+  Removing deletion protection from virtual host "{0}" by updating its metadata...
+enable_vhost_deletion_protection c 1-1 since=4.2 <vhost>
+  Keeps a virtual host from being deleted
+  Protecting virtual host "{0}" from removal by updating its metadata...
+list_vhost_limits cd 0-0 [--vhost <vhost>] [--global] [--no-table-headers]
+  Lists the limits of a virtual host, or of all
+reconcile_vhosts c 0-0 since=3.13 [--timeout <timeout>]
+  Does nothing: virtual hosts run as long as the broker does
+  Will try to initiate virtual host reconciliation on all reachable cluster nodes...
+restart_vhost c 0-0 [--vhost <vhost>] [--timeout <timeout>]
+  Does nothing: virtual hosts run as long as the broker does
+  Trying to restart vhost '{vhost}' on node '{node}' ...
+set_vhost_limits c 1-1 [--vhost <vhost>] <definition>
+  Limits a virtual host's connections and queues
+  Setting vhost limits to "{0}" for vhost "{vhost}" ...
+set_vhost_tags c 1-* <vhost> <tag> [...]
+  Gives a virtual host these tags and no others
+trace_off c 0-0 [--vhost <vhost>]
+  Ends the firehose
+  Stopping tracing for vhost "{vhost}" ...
+trace_on c 0-0 [--vhost <vhost>]
+  Has everything published or delivered go to amq.rabbitmq.trace, too
+  Starting tracing for vhost "{vhost}" ...
+update_vhost_metadata c 1-1 since=3.13 <vhost> [--description=<description>] [--tags="<tag1>,<tag2>,<...>"] [--default-queue-type=<quorum|classic|stream>] [--protected-from-deletion=<true|false>]
+  Changes description, tags, default queue type or protection of a virtual host
+  Updating metadata of vhost "{0}" ...
+"""
+
 VERBS: dict[str, VerbAction] = {
     "add_vhost": VerbAction(_add_vhost, _unknown_type, _DESCRIPTION, _check_queue_type),
     "delete_vhost": asking(lambda call, name: DeleteVhost(name=name), _not_deleted),

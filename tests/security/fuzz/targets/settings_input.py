@@ -12,7 +12,8 @@ import msgspec
 
 from broker.admin.definitions.definitions_file import read_file
 from broker.admin.protocol import AdministrationError
-from broker.config import Config, ConfigError, load, parse_address
+from broker.config import Config, ConfigError, parse_address
+from broker.settings_loader import load
 from tests.security.fuzz.broker_under_test import scratch_directory
 from tests.security.fuzz.choices import Choices, once_in, pick
 from tests.security.fuzz.targets.administration_input import definitions
