@@ -31,7 +31,7 @@ BLIND: Final = 2
 """Record flag: the keys of a BCC header follow the header. The store keeps both as they are."""
 
 DELAYED: Final = 4
-"""Record flag: a delayed message. The time put with it is when it is due, not when it expires."""
+"""Record flag: a delayed message. The time put with it is when it is due; when it expires is in its record."""
 
 
 class MessageRecord(Protocol):
@@ -49,6 +49,10 @@ class MessageRecord(Protocol):
     @property
     def stored_header(self) -> bytes:
         """Header and BCC keys: stored in place of the header if BLIND is among the flags."""
+
+    @property
+    def expires_at(self) -> int:
+        """With DELAYED, when the message expires, in wall-clock milliseconds; 0: never. Without, 0."""
 
 
 Put = tuple[MessageRecord, int]
@@ -295,16 +299,17 @@ class StoredMessage(NamedTuple):
     body_id: int
 
 
-_BOTH = 1 << 31
-_COUNTED_MAX, _UNCOUNTED_MAX = (1 << 16) - 1, (1 << 15) - 1
-"""Larger numbers are stored as these: the limit is far below them, and the others are for people to read."""
+_BOTH, _UNCOUNTED_BITS = 1 << 31, (1 << 15) - 1
+_COUNTED_MAX, _UNCOUNTED_MAX, _UNCOUNTED_MIN = (1 << 16) - 1, (1 << 14) - 1, -(1 << 14)
+"""Numbers beyond are stored as these: the limit is far below them, and the others are for people to read."""
 
 
 class DeliveryCounts(NamedTuple):
     """Deliveries that count for the delivery limit, and those that do not.
 
     Stored in 32 bits. A plain number counts deliveries. With the highest bit set it is two numbers: RabbitMQ 4.3 does
-    not count deliveries for the limit that were returned by basic.nack or basic.recover, and shows both numbers.
+    not count deliveries for the limit that were returned by basic.nack or basic.recover, and shows both numbers. A dead
+    letter that was delivered elsewhere before has more counted than there are in its queue: `uncounted` is negative.
     """
 
     counted: int
@@ -312,18 +317,20 @@ class DeliveryCounts(NamedTuple):
 
     @property
     def all(self) -> int:
-        """All deliveries."""
+        """All deliveries in this queue."""
         return self.counted + self.uncounted
 
     def packed(self) -> int:
         """Return the number that is stored."""
         if not self.uncounted:
             return self.counted
-        return _BOTH | min(self.uncounted, _UNCOUNTED_MAX) << 16 | min(self.counted, _COUNTED_MAX)
+        uncounted = min(max(self.uncounted, _UNCOUNTED_MIN), _UNCOUNTED_MAX) & _UNCOUNTED_BITS
+        return _BOTH | uncounted << 16 | min(self.counted, _COUNTED_MAX)
 
 
 def unpacked_counts(stored: int) -> DeliveryCounts:
     """Return the counts of a stored number."""
     if not stored & _BOTH:
         return DeliveryCounts(stored)
-    return DeliveryCounts(stored & _COUNTED_MAX, stored >> 16 & _UNCOUNTED_MAX)
+    uncounted = stored >> 16 & _UNCOUNTED_BITS
+    return DeliveryCounts(stored & _COUNTED_MAX, uncounted - (_UNCOUNTED_BITS + 1 if uncounted > _UNCOUNTED_MAX else 0))

@@ -3,8 +3,9 @@
     [lanes, purges, deleted queues, closed segments, last event, shared bodies]
 
 A lane is [queue, lane, counters, settled, deliveries, moved, puts], a put [position, time, flags, route, header, body,
-number of the shared body]; a body that several queues share is in the map of shared bodies, by number. Transient queues
-and transient messages, which end with the process, are left out.
+number of the shared body]; a body that several queues share is in the map of shared bodies, by number. Of a delayed
+message, the bits of the flags from FLAG_BITS on are the time at which it expires. Transient queues and transient
+messages, which end with the process, are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from storage.batch import (
     BLIND,
+    DELAYED,
     PERSISTENT,
     TRANSIENT_QUEUE,
     ClosedStreamSegment,
@@ -35,6 +37,10 @@ _Moved = tuple[_Number, Annotated[int, msgspec.Meta(ge=-1)]]
 _Lane = tuple[_Number, _Number, LaneCounters, tuple[_Number, ...], tuple[_Pair, ...], tuple[_Moved, ...], list[_Row]]
 _Batch = tuple[list[_Lane], tuple[Purge, ...], tuple[int, ...], tuple[ClosedStreamSegment, ...], int, dict[int, bytes]]
 
+FLAG_BITS = 16
+"""Bits of a record's flags."""
+_FLAGS = (1 << FLAG_BITS) - 1
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Batch).decode
 
@@ -42,10 +48,11 @@ _decode = msgspec.msgpack.Decoder(_Batch).decode
 class JournaledMessage:
     """A `MessageRecord` read from the journal. Its header is the stored one, keys of a BCC header included."""
 
-    __slots__ = ("body", "body_id", "flags", "header", "route")
+    __slots__ = ("body", "body_id", "expires_at", "flags", "header", "route")
 
     def __init__(self, flags: int, route: bytes, header: bytes, body: bytes, body_id: int) -> None:
-        self.flags = flags
+        self.flags = flags & _FLAGS
+        self.expires_at = flags >> FLAG_BITS
         self.route = route
         self.header = header
         self.body = body
@@ -92,7 +99,9 @@ def _lane(lane: SealedLane, bodies: dict[int, bytes]) -> tuple[object, ...]:
 
 
 def _row(position: int, record: MessageRecord, time: int, bodies: dict[int, bytes]) -> _Row:
-    flags, body_id = record.flags & 0xFFFF, record.body_id
+    flags, body_id = record.flags & _FLAGS, record.body_id
+    if flags & DELAYED:
+        flags |= record.expires_at << FLAG_BITS
     header = record.stored_header if flags & BLIND else record.header
     if not body_id:
         return position, time, flags, record.route, header, record.body, 0

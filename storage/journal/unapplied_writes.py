@@ -262,7 +262,7 @@ def merged(earlier: SealedBatch, later: SealedBatch) -> SealedBatch:
 def _message(put: tuple[int, Put]) -> StoredMessage:
     position, (record, time) = put
     header = record.stored_header if record.flags & BLIND else record.header
-    expires_at = 0 if record.flags & DELAYED else time
+    expires_at = record.expires_at if record.flags & DELAYED else time
     return StoredMessage(
         position, record.flags & 0xFFFF, 0, expires_at, record.route, header, record.body, record.body_id
     )

@@ -154,7 +154,8 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
             yield first, _segment(kinds, index, payload)
             index, payload, first, kinds, offset = [], [], position, 0, 0
         if body_id or delayed:
-            times, whole = (0, time) if delayed else (time, 0), checksum if body_id else crc32(body, checksum)
+            times = (record.expires_at, time) if delayed else (time, 0)
+            whole = checksum if body_id else crc32(body, checksum)
             of_each = stored_size, body_size, 0, stored_flags, route_size
             index.append(ENTRY.pack(position, *times, body_id, whole, offset, *of_each))
             payload += (route, stored) if body_id else (route, stored, body)

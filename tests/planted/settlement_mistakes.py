@@ -13,7 +13,7 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
-from broker.entities.queues.quorum_queue import QuorumQueue
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.entities.scheduling.future import Future
 from broker.session.channel.channel import Channel
 from broker.session.channel.transaction_contents import Settlement

@@ -9,11 +9,12 @@ from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues import queue_background_work
-from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.due_messages import DueMessages
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import QueueLimits
+from broker.entities.queues.quorum.at_least_once import AtLeastOnce
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 from broker.entities.vhosts import dead_lettering
 from tests.planted.mistake import BrokerCrashes, Model, Patch, Simulation, mistake
@@ -153,5 +154,5 @@ def settlement_after_release(patch: Patch) -> None:
 @mistake("delayed messages: not before their time", Simulation(1))
 def delay_too_short(patch: Patch) -> None:
     """Publish a delayed message before its time."""
-    add = DelayQueue._add
-    patch(DelayQueue, "_add", lambda queue, due, *others: add(queue, due - EARLIER_MILLISECONDS, *others))
+    index = DueMessages._index_it
+    patch(DueMessages, "_index_it", lambda waiting, due, *others: index(waiting, due - EARLIER_MILLISECONDS, *others))

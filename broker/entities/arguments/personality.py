@@ -12,6 +12,7 @@ from broker.entities.arguments import consumer_arguments, policy_keys
 from broker.entities.arguments.consumer_arguments import ConsumerRules
 from broker.entities.arguments.policy_keys import PolicyRules
 from broker.entities.arguments.queue_arguments import RULES_OF_3, RULES_OF_4_2, RULES_OF_4_3, ArgumentRules
+from broker.entities.arguments.quorum_priorities import QuorumPriorities
 
 Series = tuple[int, int]
 """A series of RabbitMQ, by the first two numbers of its versions; series compare by age."""
@@ -43,8 +44,22 @@ class Personality(NamedTuple):
     """connection.update-secret cancels the consumers that may no longer read."""
     nacks_count: bool = True
     """Returns by basic.nack and basic.recover count for the delivery limit."""
+    failures_apart: bool = False
+    """Returns of a quorum queue by basic.nack and basic.recover are told from failures."""
     acquired_counts: bool = False
-    """Redelivered messages of a quorum queue have x-acquired-count beside x-delivery-count."""
+    """x-acquired-count of a quorum queue counts all returns, x-delivery-count failures only."""
+    zero_counts: bool = True
+    """basic.get of a quorum queue shows x-delivery-count 0."""
+    carried_counts: bool = False
+    """A dead letter takes its delivery count along: a quorum queue counts on."""
+    quorum_priorities: QuorumPriorities = QuorumPriorities.NONE
+    """The priorities of quorum queues."""
+    takeover: bool = False
+    """A consumer of higher priority takes over from the single active one of a quorum queue."""
+    delayed_retries: bool = False
+    """Quorum queues may delay returned messages."""
+    purged_dead_letters: bool = False
+    """queue.purge of a quorum queue drops the dead letters that no target has accepted yet."""
     last_deaths: bool = True
     """Dead letters have the headers x-last-death-*."""
     sorted_deaths: bool = True
@@ -107,8 +122,12 @@ _OF_4_2 = Personality(
     policy_rules=policy_keys.RULES_OF_4_2,
     consumer_rules=consumer_arguments.RULES_OF_4,
     delivery_limit=20,
-    acquired_counts=True,
     sorted_deaths=False,
+    failures_apart=True,
+    zero_counts=False,
+    carried_counts=True,
+    quorum_priorities=QuorumPriorities.TWO,
+    takeover=True,
     published_deaths=False,
     returned_replies=False,
     named_actions=True,
@@ -143,6 +162,10 @@ PERSONALITIES = {
         timeouts_cancel=True,
         rechecks_consumers=True,
         nacks_count=False,
+        acquired_counts=True,
+        quorum_priorities=QuorumPriorities.STRICT,
+        delayed_retries=True,
+        purged_dead_letters=True,
         topic_wildcards_max=2,
     ),
 }

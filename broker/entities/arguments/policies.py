@@ -32,6 +32,7 @@ APPLY_TO: dict[str, frozenset[str]] = {
 SMALLER_WINS = frozenset(
     {
         "consumer-timeout",
+        "delayed-retry-max",
         "delayed-retry-min",
         "delivery-limit",
         "expires",
@@ -46,7 +47,7 @@ SMALLER_WINS = frozenset(
 
 BEFORE_ARGUMENTS: dict[str, frozenset[str]] = {
     CLASSIC.name: frozenset(),
-    QUORUM.name: frozenset({"expires", "overflow"}),
+    QUORUM.name: frozenset({"delayed-retry-type", "expires", "overflow"}),
     STREAM.name: frozenset({"max-length-bytes"}),
 }
 """Keys of which a policy's value counts before an argument's, by queue type."""

@@ -31,6 +31,9 @@ class QueueArguments(NamedTuple):
     consumer_timeout: int | None = None
     delivery_limit: float | None = None  # infinity: none, whatever the default is
     dead_letter_strategy: str = "at-most-once"
+    delayed_retry_type: str | None = None
+    delayed_retry_min: int | None = None
+    delayed_retry_max: int | None = None
     max_priority: int | None = None
 
 
@@ -49,8 +52,21 @@ def parse(arguments: Table) -> QueueArguments:
         consumer_timeout=consumer_timeout(arguments),
         delivery_limit=_delivery_limit(arguments.get("x-delivery-limit")),
         dead_letter_strategy=values.get("x-dead-letter-strategy", "at-most-once"),
+        delayed_retry_type=_text(values.get("x-delayed-retry-type")),
+        delayed_retry_min=_whole(values.get("x-delayed-retry-min")),
+        delayed_retry_max=_whole(values.get("x-delayed-retry-max")),
         max_priority=values.get("x-max-priority"),
     )
+
+
+def _text(value: object) -> str | None:
+    """Return a text; None for other values, which RabbitMQ accepts and ignores."""
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    """Return an integer; None for other values, which RabbitMQ accepts and ignores."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def consumer_timeout(arguments: Table) -> int | None:

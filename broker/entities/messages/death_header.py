@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker.entities.messages.message import PUBLISHED_DEATHS, BccMessage, Message, copied_to, route_of
+from broker.entities.messages.message import CARRIED, PUBLISHED_DEATHS, BccMessage, Message, copied_to, route_of
 from broker.wire.field_tables import INTEGER_KINDS, Field, Table, plain_value, string
 from broker.wire.properties import body_size, decode_properties, encode_header
 from storage.batch import PERSISTENT
@@ -64,7 +64,7 @@ class DeadLetter(NamedTuple):
 
     def of(self, dead: Message) -> Message:
         """Return the dead letter of one dead message."""
-        message = Message(self.route, self.header, dead.body, self.flags)
+        message = Message(self.route, self.header, dead.body, self.flags | dead.flags & CARRIED)
         message.priority = self.priority
         return BccMessage.of(message, self.header, self.bcc_keys) if self.bcc_keys else message
 

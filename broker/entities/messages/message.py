@@ -13,6 +13,17 @@ from storage.batch import BLIND, PERSISTENT
 _SIZE_BYTES = 4
 """Bytes of the length prefix of each BCC key, and of the trailing total."""
 
+_FLAGS_AT, _PRIORITY_FLAG = 12, 0x08
+"""The byte of a content header that says which of its properties are there, and the bit of the priority."""
+
+_LOW_BITS, _HIGH_BITS, _LOW_AT, _HIGH_AT = 0b11111, 0b1111, 3, 11
+"""A dead letter's delivery count: five bits of a record's flags from bit 3 on, four more from bit 11 on."""
+
+CARRIED = _LOW_BITS << _LOW_AT | _HIGH_BITS << _HIGH_AT
+"""The record flags with the delivery count that a dead letter carries from the queue where it died to the next."""
+CARRIED_MAX = 511
+"""Larger counts are carried as this."""
+
 PUBLISHED_DEATHS = 1 << 15
 """Record flag: the publisher has written the x-death header, and the broker's replaces it (RabbitMQ 4)."""
 
@@ -76,6 +87,16 @@ class Message:
         """The header as it is stored; `BccMessage` appends its keys."""
         return self.header
 
+    @property
+    def expires_at(self) -> int:
+        """0: when a message expires is told by its queue, and put into the store beside it."""
+        return 0
+
+    @property
+    def given_priority(self) -> int | None:
+        """The priority that the publisher gave it; None for none. `priority` is 0 then."""
+        return self.priority if self.header[_FLAGS_AT] & _PRIORITY_FLAG else None
+
 
 class BccMessage(Message):
     """A message published with a BCC header. That is removed, but its keys are kept for a later dead letter."""
@@ -120,6 +141,21 @@ class BccMessage(Message):
     def stored_header(self) -> bytes:
         """The header, the keys as AMQP long strings, and the total bytes of the keys."""
         return self.header + self._keys + len(self._keys).to_bytes(_SIZE_BYTES, "big")
+
+
+def carried_count(flags: int) -> int:
+    """Return the delivery count that a message carries from the queue where it died."""
+    return flags >> _LOW_AT & _LOW_BITS | (flags >> _HIGH_AT & _HIGH_BITS) << _LOW_BITS.bit_length()
+
+
+def carrying(message: Message, count: int) -> Message:
+    """Return a message that carries a delivery count: itself if it does."""
+    if carried_count(message.flags) == (count := min(count, CARRIED_MAX)):
+        return message
+    copied = message.copy()
+    high = count >> _LOW_BITS.bit_length()
+    copied.flags = copied.flags & ~CARRIED | (count & _LOW_BITS) << _LOW_AT | high << _HIGH_AT
+    return copied
 
 
 def route_of(exchange: str, routing_key: str) -> bytes:
@@ -219,6 +255,8 @@ class QueuedMessage:
     """Number of deliveries. Only quorum queues count them."""
     uncounted = 0
     """Deliveries that do not count for a delivery limit."""
+    read_back = False
+    """A quorum queue has read it from disk, and not delivered it since."""
 
     def __init__(self, queue: OriginQueue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
@@ -244,6 +282,11 @@ class QueuedMessage:
 
     def conceal(self) -> None:
         """Restore the message as it was published."""
+
+    def failures(self, reason: str) -> int:
+        """Return the delivery count with which it dies for a reason: of classic queues, rejections count."""
+        carried = 0 if self.message is None else carried_count(self.message.flags)
+        return carried + (reason == "rejected")
 
     @property
     def kind(self) -> tuple[object, ...]:

@@ -21,12 +21,16 @@ class Consumers:
     Only consumers that may have credit are in the rotation, so that finding the next one does not ask all of them.
     With a single active consumer only the active one is in the rotation. Order is the purpose of such a queue: while a
     cancelled active consumer has unacknowledged messages, its successor on another channel waits, because they may be
-    returned.
+    returned. `takeover`: a new consumer of higher priority than the active one takes its place once that has nothing
+    unacknowledged; until then nobody is served.
     """
 
-    def __init__(self, now: Callable[[], int], *, single_active: bool) -> None:
+    def __init__(self, now: Callable[[], int], *, single_active: bool, takeover: bool = False) -> None:
         self._now = now
         self._single_active = single_active
+        self._takeover = takeover
+        self._challenger: Consumer | None = None
+        """The consumer that takes the active one's place."""
         self._stalled_since = 0
         self._stalled = self._measured = 0
         self._measured_at = now()
@@ -60,6 +64,7 @@ class Consumers:
             self._exclusive = consumer
         if self._active is None:
             self._active = consumer
+        self._challenge(self._active, consumer)
         self.enlist(consumer)
 
     def remove(self, consumer: Consumer) -> None:
@@ -73,9 +78,11 @@ class Consumers:
         if not self.members:
             self._end_stall()
         if self._active is consumer:
-            self._active = None
+            self._active = self._challenger = None
             if self._single_active:
                 self._succeed(consumer)
+        elif self._challenger is consumer and self._active is not None:
+            self._give_up(self._active)
 
     def end(self) -> None:
         """Remove all consumers of a deleted queue: see `notify`."""
@@ -95,6 +102,26 @@ class Consumers:
             self._leaving[former] = None
         if self.members:
             self._active = max(self.members, key=_priority)
+            self.enlist(self._active)
+
+    def _challenge(self, active: Consumer, challenger: Consumer) -> None:
+        """Have a consumer take the active one's place if its priority is higher than that and any challenger's."""
+        rival = self._challenger or active
+        if self._single_active and self._takeover and challenger.priority > rival.priority:
+            self._challenger = challenger
+            self._retire(active)
+            self._take_over(active)
+
+    def _give_up(self, active: Consumer) -> None:
+        """Find another challenger, if the present one has gone; without one the active consumer goes on."""
+        self._challenger = None
+        self._challenge(active, max(self.members, key=_priority))
+        self.enlist(active)
+
+    def _take_over(self, active: Consumer) -> None:
+        """Make the challenger active if the active consumer has no unacknowledged messages left."""
+        if not active.unacked and self._challenger is not None:
+            self._active, self._challenger = self._challenger, None
             self.enlist(self._active)
 
     def _leave(self, former: Consumer) -> None:
@@ -118,6 +145,9 @@ class Consumers:
                 self._leave(consumer)
             return
         if consumer.waiting or not self.active(consumer) or (self._leaving and self._waits(consumer)):
+            return
+        if self._challenger is not None:
+            self._take_over(consumer)
             return
         consumer.waiting = True
         if self._stalled_since:
@@ -175,6 +205,7 @@ class Consumers:
             assert consumer in self.members, f"consumer {consumer.tag} has gone and is in the rotation"
             assert self.active(consumer), f"consumer {consumer.tag} stands by and is in the rotation"
             assert not self._waits(consumer), f"consumer {consumer.tag} is in the rotation before its predecessor left"
+            assert self._challenger is None, f"consumer {consumer.tag} is in the rotation, and shall give place"
         waiting = [consumer for consumer in self.members if consumer.waiting]
         assert set(rotation) == set(waiting), f"{len(rotation)} consumers are in the rotation, {len(waiting)} wait"
         for priority, members in self._rotations.items():

@@ -39,7 +39,7 @@ def depth(queue: Queue) -> Depth:
     in_memory = queue.ready_messages.in_memory
     apart = not isinstance(queue, Stream)
     return Depth(
-        messages=ready + apart * out.messages,
+        messages=queue.messages,
         messages_ready=ready,
         messages_unacknowledged=out.messages,
         messages_persistent=stored.messages,
@@ -47,7 +47,7 @@ def depth(queue: Queue) -> Depth:
         messages_ready_ram=in_memory.messages,
         messages_unacknowledged_ram=out.messages,
         messages_paged_out=ready - in_memory.messages,
-        message_bytes=ready_bytes + apart * out.bytes,
+        message_bytes=queue.message_bytes,
         message_bytes_ready=ready_bytes,
         message_bytes_unacknowledged=out.bytes,
         message_bytes_persistent=stored.bytes,

@@ -19,7 +19,7 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     moved: list[QueuedMessage] = []
     while len(moved) < messages and size_bytes > 0 and (entry := source.pop()) is not None:
         if not _enter(target, entry):
-            source.ready_in_order.give_back((entry,))
+            source.ready_in_order.put_back((entry,))
             break
         if source.events is not None:
             source.events.released(entry)

@@ -14,8 +14,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, Protocol, cast
 
+from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.messages.message import Message, QueuedMessage, carrying
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.queue import (
     LOAD_BYTES,
@@ -29,7 +30,7 @@ from broker.entities.queues.queue import (
 )
 from broker.entities.queues.queue_background_work import QueueBackgroundWork
 from broker.entities.queues.queue_store import QueueStore
-from broker.entities.queues.ready_messages import ReadyMessages
+from broker.entities.queues.ready_messages import Front, ReadyMessages
 from broker.entities.scheduling.future import Future
 from storage.batch import PERSISTENT
 
@@ -49,19 +50,24 @@ class OrderedReadyRole(ReadyRole, Protocol):
     @property
     def paging(self) -> bool: ...
 
+    @property
+    def fronts(self) -> Sequence[Front]: ...
+
+    def append(self, entry: QueuedMessage) -> None: ...
+
     def restore(self, messages: int, size_bytes: int, number: int = 0) -> None: ...
 
     def stored(self, up_to: int, number: int = 0) -> None: ...
 
     def give_back(self, entries: Sequence[QueuedMessage]) -> None: ...
 
+    def put_back(self, entries: Sequence[QueuedMessage]) -> None: ...
+
     def peek(self) -> QueuedMessage | None: ...
 
     def pop(self) -> QueuedMessage | None: ...
 
     def run(self, messages: int, size_bytes: int, now: int) -> list[QueuedMessage]: ...
-
-    def due(self, now: int, size_bytes: int) -> list[QueuedMessage]: ...
 
     def next_returned(self, limit: int) -> list[QueuedMessage]: ...
 
@@ -254,7 +260,8 @@ class OrderedQueue(Queue):
         arguments = arguments or self.arguments
         exchange = arguments.dead_letter_exchange
         written: list[DeadLetterGroup] = []
-        if exchange is not None and (messages := [entry.message for entry in entries if entry.message is not None]):
+        dead = [] if exchange is None else [died(entry, reason, self._context.personality) for entry in entries]
+        if messages := [message for message in dead if message is not None]:
             written = self._context.dead_letters.write(self, messages, reason, arguments)
             if (count := sum(len(group.copies) for group in written)) < len(messages):
                 entries = _first_readable(entries, count)
@@ -379,6 +386,14 @@ class ClassicQueue(OrderedQueue):
         if not self._touched:
             self.touch()
         return durable
+
+
+def died(entry: QueuedMessage, reason: str, personality: Personality) -> Message | None:
+    """Return the content of a message that died. In 4.x it carries its delivery count: a quorum queue counts on."""
+    message = entry.message
+    if message is None or not personality.carried_counts:
+        return message
+    return carrying(message, entry.failures(reason))
 
 
 _position: Final = attrgetter("position")

@@ -19,7 +19,7 @@ from broker.entities.messages.message import Message, OriginQueue, QueuedMessage
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore, StorePlace
-from broker.entities.queues.ready_messages import MemoryWindow, ReadBack, ReadyMessages
+from broker.entities.queues.ready_messages import Front, MemoryWindow, ReadBack, ReadyMessages
 from storage.batch import LaneState
 
 
@@ -30,31 +30,42 @@ class PriorityReadyMessages:
     cut, so memory holds at most a window times the harmonic number of the levels: 3 for 10 of them, 6 for all 256.
     """
 
-    def __init__(self, window: MemoryWindow, read_back: Callable[[int], ReadBack]) -> None:
+    def __init__(
+        self,
+        window: MemoryWindow,
+        read_back: Callable[[int], ReadBack],
+        new_level: Callable[[MemoryWindow, ReadBack], ReadyMessages] = ReadyMessages,
+    ) -> None:
         self._window = window
         self._read_back: Callable[[int], ReadBack] | None = read_back
+        self._new_level = new_level
         self._levels: dict[int, ReadyMessages] = {}
         self._filled = 0  # bit n is set when level n may hold something
 
     def __len__(self) -> int:
-        return sum(map(len, self._filled_levels())) if self._filled else 0
+        return sum(map(len, self.parts)) if self._filled else 0
 
     @property
     def bytes(self) -> int:
         """Bytes of the bodies of all ready messages."""
-        return sum(level.bytes for level in self._filled_levels())
+        return sum(level.bytes for level in self.parts)
 
     @property
     def in_memory(self) -> MemoryWindow:
         """Number of ready messages in memory, and bytes of their bodies."""
-        parts = [level.in_memory for level in self._filled_levels()]
+        parts = [level.in_memory for level in self.parts]
         return MemoryWindow(sum(part.messages for part in parts), sum(part.bytes for part in parts))
 
     @property
     def head(self) -> QueuedMessage | None:
         """The first ready message, if it is in memory."""
-        level = next((level for level in self._filled_levels() if len(level)), None)
+        level = next((level for level in self.parts if len(level)), None)
         return None if level is None else level.head
+
+    @property
+    def fronts(self) -> Sequence[Front]:
+        """The parts of which the first message may expire: that is the first of all, as in RabbitMQ."""
+        return (self,)
 
     @property
     def paging(self) -> bool:
@@ -66,7 +77,7 @@ class PriorityReadyMessages:
         level = self._levels.get(number)
         if level is None:
             assert self._read_back is not None, "a deleted queue gets no new priority"
-            level = self._levels[number] = ReadyMessages(self._window, self._read_back(number))
+            level = self._levels[number] = self._new_level(self._window, self._read_back(number))
             share = self._window.share(len(self._levels))
             for sharer in self._levels.values():
                 sharer.window = share
@@ -87,6 +98,10 @@ class PriorityReadyMessages:
         for number, members in _by_level(entries).items():
             self.level(number).give_back(members)
             self._filled |= 1 << number
+
+    def put_back(self, entries: Sequence[QueuedMessage]) -> None:
+        """Put the first messages, which were taken, back to where they were."""
+        self.give_back(entries)
 
     def peek(self) -> QueuedMessage | None:
         """Return the first ready message and leave it; None without one. May read from disk."""
@@ -134,14 +149,19 @@ class PriorityReadyMessages:
         self._read_back = None
         return count
 
-    def _filled_levels(self) -> list[ReadyMessages]:
-        """Return the levels that may not be empty, the highest first."""
-        levels, filled = [], self._filled
+    @property
+    def parts(self) -> list[ReadyMessages]:
+        """The levels that may not be empty, the highest first."""
+        return [self._levels[number] for number in self.filled]
+
+    @property
+    def filled(self) -> list[int]:
+        """Numbers of the levels that may not be empty, the highest first."""
+        numbers, filled = [], self._filled
         while filled:
-            number = filled.bit_length() - 1
-            levels.append(self._levels[number])
-            filled ^= 1 << number
-        return levels
+            numbers.append(filled.bit_length() - 1)
+            filled ^= 1 << numbers[-1]
+        return numbers
 
     def resident(self) -> list[QueuedMessage]:
         """Return the ready messages that are in memory, for statistics and invariants."""
@@ -165,7 +185,7 @@ class PriorityStore:
         self.queue_id = place.queue_id
         self.counters = place.counters
         self._place = place
-        self._lanes = {number: QueueStore(place, number) for number in place.states}
+        self._lanes = {level: self._new_lane(level) for level in self._stored_levels(place.states)}
 
     @property
     def state(self) -> LaneState:
@@ -177,8 +197,19 @@ class PriorityStore:
         """Return the lane of one priority, a new one if it is not in use."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = QueueStore(self._place, number)
+            lane = self._lanes[number] = self._new_lane(number)
         return lane
+
+    def _new_lane(self, level: int) -> QueueStore:
+        return QueueStore(self._place, self._number(level))
+
+    def _number(self, level: int) -> int:
+        """Return the number of a priority's lane."""
+        return level
+
+    def _stored_levels(self, states: Mapping[int, LaneState]) -> Iterable[int]:
+        """Return the priorities whose lanes were in use before."""
+        return states
 
     def read(
         self, queue: OriginQueue, number: int, after: int, before: int, window: MemoryWindow
@@ -233,7 +264,7 @@ class PriorityStore:
         """Raise AssertionError unless each lane's counts agree with its priority: see `QueueStore.check`."""
         levels = _by_level(entries)
         for number, lane in self._lanes.items():
-            assert lane.number == number, f"lane {lane.number} is in the place of lane {number}"
+            assert lane.number == self._number(number), f"lane {lane.number} is in the place of priority {number}"
             lane.check(levels[number], complete=complete)
 
 

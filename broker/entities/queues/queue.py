@@ -244,6 +244,11 @@ class Queue:
         return self.ready + self.unacked
 
     @property
+    def message_bytes(self) -> int:
+        """Bytes of the bodies of all these messages."""
+        return self.ready_bytes + self.out.bytes
+
+    @property
     def ready_bytes(self) -> int:
         """Bytes of the bodies of ready messages."""
         return self.ready_messages.bytes

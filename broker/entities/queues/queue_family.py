@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, cast
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType, type_of
+from broker.entities.arguments.quorum_priorities import QuorumPriorities
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.delay_queue import NothingReady
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
@@ -32,7 +33,15 @@ from broker.entities.queues.priority_queue import PriorityQueue, PriorityReadyMe
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, ReadyRole, Roles, StoreRole
 from broker.entities.queues.queue_limits import QueueLimits
 from broker.entities.queues.queue_store import QueueStore, StorePlace
-from broker.entities.queues.quorum_queue import QuorumLimits, QuorumQueue, QuorumReadyMessages, QuorumStore
+from broker.entities.queues.quorum.quorum_limits import QuorumLimits
+from broker.entities.queues.quorum.quorum_messages import (
+    FairLevels,
+    QuorumLevel,
+    QuorumReadyMessages,
+    ReturnedMessages,
+)
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
+from broker.entities.queues.quorum.quorum_store import QuorumStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.queues.streams.stream_log import StreamLog, StreamStore
 from broker.entities.queues.streams.stream_queue import Readers, Retention, Stream
@@ -66,7 +75,13 @@ def _by_priority(queue: PriorityQueue, store: PriorityStore, context: QueueConte
 
 
 def _returned_first(queue: QuorumQueue, store: QuorumStore, context: QueueContext) -> QuorumReadyMessages:
-    return QuorumReadyMessages(context.window, partial(store.read, queue))
+    priorities = context.personality.quorum_priorities
+    levels = FairLevels if priorities is QuorumPriorities.TWO else PriorityReadyMessages
+    return QuorumReadyMessages(
+        ReturnedMessages(lambda numbers: queue.delayed.bring(numbers)),
+        levels(context.window, lambda level: partial(store.read, queue, level), QuorumLevel),
+        all_fronts=priorities is QuorumPriorities.STRICT,
+    )
 
 
 def _log(stream: Stream, store: StreamStore, context: QueueContext) -> StreamLog:
@@ -81,6 +96,11 @@ def _consumers(queue: OrderedQueue, context: QueueContext) -> Consumers:
     return Consumers(context.now, single_active=queue.arguments.single_active_consumer)
 
 
+def _quorum_consumers(queue: QuorumQueue, context: QueueContext) -> Consumers:
+    single_active, takeover = queue.arguments.single_active_consumer, context.personality.takeover
+    return Consumers(context.now, single_active=single_active, takeover=takeover)
+
+
 def _readers(stream: Stream, context: QueueContext) -> Readers:
     return Readers(cast(StreamLog, stream.ready_messages), context.now)
 
@@ -88,7 +108,7 @@ def _readers(stream: Stream, context: QueueContext) -> Readers:
 FAMILY = (
     Member(CLASSIC, "x-max-priority", PriorityQueue, PriorityStore, _by_priority, QueueLimits, _consumers),
     Member(CLASSIC, "", ClassicQueue, QueueStore, _in_order, QueueLimits, _consumers),
-    Member(QUORUM, "", QuorumQueue, QuorumStore, _returned_first, QuorumLimits, _consumers),
+    Member(QUORUM, "", QuorumQueue, QuorumStore, _returned_first, QuorumLimits, _quorum_consumers),
     Member(STREAM, "", Stream, StreamStore, _log, _retention, _readers),
 )
 """The queues that can be declared; the first row that matches a declaration is used."""

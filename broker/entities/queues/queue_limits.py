@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.queue_background_work import CHUNK_BYTES
+from broker.entities.queues.ready_messages import Front
 from broker.entities.queues.unlimited import Unlimited
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES
 
@@ -125,7 +126,7 @@ class QueueLimits(Unlimited):
             if too_many > 1 and (entries := self._queue.ready_in_order.run(too_many, left, 0)):
                 dropped += self._discard(entries, "maxlen")
             else:
-                dropped += self._discard_first("maxlen")
+                dropped += self._discard_one(self._queue.ready_in_order.pop(), "maxlen")
         return dropped
 
     def resume(self) -> None:
@@ -157,36 +158,39 @@ class QueueLimits(Unlimited):
         self._strictly = strictly
         if self.expiring:  # the background work removes them
             self._background_work.begin()
-        elif self._head_is_due():
+        elif self._due_front() is not None:
             if not self._background_work.head_has_to_wait:
                 self._expire_some()
-            if self._head_is_due():
+            if self._due_front() is not None:
                 self.expiring = True
                 self._background_work.begin()
 
-    def _head_is_due(self) -> bool:
-        """Return whether the first ready message has to be removed."""
-        entry = self._queue.ready_in_order.peek()
-        return entry is not None and self._is_due(entry)
+    def _due_front(self) -> Front | None:
+        """Return ready messages of which the first has to be removed; None if there are none."""
+        for front in self._queue.ready_in_order.fronts:
+            entry = front.peek()
+            if entry is not None and self._is_due(entry):
+                return front
+        return None
 
     def _is_due(self, entry: QueuedMessage) -> bool:
+        """Return whether a message, the first of its front, has to be removed."""
         spared = self._strictly and not entry.redelivered
         return 0 < entry.expires_at <= (self.moment() - 1 if spared else self._now())
 
     def _expire_some(self) -> int:
         """Remove one step of expired messages at the head; return its size in bytes."""
-        ready_messages, done = self._queue.ready_in_order, 0
-        while done < CHUNK_BYTES and (entry := ready_messages.peek()) is not None and self._is_due(entry):
+        done = 0
+        while done < CHUNK_BYTES and (front := self._due_front()) is not None:
             now = self.moment() - 1 if self._strictly else self._now()
-            if entries := ready_messages.due(now, CHUNK_BYTES - done):
+            if entries := front.due(now, CHUNK_BYTES - done):
                 done += self._discard(entries, "expired")
             else:
-                done += self._discard_first("expired")
+                done += self._discard_one(front.pop(), "expired")
         return done
 
-    def _discard_first(self, reason: str) -> int:
-        """Discard the first ready message, or just drop it if its content cannot be read; return its size in bytes."""
-        entry = self._queue.ready_in_order.pop()
+    def _discard_one(self, entry: QueuedMessage | None, reason: str) -> int:
+        """Discard a message that was taken, or just drop it if its content cannot be read; return its size in bytes."""
         if entry is not None and entry.message is None:
             self._queue.store.load((entry,))
         if entry is not None and entry.message is not None:
@@ -201,18 +205,22 @@ class QueueLimits(Unlimited):
         copies = self._turn.dead_letter_copies
         count = self._queue.discard(entries, reason)
         if count < len(entries):
-            self._queue.ready_in_order.give_back(entries[count:])
+            self._queue.ready_in_order.put_back(entries[count:])
         gone = sum(entry.size + MESSAGE_BYTES for entry in entries[:count])
         return max(gone, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
 
     def watch(self) -> None:
-        """Set a timer for the expiry of the message now at the head, unless an earlier one is set."""
+        """Set a timer for the first expiry of the messages that may expire, unless an earlier one is set."""
         if self.expiring:
             return
-        entry = self._queue.ready_in_order.peek()
-        if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
-            self._watched = entry.expires_at
-            self._timers.at(entry.expires_at, self._look, self._queue)
+        first = 0
+        for front in self._queue.ready_in_order.fronts:
+            entry = front.peek()
+            if entry is not None and entry.expires_at and not 0 < first <= entry.expires_at:
+                first = entry.expires_at
+        if first and not 0 < self._watched <= first:
+            self._watched = first
+            self._timers.at(first, self._look, self._queue)
 
     def _look(self) -> None:
         self._watched = 0

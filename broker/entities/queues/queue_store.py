@@ -208,7 +208,11 @@ class QueueStore:
         found = self._source.fetch(self.queue_id, self.number, sorted(wanted))
         self.counters.read(len(found))
         for stored in found:
-            wanted[stored.position].message = _message(stored)
+            self._fill(wanted[stored.position], stored)
+
+    def _fill(self, entry: QueuedMessage, stored: StoredMessage) -> None:
+        """Give a message its content."""
+        entry.message = _message(stored)
 
     def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
         """Return due times of about `max_messages` delayed messages between two positions, ascending in position."""

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
@@ -44,6 +44,19 @@ _END: Final = 1 << 64
 
 FEW_OF: Final = 32
 """If fewer than 1 in FEW_OF are newly returned, each is inserted; otherwise all returned messages are sorted again."""
+
+
+class Front(Protocol):
+    """Ready messages in order, of which the first may expire."""
+
+    def peek(self) -> QueuedMessage | None:
+        """Return the first message and leave it; None without one. May read from disk."""
+
+    def pop(self) -> QueuedMessage | None:
+        """Take the first message; None without one."""
+
+    def due(self, now: int, size_bytes: int) -> list[QueuedMessage]:
+        """Take the first messages if they have expired: see `ReadyMessages.due`."""
 
 
 class ReadyMessages:
@@ -77,6 +90,11 @@ class ReadyMessages:
         if self._returned and (first is None or self._returned[-1].position < first.position):
             return self._returned[-1] if first is not None or not self._paged else None
         return first
+
+    @property
+    def fronts(self) -> Sequence[Front]:
+        """The parts of which the first message may expire."""
+        return (self,)
 
     def append(self, entry: QueuedMessage) -> None:
         """Add a published message."""
@@ -122,6 +140,10 @@ class ReadyMessages:
             self._returned.extend(entries)
             self._returned.sort(key=_position, reverse=True)
         self.bytes += sum(map(_size, entries))
+
+    def put_back(self, entries: Sequence[QueuedMessage]) -> None:
+        """Put the first messages, which were taken, back to where they were."""
+        self.give_back(entries)
 
     def _are_first(self, entries: Sequence[QueuedMessage]) -> bool:
         """Return whether they are in descending order and before all other returned messages."""

@@ -12,7 +12,7 @@ from broker.admin.views.queue_view import DEPTH, TOTALS, queue_columns
 from broker.entities.arguments.personality import Series
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.quorum_queue import QuorumQueue
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.management.rows import queue_rows_of_4
 from broker.management.rows.connection_rows import connection_details
 from broker.management.statistics.history_query import HistoryQuery, moment

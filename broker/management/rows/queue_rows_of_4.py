@@ -12,7 +12,7 @@ from broker.admin.views.columns import ABSENT, Column, Joint
 from broker.admin.views.queue_view import DEPTH
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.quorum_queue import QuorumQueue
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.rows.erlang_processes import COLLECTION, REDUCTIONS, always
 
@@ -21,9 +21,9 @@ Table = Mapping[str, Column[Queue]]
 
 def _delivery_limit(queue: Queue) -> Any:
     """Return the limit in force on returns to a quorum queue, since RabbitMQ 4.0: clients take its absence for none."""
-    if not isinstance(queue, QuorumQueue) or not queue.shows_delivery_limit:
+    if not isinstance(queue, QuorumQueue) or not queue.rules.limit_shown:
         return ABSENT
-    return "unlimited" if queue.delivery_limit is None else queue.delivery_limit
+    return "unlimited" if queue.rules.limit is None else queue.rules.limit
 
 
 LIMIT: Table = {"delivery_limit": _delivery_limit}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.messages.message import Message
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.session.channel.channel import HELD_OVERHEAD_BYTES
@@ -242,11 +243,11 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         queue.counters.publish += count
         if queue.limits.on_length and queue.limits.refuses(messages[0]):
             refused = True
+            if channel.transaction is not None and queue.type is not QUORUM:  # as in RabbitMQ, 4.3 included
+                channel.transaction.refused = True
             queue.limits.turn_away(messages[0])
         elif queue.publish(messages[0]) if count == 1 else queue.publish_all(messages):
             durable = True
-    if refused and channel.transaction is not None:
-        channel.transaction.refused = True
     ledger = channel.confirms
     if ledger is None:
         return

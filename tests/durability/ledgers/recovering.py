@@ -18,7 +18,7 @@ from broker.entities.node.broker import Broker
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
+from broker.entities.queues.quorum.quorum_queue import QuorumEntry, QuorumQueue
 from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.vhosts.vhost import VHost

@@ -15,7 +15,7 @@ from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_of
 from broker.entities.messages.message import Message
 from broker.entities.node.users import Permission
-from broker.entities.queues import delay_queue
+from broker.entities.queues import due_messages
 from broker.entities.queues.delay_queue import FULL_MILLISECONDS, DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
@@ -191,7 +191,7 @@ def test_what_waits_goes_with_its_exchange(core: Core, *, durable: bool) -> None
 def test_times_are_read_back_in_pieces_and_nothing_leaves_before(
     core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delay_queue, "INDEX_MESSAGES", 2)
+    monkeypatch.setattr(due_messages, "INDEX_MESSAGES", 2)
     for delay in (500, 400, 300, 200, 100):
         publish(core, later, b"%d" % delay, delay)
         core.commit()

@@ -50,7 +50,7 @@ COUNTERS: dict[str, tuple[Callable[[Core], Any], str]] = {
     "messages on disk": (filled, "store.state.messages"),
     "offsets of a stream": (lambda core: filled(core, queue_type="stream"), "store.state.messages"),
     "dead letters on disk": (lambda core: filled(core, queue_type="quorum"), "dead_letters._store.state.messages"),
-    "delayed bytes": (delays, "_in_memory_bytes"),
+    "delayed bytes": (delays, "_waiting._in_memory_bytes"),
     "deliveries to consumers": (channel, "deliveries.consumed"),
     "confirms": (channel, "confirms._answered"),
     "held bytes": (lambda core: channel(core).connection, "held_bytes"),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.entities.queues.at_least_once import RETRY_MILLISECONDS, TRIED_AT_ONCE
-from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
+from broker.entities.queues.quorum.at_least_once import RETRY_MILLISECONDS, TRIED_AT_ONCE
+from broker.entities.queues.quorum.quorum_queue import QuorumEntry, QuorumQueue
 from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core, Reader
 

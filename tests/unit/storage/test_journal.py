@@ -12,7 +12,7 @@ from harness.brokers.broker_core import Core, Reader
 from storage.messages.message_store import MessageStore
 from storage.offline.offline_reader import StoppedStore
 from storage.offline.verify_messages import verify
-from tests.unit.storage.writing import Writer, bodies
+from tests.unit.storage.writing import END, Writer, bodies
 
 JOURNAL_BYTES = 1 << 16
 BODY_BYTES = 100_000
@@ -38,6 +38,26 @@ def test_a_start_takes_over_what_is_left(path: Path, journal_bytes: int) -> None
             assert bodies(store, 1) == [b"1", b"2", b"3"]
             assert store.lanes()[1][0].messages == 3
     assert verify(path).problems == []
+
+
+@pytest.mark.parametrize("caught_up", [False, True])
+def test_a_delayed_message_has_a_due_time_and_an_expiry_before_and_after_a_start(path: Path, caught_up: bool) -> None:
+    with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        writer = Writer(store)
+        writer.put(1, b"first batch")
+        writer.flush()
+        positions = [writer.delay(1, b"m", 1000), writer.delay(1, b"mm", 300, expires_at=2000)]
+        writer.flush()
+        if caught_up:
+            store.catch_up()
+        check_times(store, positions)
+    with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        check_times(store, positions)
+
+
+def check_times(store: MessageStore, positions: list[int]) -> None:
+    assert [found.due_at for found in store.waiting(1, 0, positions[0] - 1, END, 10)] == [1000, 300]
+    assert [found.expires_at for found in store.fetch(1, 0, positions)] == [0, 2000]
 
 
 def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) -> None:

@@ -17,12 +17,14 @@ END = 1 << 64
 class Message:
     """A message as a queue holds it."""
 
-    def __init__(self, body: bytes, *, persistent: bool = True, body_id: int = 0) -> None:
+    def __init__(self, body: bytes, *, persistent: bool = True, body_id: int = 0, expires_at: int = 0) -> None:
         self.flags = PERSISTENT if persistent else 0
         self.route = ROUTE
         self.header = HEADER
         self.body = body
         self.body_id = body_id
+        self.expires_at = expires_at
+        """Expiry of a delayed message."""
 
 
 class Writer:
@@ -67,10 +69,12 @@ class Writer:
             writes.state.bytes += len(body)
         return position
 
-    def delay(self, queue_id: int, body: bytes, due: int, *, persistent: bool = True) -> int:
+    def delay(self, queue_id: int, body: bytes, due: int, *, persistent: bool = True, expires_at: int = 0) -> int:
         """Put a message that waits until `due`; its position."""
         position = self.put(queue_id, body, persistent=persistent, expires_at=due)
-        self._lane(queue_id, 0).puts[position][0].flags |= DELAYED
+        record = self._lane(queue_id, 0).puts[position][0]
+        record.flags |= DELAYED
+        record.expires_at = expires_at
         return position
 
     def puts(self, queue_id: int, bodies: Iterable[bytes]) -> list[int]:

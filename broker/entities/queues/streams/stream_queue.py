@@ -154,6 +154,11 @@ class Stream(Queue):
         """Number of messages; delivered ones are included, because delivery removes nothing."""
         return self.ready
 
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of the bodies of all messages."""
+        return self.ready_bytes
+
     def publish(self, message: Message) -> bool:
         """Append a message; always return True: a stream keeps transient messages too, and confirms wait for the
         disk."""

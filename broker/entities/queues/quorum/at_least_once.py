@@ -19,7 +19,7 @@ from broker.entities.scheduling.background_work import MESSAGE_BYTES, until_done
 if TYPE_CHECKING:
     from broker.entities.queues.queue import QueueContext
     from broker.entities.queues.queue_store import QueueStore
-    from broker.entities.queues.quorum_queue import QuorumQueue
+    from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 
 RETRY_MILLISECONDS = 1000
 """Time after which dead letters that were not accepted are retried."""
@@ -28,8 +28,8 @@ TRIED_AT_ONCE = 32
 """The oldest dead letters that one step retries; RabbitMQ has 32 in flight."""
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
-REASON_SHIFT = 8
-"""The record of a waiting dead letter has its reason in its flags, from this bit on: its index in REASONS plus 1."""
+REASON_SHIFT, _REASON_BITS = 8, 0b111
+"""The record of a waiting dead letter has its reason in three bits of its flags: its index in REASONS plus 1."""
 
 
 class AtLeastOnce:
@@ -69,6 +69,11 @@ class AtLeastOnce:
         """Dead-letter a message of the queue now, or keep it if others wait or a target does not accept it."""
         if len(self._ready_messages) or not self._send(message, reason):
             self._wait(message, reason)
+
+    def purge(self, end: int) -> int:
+        """Drop all dead letters that wait, at positions below `end`; return their number."""
+        self._store.purge(end, ())
+        return self._ready_messages.clear()
 
     def end(self) -> None:
         """Forget the dead letters and the queue, which is deleted."""
@@ -142,5 +147,5 @@ class AtLeastOnce:
     def _sent(self, dead_letter: QueuedMessage) -> bool:
         message = dead_letter.message
         assert message is not None, "a waiting dead letter keeps its content"
-        reason = REASONS[(message.flags >> REASON_SHIFT) - 1]
+        reason = REASONS[(message.flags >> REASON_SHIFT & _REASON_BITS) - 1]
         return self._send(message, reason)

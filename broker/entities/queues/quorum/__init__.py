@@ -1,0 +1,1 @@
+"""Quorum queues on one machine: the queue, and its roles."""
