@@ -96,8 +96,8 @@ def _destinations(
 
 
 def hand_over(message: Message, queue: Queue) -> None:
-    """Publish a message that does not come from a client into a queue, unless that is full and refuses it."""
-    if queue.limits.on_length and queue.limits.refuses(message):
+    """Publish a message that does not come from a client into a queue, unless that is full and refuses it, too."""
+    if queue.limits.on_length and not queue.limits.publishers_only and queue.limits.refuses(message):
         queue.limits.turn_away(message)
     else:
         queue.publish(message)

@@ -15,12 +15,14 @@ class Unlimited:
     `timed`: some message may have a time to live; otherwise expired messages are not looked for. `expiring`: more have
     expired at the head than one step removes, and nothing is delivered until they are gone. `on_time`, `on_length`: the
     queue has a time to live, or a limit on messages or bytes. Publishing reads these two before it calls a method.
+    `publishers_only`: messages that no client publishes are never refused.
     """
 
     timed = False
     expiring = False
     on_time = False
     on_length = False
+    publishers_only = False
 
     def set(self, arguments: QueueArguments) -> None:
         """Apply other limits from now on. Messages keep the expiry time that they were given at their publish."""

@@ -411,6 +411,17 @@ def test_messages_expire(client: Client, quorum: Made, dead: str, of_queue: bool
     assert dead_letter.properties.expiration is None
 
 
+def test_the_limit_of_a_queue_that_refuses_does_not_hold_for_dead_letters(client: Client, quorum: Made) -> None:
+    """A publisher is told of a refusal; nobody would be told of a dead letter that is lost."""
+    full = quorum(max_length=2, overflow="reject-publish")
+    queue = quorum(dead_letter_exchange="", dead_letter_routing_key=full)
+    deposit(client, *(b"%d" % number for number in range(8)), key=queue)
+    for tag in range(1, 9):
+        take(client, queue)
+        client.send(BasicReject(tag, False))
+    assert sorted(bodies(take_all(client, full, 8))) == [b"%d" % number for number in range(8)]
+
+
 # Dead letters at least once
 
 AT_LEAST_ONCE = {"dead_letter_strategy": "at-least-once", "overflow": "reject-publish", "dead_letter_exchange": ""}

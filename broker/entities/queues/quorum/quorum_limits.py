@@ -1,7 +1,8 @@
 """Limits of a quorum queue. Delayed messages and waiting dead letters count as messages of the queue.
 
 With `x-overflow` reject-publish the queue accepts one message more than its limit, then none until it has fallen to
-four fifths of it.
+four fifths of it. Only publishers are refused, and at-least-once dead letters, which wait: other dead letters, delayed
+messages that are due and events would be lost.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ LOW_WATER = 0.8
 
 class QuorumLimits(QueueLimits):
     """Limits of a quorum queue."""
+
+    publishers_only = True
 
     def __init__(self, queue: QuorumQueue, context: QueueContext) -> None:
         self._quorum = queue
