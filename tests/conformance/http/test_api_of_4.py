@@ -268,3 +268,20 @@ def test_a_denied_feature(api: Api) -> None:
 def test_the_status_of_a_quorum_queue(api: Api) -> None:
     (member,) = api.get("queues/quorum/%2F/q/status")
     assert (member["Raft State"], member["Membership"], member["Machine Version"]) == ("leader", "voter", 8)
+
+
+def test_messages_that_are_looked_at_stay_first_and_are_not_counted(api: Api) -> None:
+    """A rejection counts as a failed delivery; looking at a message does not."""
+
+    def looked_at(ackmode: str) -> tuple[str, dict[str, int]]:
+        fields = {"count": 1, "ackmode": ackmode, "encoding": "auto"}
+        (message,) = json.loads(api.request("POST", "queues/%2F/looked-at/get", fields).body)
+        return message["payload"], dict(message["properties"]).get("headers", {})
+
+    api.request("PUT", "queues/%2F/looked-at", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    for payload in ("1", "2"):
+        fields = {"routing_key": "looked-at", "properties": {}, "payload": payload, "payload_encoding": "string"}
+        api.request("POST", "exchanges/%2F/amq.default/publish", fields)
+    found = [looked_at(mode) for mode in ("ack_requeue_true", "reject_requeue_true", "ack_requeue_true")]
+    assert found == [("1", {}), ("1", {"x-acquired-count": 1}), ("1", {"x-acquired-count": 2, "x-delivery-count": 1})]
+    api.request("DELETE", "queues/%2F/looked-at")
