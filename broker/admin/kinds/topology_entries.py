@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from random import Random
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Meta
@@ -20,7 +21,7 @@ from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.personality import Personality
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange, Router
-from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
+from broker.entities.exchanges.exchange_type_table import ROUTERS, RouterRules
 from broker.entities.node.broker import Broker
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
@@ -106,11 +107,14 @@ class BindingEntry(DefinitionEntry, frozen=True):
     arguments: FieldTable = {}
 
 
+_RULES = RouterRules(Random(), exact_headers=True)
+
+
 def new_router(type_: str, arguments: FieldTable) -> Router:
     """Return what an exchange of a type routes by. Raises AdministrationError and AmqpError."""
     if type_ not in ROUTERS:
         raise invalid(f"unknown exchange type '{type_}'")
-    return ROUTERS[type_](table(arguments), CHANCE)
+    return ROUTERS[type_](table(arguments), _RULES)
 
 
 # Export

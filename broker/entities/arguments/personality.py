@@ -84,6 +84,8 @@ class Personality(NamedTuple):
     """Definitions change the default queue type of a virtual host that exists."""
     passive_access: bool = False
     """A passive declaration takes a permission on the name: any of configure, write and read."""
+    exact_headers: bool = True
+    """A headers exchange tells integers from floating-point numbers of the same value."""
     topic_wildcards_max: int = 0
     """Most words `#` in the binding key of a topic exchange; 0: any number."""
     delivery_modes: bool = True
@@ -147,7 +149,12 @@ _OF_4_2 = Personality(
 
 PERSONALITIES = {
     "3.10": Personality(
-        "3.10.8", policy_rules=policy_keys.RULES_OF_3_10, last_deaths=False, fallback_type=False, imported_types=False
+        "3.10.8",
+        policy_rules=policy_keys.RULES_OF_3_10,
+        last_deaths=False,
+        fallback_type=False,
+        imported_types=False,
+        exact_headers=False,
     ),
     "3.13": Personality("3.13.7"),
     "4.2": _OF_4_2,

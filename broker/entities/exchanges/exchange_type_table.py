@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from broker.entities.exchanges.exchange import Exchange, Router
 from broker.entities.exchanges.exchange_types import Direct, Fanout, Headers, Topic
@@ -33,25 +34,30 @@ def delayed_type(arguments: Table) -> str:
     return name
 
 
-ROUTERS: dict[str, Callable[[Table, Random], Router]] = {
-    "direct": lambda arguments, chance: Direct(),
-    "fanout": lambda arguments, chance: Fanout(),
-    "topic": lambda arguments, chance: Topic(),
-    "headers": lambda arguments, chance: Headers(),
-    "x-consistent-hash": lambda arguments, chance: ConsistentHash(arguments),
-    DELAYED_TYPE: lambda arguments, chance: ROUTERS[delayed_type(arguments)](arguments, chance),
-    "x-local-random": lambda arguments, chance: LocalRandom(chance),
-    "x-modulus-hash": lambda arguments, chance: ModulusHash(),
-    "x-random": lambda arguments, chance: RandomChoice(chance),
-    "x-recent-history": lambda arguments, chance: RecentHistory(arguments),
+class RouterRules(NamedTuple):
+    """The source of randomness of routers, and what personalities differ in."""
+
+    chance: Random
+    exact_headers: bool
+    """A headers exchange tells integers from floating-point numbers of the same value."""
+
+
+ROUTERS: dict[str, Callable[[Table, RouterRules], Router]] = {
+    "direct": lambda arguments, rules: Direct(),
+    "fanout": lambda arguments, rules: Fanout(),
+    "topic": lambda arguments, rules: Topic(),
+    "headers": lambda arguments, rules: Headers(exact=rules.exact_headers),
+    "x-consistent-hash": lambda arguments, rules: ConsistentHash(arguments),
+    DELAYED_TYPE: lambda arguments, rules: ROUTERS[delayed_type(arguments)](arguments, rules),
+    "x-local-random": lambda arguments, rules: LocalRandom(rules.chance),
+    "x-modulus-hash": lambda arguments, rules: ModulusHash(),
+    "x-random": lambda arguments, rules: RandomChoice(rules.chance),
+    "x-recent-history": lambda arguments, rules: RecentHistory(arguments),
 }
 """Makes a router of each type from the exchange's arguments.
 
 Raises ChannelException for arguments that the type refuses, ConnectionException where RabbitMQ closes the connection.
 """
-
-CHANCE = Random()
-"""The default source of randomness."""
 
 
 def new_exchange(
@@ -63,10 +69,10 @@ def new_exchange(
     internal: bool,
     arguments: Table,
     declared_by: str = "",
-    chance: Random = CHANCE,
+    rules: RouterRules,
 ) -> Exchange:
-    """Return an exchange of a type that is in ROUTERS. Raises what ROUTERS raise. `chance`: for random types."""
-    router = ROUTERS[type_](arguments, chance)
+    """Return an exchange of a type that is in ROUTERS. Raises what ROUTERS raise."""
+    router = ROUTERS[type_](arguments, rules)
     return Exchange(
         name,
         type_,

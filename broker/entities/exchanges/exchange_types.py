@@ -123,12 +123,14 @@ class Topic(Router):
 class Headers(Router):
     """Type headers: the message's headers against the binding's arguments.
 
-    `x-match` is all or any, with the suffix -with-x if arguments named x-... are compared too.
+    `x-match` is all or any, with the suffix -with-x if arguments named x-... are compared too. `exact`: an integer does
+    not match a floating-point number, as in RabbitMQ from 3.13 on.
     """
 
     by_key_alone = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, exact: bool) -> None:
+        self._kinds_alike = (_INTEGERS, _FLOATS, _STRINGS) if exact else (_INTEGERS | _FLOATS, _STRINGS)
         self._criteria: dict[Binding, tuple[bool, Table]] = {}
 
     def check_binding(self, key: str, arguments: Table, destination: str) -> None:
@@ -150,11 +152,28 @@ class Headers(Router):
         return [
             binding.destination
             for binding, (every, wanted) in self._criteria.items()
-            if _fits(headers, wanted, every=every)
+            if self._fits(headers, wanted, every=every)
         ]
 
     def check(self, bindings: Collection[Binding]) -> None:
         assert_same(self._criteria, bindings)
+
+    def _fits(self, headers: Fields, wanted: Table, *, every: bool) -> bool:
+        for name, field in wanted.items():
+            if self._agrees(field, headers.get(name)) is not every:
+                return not every
+        return every
+
+    def _agrees(self, wanted: Field, found: Field | None) -> bool:
+        """Compare numbers by value, strings by bytes, others by type and value. A void matches any present header."""
+        if found is None:
+            return False
+        if wanted.kind == "V":
+            return True
+        alike = wanted.kind == found.kind or any(
+            wanted.kind in each and found.kind in each for each in self._kinds_alike
+        )
+        return alike and wanted.value == found.value
 
 
 def assert_same(matched: Collection[Binding], bindings: Collection[Binding]) -> None:
@@ -164,7 +183,7 @@ def assert_same(matched: Collection[Binding], bindings: Collection[Binding]) -> 
 
 
 _MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")
-_NUMBERS = INTEGER_KINDS | {"f", "d", "T"}
+_INTEGERS, _FLOATS = INTEGER_KINDS | {"T"}, frozenset("fd")
 _STRINGS = frozenset("Sx")
 
 
@@ -180,20 +199,3 @@ def _match_mode(arguments: Table) -> str:
         found = f'field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x'
         raise precondition_failed(f"Invalid x-match {found}")
     return mode
-
-
-def _fits(headers: Fields, wanted: Table, *, every: bool) -> bool:
-    for name, field in wanted.items():
-        if _agrees(field, headers.get(name)) is not every:
-            return not every
-    return every
-
-
-def _agrees(wanted: Field, found: Field | None) -> bool:
-    """Compare numbers by value, strings by bytes, others by type and value. A void matches any present header."""
-    if found is None:
-        return False
-    if wanted.kind == "V":
-        return True
-    kinds = {wanted.kind, found.kind}
-    return (len(kinds) == 1 or kinds <= _NUMBERS or kinds <= _STRINGS) and wanted.value == found.value

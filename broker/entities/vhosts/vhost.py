@@ -16,7 +16,7 @@ from typing import NamedTuple
 from broker.entities.arguments.queue_types import TYPES, DefaultType, type_of
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.exchanges.exchange_type_table import new_exchange
+from broker.entities.exchanges.exchange_type_table import RouterRules, new_exchange
 from broker.entities.exchanges.routing import Routes, Routing
 from broker.entities.messages.death_header import DeathForm
 from broker.entities.messages.message import Message
@@ -100,7 +100,8 @@ class VHost:
             context.personality,
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
-        self._new_exchange = partial(new_exchange, chance=context.chance)
+        rules = RouterRules(context.chance, context.personality.exact_headers)
+        self._new_exchange = partial(new_exchange, rules=rules)
         self._new_queues = Creations(self.queues, self._queue_declared)
         self._new_exchanges = Creations(self.exchanges, self._exchange_declared)
         # Predeclared in memory at each start, so they are not in the definitions.

@@ -41,7 +41,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.contents import PERSISTENT
-from harness.clients.queue_steps import deposit
+from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import consume, get, nack, prefetch, queue_bind, queue_declare, reject
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
@@ -285,6 +285,15 @@ def _first(client: Client, queue: str) -> BasicProperties | None:
     client.send(get(queue))
     item = client.receive()
     return None if isinstance(item, BasicGetEmpty) else item.properties  # type: ignore[union-attr]
+
+
+def test_numbers_of_a_headers_exchange(client: Client, personality: str) -> None:
+    """3.13: 1 is not 1.0; integers of all widths are alike in all series."""
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.ask(queue_bind(queue, "amq.headers", arguments={"n": Field("I", 1)}))
+    for field in (Field("d", 1.0), Field("l", 1)):
+        client.publish(field.kind.encode(), exchange="amq.headers", properties=BasicProperties(headers={"n": field}))
+    assert drain(client, queue) == ([b"d", b"l"] if personality == "3.10" else [b"l"])
 
 
 def test_a_mandatory_reply(client: Client, of_4: bool) -> None:
