@@ -581,6 +581,13 @@ def test_a_hint_is_a_command_for_this_environment(
 # Messages, of a running broker
 
 
+@pytest.mark.parametrize("option", ["--uri", "--host", "--user", "--password-file", "--vhost"])
+def test_an_empty_option_is_no_default(run: Run, option: str) -> None:
+    """A variable that is not set would send messages to, or take them from, a broker that nobody meant."""
+    code, _, err = run("get", "q", option, "")
+    assert (code, err.splitlines()[-1]) == (2, f"Error: {option} is empty: is a variable not set?")
+
+
 def test_messages_are_published_and_read(run: Run, fresh_broker: BrokerProcess) -> None:
     def leveret(line: str, stdin: str = "") -> Outcome:
         return run(*line.split(), "--data-dir", str(fresh_broker.data_dir), stdin=stdin)
@@ -606,6 +613,9 @@ def test_messages_are_published_and_read(run: Run, fresh_broker: BrokerProcess) 
     assert leveret("get other").err == "leveret: error: 404 NOT_FOUND - no queue 'other' in vhost '/'\n"
     assert leveret("publish q x --property size=5").code == 2
     assert "LEVERET_PASSWORD" in leveret("get q --user other").err
+    assert leveret("get q --tls").err.endswith(
+        "listens without TLS only: leave out --tls; --host or --uri names another one\n"
+    )
     figures = json.loads(leveret("bench --seconds 0.3 --size 10 --json").out)
     assert figures["published_per_second"] > 0
     assert [row["name"] for row in fresh_broker.tell("list_queues", vhost="/")] == ["q"]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.admin.commands.node_admin import ListListeners
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import NotRunning
 from broker.cli.target_broker import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -26,10 +26,12 @@ def broker_options(command: Command) -> Command:
     """Give a command, behind its Target, the argument `broker`: the options of the data source `amqp` that name one."""
 
     def run(target: Target, tls: bool, **options: Any) -> Any:
-        given = {name: options.pop(option) for option, name in (PLACES | FILES).items()}
-        return command(
-            target, _broker(target, {name: str(value) for name, value in given.items() if value}, tls), **options
-        )
+        given = {option: options.pop(option) for option in PLACES | FILES}
+        for option, value in given.items():
+            if value == "":  # a default in its place could be a broker that nobody meant
+                raise click.UsageError(f"--{option.replace('_', '-')} is empty: is a variable not set?")
+        named = {name: str(given[option]) for option, name in (PLACES | FILES).items() if given[option] is not None}
+        return command(target, _broker(target, named, tls), **options)
 
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
@@ -58,7 +60,7 @@ def _broker(target: Target, given: dict[str, str], tls: bool) -> dict[str, str]:
         given["tls"] = "true"
     if "uri" in given or "host" in given:
         return given
-    host, port = _running(target, tls) or _configured(target, tls)
+    host, port = _address_here(target, tls)
     configured = {"host": ANY.get(host, host), "port": str(port), "vhost": target.config.defaults.vhost}
     if "user" not in given:
         configured |= {"user": target.config.defaults.user}
@@ -67,15 +69,19 @@ def _broker(target: Target, given: dict[str, str], tls: bool) -> dict[str, str]:
     return configured | given
 
 
-def _running(target: Target, tls: bool) -> tuple[str, int] | None:
-    """Return the address of the broker that runs here, or None."""
+def _address_here(target: Target, tls: bool) -> tuple[str, int]:
+    """Return an address of the broker that runs here, or else of the one that is configured. Raises UsageError."""
     try:
         listeners = target.ask(ListListeners())
-    except AdministrationError:
-        return None
-    wanted = "amqp/ssl" if tls else "amqp"
-    found = ((each["interface"].strip("[]"), each["port"]) for each in listeners if each["protocol"] == wanted)
-    return next(found, None)
+    except NotRunning:
+        return _configured(target, tls)
+    wanted, other = ("amqp/ssl", "amqp") if tls else ("amqp", "amqp/ssl")
+    found = {each["protocol"]: (each["interface"].strip("[]"), each["port"]) for each in reversed(listeners)}
+    if wanted in found:
+        return found[wanted]
+    with_other = f"listens {'without' if tls else 'with'} TLS only: {'leave out' if tls else 'add'} --tls"
+    problem = with_other if other in found else "listens for no AMQP"
+    raise click.UsageError(f"the broker that runs here {problem}; --host or --uri names another one")
 
 
 def _configured(target: Target, tls: bool) -> tuple[str, int]:
