@@ -1,9 +1,8 @@
 """Returned messages of a quorum queue that are delayed: `x-delayed-retry-type` of RabbitMQ 4.3.
 
-A delayed message is written again into a lane of its
-own with the time at which it is due, in the batch that settles the old one: so after a crash it is either
-unacknowledged or delayed. It stays in that lane until it is settled. When it is due it is put behind the other returned
-messages, hence before all that were not returned.
+A delayed message is written again into a lane of its own with the time at which it is due, in the batch that settles
+the old one: so after a crash it is either unacknowledged or delayed. It stays in that lane until it is settled. When it
+is due it is put behind the other returned messages, hence before all that were not returned.
 """
 
 from __future__ import annotations
