@@ -44,7 +44,7 @@ def empty_journal_taken_for_a_new_one(patch: Patch) -> None:
     forgive(patch, "is empty")
 
 
-@mistake("I1", Operators(105, ("messages/journal cut",), LOST))
+@mistake("I1", Operators(107, ("messages/journal cut",), LOST))
 def cut_journal_taken_as_it_is(patch: Patch) -> None:
     """Go on with what is left of a journal that is shorter than it was."""
     forgive(patch, "is cut short")
