@@ -13,7 +13,7 @@ from broker.entities.scheduling.invariants import BrokenInvariant
 from harness.brokers.broker_core import Core
 from harness.clients.session_client import SessionLayer
 from storage.storage_errors import StoreError
-from tests.models import test_limits_model, test_queue_model, test_store_model
+from tests.models import test_limits_model, test_queue_model, test_quorum_model, test_store_model
 from tests.planted.mistake import Model
 from tests.planted.planted_catalogue import CATALOGUE, found_by
 from tests.unit.queues import test_queue_background_work as masses
@@ -39,6 +39,8 @@ MASSES: dict[str, Callable[[Core, SessionLayer], None]] = {
 WALKS: dict[str, tuple[range, Callable[[int], None]]] = {
     "queue": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=False)),
     "priorities": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=True)),
+    "quorum": (range(6), lambda seed: test_quorum_model.walk(seed, 250, delaying=False)),
+    "delayed retry": (range(6), lambda seed: test_quorum_model.walk(seed, 250, delaying=True)),
     "store": (range(6), test_store_model.walk),
     "free pages": (range(3), lambda seed: walk_free_pages(seed)),
     **{name: (range(1), lambda _, mass=mass: meet(mass)) for name, mass in MASSES.items()},

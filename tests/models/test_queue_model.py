@@ -17,9 +17,12 @@ from bisect import insort
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.entities.arguments.personality import DEFAULT, Personality
+from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.ready_messages import MemoryWindow
 from harness.brokers.broker_core import Core, Reader, message
@@ -50,21 +53,35 @@ class Lists:
         """A message is ready in the main queue, whether for the first time or again."""
         insort(self.ready[MAIN], serial, key=self.place)
 
+    def give_back(self, serial: int) -> None:
+        """A message that was out is ready again."""
+        self.add(serial)
+
     def drop_exhausted(self, serial: int) -> None:
         """A message is the latest of its priority in the dead-letter queue."""
         ready = self.ready[DEAD_LETTERS]
         insort(ready, serial, key=lambda other: -self.levels[other])
 
+    def take_first(self) -> int:
+        """Take the first message of the main queue."""
+        return self.ready[MAIN].pop(0)
+
+    def clear(self) -> int:
+        """Drop what a purge of the main queue drops; return the number."""
+        count = len(self.ready[MAIN])
+        self.ready[MAIN].clear()
+        return count
+
     def copy(self) -> Lists:
         """The lists as they are now."""
-        copied = Lists(self.levels)
+        copied = type(self)(self.levels)
         copied.ready = deepcopy(self.ready)
         copied.held, copied.delivered = list(self.held), set(self.delivered)
         return copied
 
     def survivors(self, transient: set[int]) -> Lists:
         """Return the rest after the process dies with all of it on disk."""
-        left = Lists(self.levels)
+        left = type(self)(self.levels)
         for name in (MAIN, DEAD_LETTERS):
             held = self.held if name == MAIN else []
             left.ready[name] = [serial for serial in (*self.ready[name], *held) if serial not in transient]
@@ -76,11 +93,13 @@ class Lists:
 class Pair:
     """A broker core, and the lists that say what it must hold."""
 
-    def __init__(self, *, priorities: bool = False) -> None:
+    def __init__(
+        self, *, priorities: bool = False, personality: Personality = DEFAULT, lists: type[Lists] = Lists
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leveret-queue-"))
-        self.core = Core(self.directory / "messages", WINDOW)
+        self.core = Core(self.directory / "messages", WINDOW, personality=personality)
         self.levels: dict[int, int] = {}
-        self.lists, self.disk = Lists(self.levels), Lists(self.levels)
+        self.lists, self.disk = lists(self.levels), lists(self.levels)
         self.bodies: dict[int, bytes] = {}
         self.transient: set[int] = set()
         self.redelivered: set[int] = set()
@@ -88,9 +107,16 @@ class Pair:
         self.flying: list[tuple[SealedBatch, Lists]] = []
         self.serial = 0
         self.priorities = {"max_priority": LEVELS - 1} if priorities else {}
-        self.core.queue(DEAD_LETTERS, **self.priorities)
-        self.core.queue(MAIN, dead_letter_exchange="", dead_letter_routing_key=DEAD_LETTERS, **self.priorities)
+        self._declare(dead_letter_exchange="", dead_letter_routing_key=DEAD_LETTERS)
         self._attach()
+
+    def _declare(self, **arguments: Any) -> None:
+        self.core.queue(DEAD_LETTERS, **self.priorities)
+        self.core.queue(MAIN, **arguments, **self.priorities)
+
+    def level(self, priority: int) -> int:
+        """The level of a message in the main queue."""
+        return min(priority, LEVELS - 1) if self.priorities else 0
 
     def _attach(self) -> None:
         self.main, self.dead_letter_queue = self.core.queue_named(MAIN), self.core.queue_named(DEAD_LETTERS)
@@ -104,7 +130,7 @@ class Pair:
         for number in range(count):
             self.serial += 1
             priority = priorities[number % len(priorities)]
-            self.levels[self.serial] = min(priority, LEVELS - 1) if self.priorities else 0
+            self.levels[self.serial] = self.level(priority)
             self.bodies[self.serial] = b"%d." % self.serial + b"x" * size
             if not persistent:
                 self.transient.add(self.serial)
@@ -144,15 +170,19 @@ class Pair:
             if how == "ack":
                 entry.queue.settle((entry,))
             elif how == "requeue":
-                entry.queue.requeue((entry,))
-                self.redelivered.add(serial)
-                self.lists.add(serial)
+                self.give_back(serial, entry)
             else:
                 entry.queue.reject((entry,))
                 self.lists.drop_exhausted(serial)
             if consumer is not None:
                 consumer.settled()
         self._end_turn()
+
+    def give_back(self, serial: int, entry: QueuedMessage) -> None:
+        """Requeue a message that is out."""
+        entry.queue.requeue((entry,))
+        self.redelivered.add(serial)
+        self.lists.give_back(serial)
 
     def drop_exhausted(self) -> None:
         """Take the first message out of the dead-letter queue for good."""
@@ -162,8 +192,7 @@ class Pair:
 
     def purge(self) -> None:
         """Drop what is ready."""
-        assert self.main.purge() == len(self.lists.ready[MAIN])
-        self.lists.ready[MAIN].clear()
+        assert self.main.purge() == self.lists.clear()
         self._end_turn()
 
     def forget_contents(self) -> None:
@@ -264,7 +293,7 @@ class Pair:
             self._hand_out(serial)
 
     def _hand_out(self, serial: int) -> None:
-        self.lists.ready[MAIN].pop(0)
+        self.lists.take_first()
         self.lists.held.append(serial)
         self.lists.delivered.add(serial)
 
@@ -276,7 +305,12 @@ class Pair:
 
 def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
     """A long run in which acknowledgements are common and purges rare, as in life."""
-    chance, pair = random.Random(seed), Pair(priorities=priorities)
+    chance = random.Random(seed)
+    walk_with(chance, Pair(priorities=priorities), steps, priorities=priorities)
+
+
+def walk_with(chance: random.Random, pair: Pair, steps: int, further: Sequence[Step] = (), *, priorities: bool) -> None:
+    """Take steps with a pair of queues, `further` ones among them."""
 
     def some() -> list[int]:
         return [chance.randrange(50) for _ in range(chance.randint(1, 6))]
@@ -302,6 +336,7 @@ def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
         (2, pair.crash),
         (1, pair.restart),
         (1, pair.check_disk),
+        *further,
     ]
     try:
         take_steps(chance, actions, steps, pair.check)

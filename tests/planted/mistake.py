@@ -37,7 +37,8 @@ class Simulation(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Found by random walks of a model: `queue`, `priorities` (the same with them), `limits`, `store` or `free pages`.
+    """Found by random walks of a model: `queue`, `priorities` (the same with them), `quorum`, `delayed retry` (the same
+    with it), `limits`, `store` or `free pages`.
 
     Or where much ends at once: `large messages`, `many copies` of dead letters, `many settlements` by one frame.
     """

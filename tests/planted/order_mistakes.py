@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.node.broker import Broker
+from broker.entities.queues.due_messages import size_of
 from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue
+from broker.entities.queues.quorum.delayed_messages import DelayedMessages
+from broker.entities.queues.quorum.quorum_entry import QuorumEntry
+from broker.entities.queues.quorum.quorum_messages import ReturnedMessages
+from broker.entities.queues.quorum.quorum_store import RetryLane
+from broker.entities.queues.quorum.returning import Returning
 from broker.entities.queues.ready_messages import ReadyMessages
 from storage.messages.message_store import MessageStore
 from tests.planted.mistake import BrokerCrashes, Model, Patch, mistake
@@ -71,6 +78,53 @@ def lowest_priority_first(patch: Patch) -> None:
         return next((head for head in heads if head is not None), None)
 
     patch(PriorityReadyMessages, "peek", peek)
+
+
+@mistake("quorum queues: returned messages are in the order of their return", Model("quorum"))
+def returned_in_publish_order(patch: Patch) -> None:
+    """Sort the returned messages of a quorum queue as they were published."""
+    extend = ReturnedMessages.extend
+
+    def extend_sorted(returned: ReturnedMessages, entries: Sequence[QueuedMessage]) -> None:
+        extend(returned, entries)
+        returned._entries = deque(sorted(returned._entries, key=lambda entry: entry.position))
+
+    patch(ReturnedMessages, "extend", extend_sorted)
+
+
+@mistake("delayed retry: due messages are behind those returned before", Model("delayed retry"))
+def due_before_returned(patch: Patch) -> None:
+    """Put a message that was delayed and is due before the other returned ones."""
+
+    def append_first(returned: ReturnedMessages, number: int) -> None:
+        returned._rest.appendleft(number)
+        returned.bytes += size_of(number)
+
+    patch(ReturnedMessages, "append_due", append_first)
+
+
+@mistake("delayed retry: counts survive", Model("delayed retry"))
+def delayed_without_counts(patch: Patch) -> None:
+    """Do not write the delivery counts of a delayed message."""
+    put = RetryLane.put_delayed
+
+    def put_without_counts(lane: RetryLane, entry: QuorumEntry, due: int) -> None:
+        put(lane, entry, due)
+        lane._open().deliveries.pop(entry.position)
+
+    patch(RetryLane, "put_delayed", put_without_counts)
+
+
+@mistake("delayed retry: a delayed message is in one place", Model("delayed retry"))
+def delayed_and_not_settled(patch: Patch) -> None:
+    """Leave a message that is delayed in its former place, too."""
+    patch(Returning, "_settle", lambda returning, entries: len(entries))
+
+
+@mistake("delayed retry: a purge drops them", Model("delayed retry"))
+def purge_without_delayed(patch: Patch) -> None:
+    """Keep delayed messages in a purge."""
+    patch(DelayedMessages, "clear", lambda delayed: len(delayed))
 
 
 @mistake("paging: memory keeps what is not on disk", Model("queue"))
