@@ -14,7 +14,6 @@ header tables only the last valid one is cached: validating another one costs as
 from __future__ import annotations
 
 import struct
-from copy import copy
 from typing import Any, Final, NamedTuple
 
 from broker.wire.amqp_errors import DecodeError
@@ -108,9 +107,8 @@ class PropertySummary:
 
     def acted_on(self) -> PropertySummary:
         """Return a copy that is not ordinary: the broker changes the properties of the message."""
-        changed = copy(self)
-        changed.ordinary = False
-        return changed
+        found = self.delivery_mode, self.priority, self._expiration, self.reply_to, self.user_id, self.headers
+        return PropertySummary(*found, obeyed=True)
 
     @property
     def expiration(self) -> str | None:
