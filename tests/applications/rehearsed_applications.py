@@ -273,7 +273,7 @@ def events(url: str) -> None:
 
 
 def requests(url: str) -> None:
-    """Requests with direct replies, a classic queue with priorities, retries by a time to live, nack of classic ones."""
+    """Requests with direct replies, a classic queue with priorities, retries by a time to live, basic.nack."""
     with connected(url, "requests") as connection:
         channel = connection.channel()
         queue(channel, "rpc", max_priority=5)
