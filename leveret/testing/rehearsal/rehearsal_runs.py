@@ -36,17 +36,17 @@ class Run:
     missed: int = 0
     problem: str = ""
 
-    def ask(self, control: Control) -> None:
-        """Add what a broker has noted until now: findings, closures, and what became of messages."""
+    def ask(self, control: Control, *, messages: bool = True, findings: bool = True) -> None:
+        """Add what became of `messages` since the broker's reset, and its `findings` and closures so far."""
         try:
-            noted = control.findings()
-            self.messages += messages_of(control)
+            self.messages += messages_of(control) if messages else Counter()
+            noted = control.findings() if findings else {}
         except LeveretError as error:
             self.problem = str(error)
             return
-        self.findings += noted["findings"]
-        self.closures += noted["closures"]
-        self.missed += noted["missed"]
+        self.findings += noted.get("findings", ())
+        self.closures += noted.get("closures", ())
+        self.missed += noted.get("missed", 0)
 
 
 def variables(personality: str, watch: str = "") -> dict[str, str]:

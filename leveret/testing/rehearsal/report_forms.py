@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from leveret.testing.rehearsal import report_html, report_text
 from leveret.testing.rehearsal.run_comparison import Comparison
+
+
+def form_of(file: Path) -> str:
+    """Return the form of a file by its name: `.json`, `.html`, otherwise text."""
+    return {".json": "json", ".html": "html"}.get(file.suffix, "text")
 
 
 def report(comparison: Comparison, form: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from leveret.testing.rehearsal.rehearsal_runs import Json
-from leveret.testing.rehearsal.report_text import counts, ending, place
+from leveret.testing.rehearsal.report_text import counts, ending, place, shown_command
 from leveret.testing.rehearsal.run_comparison import VERDICTS, Comparison
 
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b}
@@ -20,7 +19,7 @@ def page(comparison: Comparison) -> str:
     """Return the page."""
     names = ", ".join(run.personality for run in comparison.runs)
     title = escape(f"Rehearsal with {names}: {VERDICTS[comparison.code]}")
-    command = f"<p><code>{escape(shlex.join(comparison.command))}</code></p>" if comparison.command else ""
+    command = f"<p><code>{escape(shown_command(comparison))}</code></p>" if comparison.command else ""
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
     return f"{head}<h1>{title}</h1>{command}{''.join(_parts(comparison))}</html>\n"
 

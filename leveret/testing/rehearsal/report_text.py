@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from textwrap import fill
+from textwrap import fill, shorten
 
 from leveret.testing.rehearsal.rehearsal_runs import Json, Run
 from leveret.testing.rehearsal.run_comparison import VERDICTS, Comparison
@@ -22,13 +22,18 @@ def lines(comparison: Comparison) -> Iterator[str]:
     names = ", ".join(run.personality for run in comparison.runs)
     yield f"Rehearsal with {names}: {VERDICTS[comparison.code]}"
     if comparison.command:
-        yield f"  {shlex.join(comparison.command)}"
+        yield f"  {shown_command(comparison)}"
     for run in comparison.runs:
         yield f"  {run.personality:6} {ending(run)}"
     yield from _part("Tests with another result", (_test(each) for each in comparison.tests))
     yield from _part("Findings", finding_lines(comparison.findings))
     yield from _part("Errors from the broker, not in all runs", (_refusal(each) for each in comparison.refusals))
     yield from _part("Ends of messages, not in all runs", (_message(each) for each in comparison.messages))
+
+
+def shown_command(comparison: Comparison) -> str:
+    """Return the command on one line."""
+    return shorten(shlex.join(comparison.command), WIDTH)
 
 
 def ending(run: Run) -> str:
