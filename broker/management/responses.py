@@ -42,7 +42,7 @@ NAMED = {"content-security-policy": "script-src 'self'; object-src 'self'"}
 NOT_KEPT = ", max-age=0, must-revalidate"
 CACHED = f"public{NOT_KEPT}"
 EXPIRED = {"pragma": "no-cache", "expires": "0"}
-"""Of RabbitMQ 4: for all answers, for those that are no JSON value, and for those to anybody."""
+"""Headers of RabbitMQ 4: of all answers, of those that are no JSON value, and of those to anybody."""
 
 
 class Problem(Exception):
