@@ -26,7 +26,7 @@ that each of its texts can be handled in one step."""
 NOT_JSON = "not_json"
 ECHO_CHARACTERS = 1000
 """Characters of an invalid value that an error repeats."""
-ERLANG_LINE = 80
+ERLANG_LINE = 79
 """Longest term that Erlang prints on one line."""
 
 

@@ -11,11 +11,12 @@ from starlette.responses import Response
 from broker.admin.commands.connection_admin import ResetAuthAttempts
 from broker.admin.node.memory_parts import memory_parts, relative
 from broker.admin.short_steps import AT_ONCE, in_steps, pause_if_due
+from broker.entities.arguments.personality import Series
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
-from broker.management.responses import empty, in_json, not_found
+from broker.management.responses import VARY_OF_ONE_TYPE, empty, in_json, not_found
 from broker.management.rows.listener_rows import contexts, listeners
 from broker.management.rows.node_rows import exchange_types, node_row
 from broker.session.connection import Connection
@@ -220,22 +221,26 @@ def _assert_here(call: ApiCall) -> None:
         raise not_found()
 
 
+def _login_attempts(resetting: Tag, *, since: Series = (3, 10), until: Series = (99, 0)) -> list[Resource]:
+    """Return the routes of login attempts. `resetting`: the tag that resetting them takes."""
+    lists = {"": list_login_attempts, "/source": list_login_attempts_by_source}
+    reset = resetting, reset_login_attempts
+    return [
+        resource(
+            f"/api/auth/attempts/{{node}}{part}", GET=(Tag.MONITORING, shown), DELETE=reset, since=since, until=until
+        )
+        for part, shown in lists.items()
+    ]
+
+
 RESOURCES: list[Resource] = [
     resource("/api/overview", GET=(Tag.ANY, overview)),
     resource("/api/nodes", GET=(Tag.MONITORING, list_nodes)),
     resource("/api/nodes/{node}", GET=(Tag.MONITORING, show_node)),
     resource("/api/nodes/{node}/memory", GET=(Tag.MONITORING, show_memory)),
     resource("/api/nodes/{node}/memory/relative", GET=(Tag.MONITORING, show_relative_memory)),
-    resource("/api/reset", DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
-    resource("/api/reset/{node}", DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
-    resource(
-        "/api/auth/attempts/{node}",
-        GET=(Tag.MONITORING, list_login_attempts),
-        DELETE=(Tag.MONITORING, reset_login_attempts),
-    ),
-    resource(
-        "/api/auth/attempts/{node}/source",
-        GET=(Tag.MONITORING, list_login_attempts_by_source),
-        DELETE=(Tag.MONITORING, reset_login_attempts),
-    ),
+    resource("/api/reset", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
+    resource("/api/reset/{node}", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
+    *_login_attempts(Tag.MONITORING, until=(4, 0)),
+    *_login_attempts(Tag.ADMINISTRATOR, since=(4, 0)),
 ]

@@ -63,4 +63,5 @@ _RESOURCES: list[Resource] = [
 
 def resources_of(series: Series) -> list[Resource]:
     """Return the routes that a series of RabbitMQ has, and Leveret's own."""
-    return [each for each in _RESOURCES if each.since <= series < each.until]
+    found = [each for each in _RESOURCES if each.since <= series < each.until]
+    return found if series >= (4, 0) else [each._replace(headless=False) for each in found]

@@ -34,8 +34,8 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
         _check_limit(channel, name)
         _check_dead_letter_access(channel, name, arguments)
         personality = channel.connection.settings.personality
-        deprecated_features.check_new_queue(personality, arguments, durable=method.durable, exclusive=method.exclusive)
         queue_arguments.check(name, vhost.name, arguments, personality.argument_rules)
+        deprecated_features.check_new_queue(personality, arguments, durable=method.durable, exclusive=method.exclusive)
         queue_types.check_properties(name, vhost.name, arguments, **properties)
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive

@@ -20,8 +20,15 @@ from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.form_field import field_of_form
 from broker.management.resources import Resource, resource
-from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, empty, encoded
-from broker.management.routes.administration.policy_routes import vhost_not_found
+from broker.management.responses import (
+    JsonResponse,
+    Problem,
+    array_in_pieces,
+    bad_request,
+    empty,
+    encoded,
+    vhost_not_found,
+)
 
 Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
 

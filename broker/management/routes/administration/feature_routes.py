@@ -14,7 +14,7 @@ from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.responses import bad_request, empty, in_json
+from broker.management.responses import VARY_OF_ONE_TYPE, bad_request, empty, in_json
 
 DEPRECATED_COLUMNS = columns_of("name", "state", "desc", "deprecation_phase", "doc_url", "provided_by")
 USED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
@@ -58,7 +58,7 @@ def _name(row: Mapping[str, Any]) -> str:
 RESOURCES: list[Resource] = [
     resource("/api/extensions", GET=(Tag.ANY, list_extensions)),
     resource("/api/feature-flags", GET=(Tag.ANY, list_flags)),
-    resource("/api/feature-flags/{name}/enable", PUT=(Tag.ADMINISTRATOR, enable_flag)),
+    resource("/api/feature-flags/{name}/enable", vary=VARY_OF_ONE_TYPE, PUT=(Tag.ADMINISTRATOR, enable_flag)),
     resource("/api/deprecated-features", GET=(Tag.ANY, list_deprecated)),
     resource("/api/deprecated-features/used", GET=(Tag.ANY, list_deprecated_in_use)),
 ]
