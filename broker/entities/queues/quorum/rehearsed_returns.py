@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum.return_rules import ReturnRules
 from broker.entities.rehearsal.rehearsal_rules import DELIVERY_COUNT, DELIVERY_LIMIT, ENDLESS_RETURNS, RETURN_ORDER
 from broker.entities.rehearsal.rehearsal_watch import Watch
-
-if TYPE_CHECKING:
-    from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 
 RETURNS_MAX: Final = 20
 """Returns without an end that are named: as many as 4.x permits by default."""
 
 
-def note(watch: Watch, queue: QuorumQueue, entries: Sequence[QueuedMessage], *, failed: bool, abandoned: bool) -> None:
+def note(
+    watch: Watch, queue: Queue, now: ReturnRules, entries: Sequence[QueuedMessage], *, failed: bool, abandoned: bool
+) -> None:
     """Note what differs for messages that come back; their delivery is counted already."""
-    now, then = queue.rules, queue.rules._replace(personality=watch.target)
-    subject = ("queue", queue.name)
+    then, subject = now._replace(personality=watch.target), ("queue", queue.name)
     for entry in entries:
         client = entry.consumer.outlet.client_name if isinstance(entry.consumer, Consumer) else ""
         if _loops(entry, now, then):

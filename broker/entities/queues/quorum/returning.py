@@ -40,7 +40,7 @@ class Returning:
                 entry.uncount()
                 self._store.count(entry)
         if self._queue.watch is not None:
-            rehearsed_returns.note(self._queue.watch, self._queue, entries, failed=failed, abandoned=abandoned)
+            rehearsed_returns.note(self._queue.watch, self._queue, rules, entries, failed=failed, abandoned=abandoned)
         if back := [entry for entry in entries if not rules.exhausted(entry)]:
             retry = rules.retry
             if retry is not None and retry.delay(1, failed=failed):
