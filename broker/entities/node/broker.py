@@ -100,29 +100,33 @@ class Broker:
         self.queues_by_id: dict[int, Queue] = {}
         self.statistics = BrokerStatistics()
         self.event_exchange = None if events is None else self._new_event_exchange(events)
-        self._context = VHostContext(
+        self._context = self._new_context(settings, messages, chance or Random())
+
+    def _new_context(self, settings: BrokerSettings, messages: MessageSource, chance: Random) -> VHostContext:
+        """Return the collaborators that all virtual hosts share."""
+        return VHostContext(
             self.turn,
             self.timers,
             settings.window,
-            boot,
-            clock.now,
-            clock.soon,
+            self.boot,
+            self.clock.now,
+            self.clock.soon,
             self.batches,
             messages,
-            definitions,
+            self.definitions,
             new_transient_ids(),
             count(1),
             self.queues_by_id,
-            chance or Random(),
+            chance,
             self.cache_epoch,
-            recorder,
+            self.recorder,
             self.invariants,
             self.background_work,
             self.statistics,
             self.event_exchange,
             settings.personality,
             self.default_queue_type,
-            watch,
+            self.watch,
         )
 
     def _new_event_exchange(self, events: EventSettings) -> EventExchange:
