@@ -16,7 +16,7 @@ from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
 from broker.entities.rehearsal.rehearsal_rules import POLICY
-from broker.entities.rehearsal.rehearsal_watch import Watch
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 
 Check = Callable[[Any], bool]
 
@@ -56,7 +56,7 @@ def checked(
 
 
 def rehearse(
-    watch: Watch | None, vhost: str, name: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
+    watch: RehearsalWatch | None, vhost: str, name: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
 ) -> None:
     """Note a policy, accepted here, that a later series refuses."""
     if watch is None:

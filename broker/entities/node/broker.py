@@ -17,7 +17,7 @@ from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import MemoryWindow
-from broker.entities.rehearsal.rehearsal_watch import Watch
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
@@ -75,7 +75,7 @@ class Broker:
         recorder: Recorder | None = None,
         disk_free: Callable[[], float] = lambda: inf,
         events: EventSettings | None = None,
-        watch: Watch | None = None,
+        watch: RehearsalWatch | None = None,
     ) -> None:
         self.clock = clock
         self._disk_free = disk_free

@@ -57,7 +57,7 @@ class Finding:
         }
 
 
-class Watch:
+class RehearsalWatch:
     """The findings since the start, between the broker's own series and the `target`.
 
     `message_bytes_max`: the target's limit on a message; 0 where it is not smaller than the broker's own.
@@ -134,7 +134,7 @@ class Watch:
             yield {"connection": client, "code": code, "text": text, "count": count}
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete everything that was noted."""
         self._findings.clear()
         self._closures.clear()
         self.missed = 0

@@ -11,7 +11,7 @@ from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.entities.rehearsal.rehearsal_rules import LIMIT_SHOWN
-from broker.entities.rehearsal.rehearsal_watch import Watch
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
@@ -74,7 +74,7 @@ async def show_queue(call: ApiCall) -> Response:
     return in_json(call.chosen(row))
 
 
-def _note_limit(call: ApiCall, watch: Watch, queue: QuorumQueue) -> None:
+def _note_limit(call: ApiCall, watch: RehearsalWatch, queue: QuorumQueue) -> None:
     """Note that a later series shows a delivery limit to a program; people see it on a page."""
     agent, then = call.agent, queue.rules._replace(personality=watch.target)
     if then.limit_shown and not queue.rules.limit_shown and "Mozilla" not in agent:

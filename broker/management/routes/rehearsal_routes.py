@@ -26,7 +26,7 @@ async def show_findings(call: ApiCall) -> Response:
 
 
 async def forget_findings(call: ApiCall) -> Response:
-    """Forget findings and closures, and count anew."""
+    """Delete findings and closures."""
     if call.broker.watch is not None:
         call.broker.watch.clear()
     return empty(204)

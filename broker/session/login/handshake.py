@@ -15,7 +15,7 @@ from typing import Any
 from broker import __version__
 from broker.entities.node.user_limits import MAX_CONNECTIONS
 from broker.entities.rehearsal.rehearsal_rules import FRAME_SIZE
-from broker.entities.rehearsal.rehearsal_watch import Watch
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.statistics.totals import AMQP
 from broker.session import connection_event_messages
 from broker.session.channel.channel import Channel, withdraw
@@ -180,7 +180,7 @@ def _tune_ok(connection: Connection, method: methods.ConnectionTuneOk) -> None:
     connection.phase = Phase.OPENING
 
 
-def _note_frame_size(connection: Connection, watch: Watch, frame_max: int) -> None:
+def _note_frame_size(connection: Connection, watch: RehearsalWatch, frame_max: int) -> None:
     """Note frames that a later series does not accept."""
     if watch.own.frame_min <= frame_max < watch.target.frame_min:
         watch.note(FRAME_SIZE, "", ("connection", connection.client_name), connection.client_name, f"{frame_max} bytes")

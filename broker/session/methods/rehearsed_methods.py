@@ -14,7 +14,7 @@ from broker.entities.exchanges.topic_trie import check_wildcards
 from broker.entities.messages.message import Message
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.rehearsal import rehearsal_rules as rules
-from broker.entities.rehearsal.rehearsal_watch import Watch
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.vhosts.equivalence import assert_queue_equivalent
 from broker.session.channel.direct_reply import is_address
 from broker.session.channel.permissions import Access
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Declarations
 
 
-def declares(watch: Watch, channel: Channel, spec: QueueSpec, *, there: bool) -> None:
+def declares(watch: RehearsalWatch, channel: Channel, spec: QueueSpec, *, there: bool) -> None:
     """Note a declaration of a queue: of a new one, or of one that is `there`."""
     vhost = channel.vhost.name
     if there:
@@ -45,7 +45,7 @@ def declares(watch: Watch, channel: Channel, spec: QueueSpec, *, there: bool) ->
     _note(watch, channel, rules.QUEUE_ARGUMENT, ("queue", spec.name), *refused)
 
 
-def _declared_features(watch: Watch, channel: Channel, spec: QueueSpec) -> None:
+def _declared_features(watch: RehearsalWatch, channel: Channel, spec: QueueSpec) -> None:
     """Note the deprecated features of a queue; the first one is refused."""
     subject = ("queue", spec.name)
     if not (spec.durable or spec.exclusive or watch.target.transient_queues) and watch.own.transient_queues:
@@ -61,7 +61,7 @@ def _check_features(personality: Personality, spec: QueueSpec) -> None:
     deprecated_features.check_new_queue(personality, spec.arguments, durable=True, exclusive=spec.exclusive)
 
 
-def binds(watch: Watch, channel: Channel, binding: Binding) -> None:
+def binds(watch: RehearsalWatch, channel: Channel, binding: Binding) -> None:
     """Note a binding whose key a later series refuses."""
     source = binding.source
     if source.type != "topic":
@@ -74,7 +74,7 @@ def binds(watch: Watch, channel: Channel, binding: Binding) -> None:
     _note(watch, channel, rules.TOPIC_WILDCARDS, ("exchange", source.name), *watch.refused(check))
 
 
-def declares_passively(watch: Watch, channel: Channel, kind: str, name: str) -> None:
+def declares_passively(watch: RehearsalWatch, channel: Channel, kind: str, name: str) -> None:
     """Note a passive declaration by a user who has no permission on the name."""
     access = channel.access
 
@@ -87,7 +87,9 @@ def declares_passively(watch: Watch, channel: Channel, kind: str, name: str) -> 
     _note(watch, channel, rules.PASSIVE_DECLARATION, (kind, name), *watch.refused(check))
 
 
-def _note(watch: Watch, channel: Channel, rule: rules.Rule, subject: tuple[str, str], since: str, detail: str) -> None:
+def _note(
+    watch: RehearsalWatch, channel: Channel, rule: rules.Rule, subject: tuple[str, str], since: str, detail: str
+) -> None:
     if since:
         watch.note(rule, channel.vhost.name, subject, channel.client_name, detail, since=since)
 
@@ -95,7 +97,7 @@ def _note(watch: Watch, channel: Channel, rule: rules.Rule, subject: tuple[str, 
 # Consumers
 
 
-def limits_channel(watch: Watch, channel: Channel, prefetch: int) -> None:
+def limits_channel(watch: RehearsalWatch, channel: Channel, prefetch: int) -> None:
     """Note a basic.qos with global, before it takes effect."""
     if watch.target.global_qos:
         return
@@ -107,7 +109,9 @@ def limits_channel(watch: Watch, channel: Channel, prefetch: int) -> None:
     watch.note(rule, channel.vhost.name, subject, channel.client_name, detail)
 
 
-def consumes(watch: Watch, channel: Channel, queue: Queue, method: methods.BasicConsume, priority: int) -> None:
+def consumes(
+    watch: RehearsalWatch, channel: Channel, queue: Queue, method: methods.BasicConsume, priority: int
+) -> None:
     """Note a consumer that is about to start."""
     subject, vhost = ("queue", queue.name), channel.vhost.name
     refused = watch.refused(lambda each: _check_consumer(each, vhost, queue, method.arguments))
@@ -134,7 +138,7 @@ def _check_consumer(personality: Personality, vhost: str, queue: Queue, argument
 # Publishes
 
 
-def is_looked_at(watch: Watch, channel: Channel, header: bytes, summary: PropertySummary) -> bool:
+def is_looked_at(watch: RehearsalWatch, channel: Channel, header: bytes, summary: PropertySummary) -> bool:
     """Return whether publishes with a content header are to go the general way, where `publishes` sees them.
 
     Notes a message that is too large: a header has the size of the body.
@@ -148,7 +152,7 @@ def is_looked_at(watch: Watch, channel: Channel, header: bytes, summary: Propert
     return prioritized and summary.priority is not None
 
 
-def publishes(watch: Watch, channel: Channel, summary: PropertySummary, queues: tuple[Queue, ...]) -> None:
+def publishes(watch: RehearsalWatch, channel: Channel, summary: PropertySummary, queues: tuple[Queue, ...]) -> None:
     """Note a publish that is not plain, before its message is put into queues."""
     vhost, client = channel.vhost.name, channel.client_name
     if watch.own.published_deaths and not watch.target.published_deaths and b"x-death" in (summary.headers or b""):
@@ -160,7 +164,7 @@ def publishes(watch: Watch, channel: Channel, summary: PropertySummary, queues: 
             _note_priority(watch, channel, queue, summary.priority)
 
 
-def _note_priority(watch: Watch, channel: Channel, queue: Queue, priority: int) -> None:
+def _note_priority(watch: RehearsalWatch, channel: Channel, queue: Queue, priority: int) -> None:
     """Note a message that overtakes others, or that others will overtake: some of another level are ready."""
     own, then = watch.own.quorum_priorities, watch.target.quorum_priorities
     if queue.type is not QUORUM or own is then or own is not QuorumPriorities.NONE or not queue.ready:
@@ -172,7 +176,7 @@ def _note_priority(watch: Watch, channel: Channel, queue: Queue, priority: int) 
         watch.note(rules.PRIORITY_ORDER, channel.vhost.name, ("queue", queue.name), channel.client_name, detail)
 
 
-def misses(watch: Watch, channel: Channel, message: Message) -> None:
+def misses(watch: RehearsalWatch, channel: Channel, message: Message) -> None:
     """Note a mandatory direct reply that is about to be returned."""
     answer = not message.exchange and is_address(message.routing_key)
     if answer and watch.own.returned_replies and not watch.target.returned_replies:

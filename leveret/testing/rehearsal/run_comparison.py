@@ -14,7 +14,7 @@ _KEY = ("rule", "vhost", "kind", "name", "connection")
 
 
 class Comparison(NamedTuple):
-    """What differs between runs. All parts are lists of JSON objects, as the report has them."""
+    """The differences between runs. All parts are lists of JSON objects, as the report has them."""
 
     command: Sequence[str]
     runs: Sequence[Run]

@@ -10,14 +10,20 @@ from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum.return_rules import ReturnRules
 from broker.entities.rehearsal.rehearsal_rules import DELIVERY_COUNT, DELIVERY_LIMIT, ENDLESS_RETURNS, RETURN_ORDER
-from broker.entities.rehearsal.rehearsal_watch import Watch
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 
 RETURNS_MAX: Final = 20
 """Returns without an end that are named: as many as 4.x permits by default."""
 
 
 def note(
-    watch: Watch, queue: Queue, now: ReturnRules, entries: Sequence[QueuedMessage], *, failed: bool, abandoned: bool
+    watch: RehearsalWatch,
+    queue: Queue,
+    now: ReturnRules,
+    entries: Sequence[QueuedMessage],
+    *,
+    failed: bool,
+    abandoned: bool,
 ) -> None:
     """Note what differs for messages that come back; their delivery is counted already."""
     then, subject = now._replace(personality=watch.target), ("queue", queue.name)
