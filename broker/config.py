@@ -50,11 +50,14 @@ class Address(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[server]`."""
 
-    listen: tuple[str, ...] = ("127.0.0.1:5672",)
+    listen: tuple[str, ...] = ("localhost:5672",)
     data_dir: Text = "./leveret-data"
     backlog: Positive = 1024
     auth_mechanisms: Mechanisms = ("PLAIN", "AMQPLAIN")
@@ -108,7 +111,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ManagementSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[management]`: the HTTP API and the web page."""
 
-    listen: tuple[str, ...] = ("127.0.0.1:15672",)
+    listen: tuple[str, ...] = ("localhost:15672",)
     tls_listen: tuple[str, ...] = ()
     path_prefix: PathPrefix = ""
     rates_mode: Literal["none", "basic", "detailed"] = "basic"
@@ -130,7 +133,7 @@ class ManagementSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class PrometheusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[prometheus]`: metrics for scrapers, without credentials."""
 
-    listen: tuple[str, ...] = ("127.0.0.1:15692",)
+    listen: tuple[str, ...] = ("localhost:15692",)
     return_per_object_metrics: bool = False
 
     @property

@@ -37,7 +37,11 @@ class Peer(NamedTuple):
     def __str__(self) -> str:
         if self.within:
             return f"<direct.{self.port}>"
-        return f"{self.host}:{self.port} -> {self.local_host}:{self.local_port}"
+        return f"{_bracketed(self.host)}:{self.port} -> {_bracketed(self.local_host)}:{self.local_port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def client_name(properties: Table, peer: Peer) -> str:

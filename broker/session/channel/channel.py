@@ -162,6 +162,10 @@ class Channel(Outlet):
         """Milliseconds since the epoch."""
         self.counters = ChannelCounters()
         self.pairs = ChannelPairs() if connection.settings.detailed_rates else None
+        self.sizes = (
+            connection.broker.statistics.message_sizes if connection.settings.personality.message_sizes else None
+        )
+        """The histogram of sizes of published messages; None if they are not counted."""
         self.vhost.statistics.channel_sum.join(self.counters)
         connection.broker.statistics.churn.channel_created += 1
         self.routes = connection.routes

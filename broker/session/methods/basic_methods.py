@@ -31,9 +31,10 @@ def qos(channel: Channel, method: methods.BasicQos) -> None:
     """
     if method.prefetch_size:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    watch = channel.connection.broker.watch
+    if method.global_ and watch is not None:
+        rehearsed_methods.limits_channel(watch, channel, method.prefetch_count)
     if method.global_ and channel.connection.settings.personality.global_qos:
-        if (watch := channel.connection.broker.watch) is not None:
-            rehearsed_methods.limits_channel(watch, channel, method.prefetch_count)
         channel.prefetch_all = method.prefetch_count
         channel.replenish()
     else:

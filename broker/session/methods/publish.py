@@ -241,6 +241,11 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         for message in messages:
             channel.vhost.share_body(message, queues)
     count = len(messages)
+    if channel.sizes is not None:
+        if count == 1:
+            channel.sizes.observe(len(messages[0].body))
+        else:
+            channel.sizes.observe_all([len(message.body) for message in messages])
     if channel.pairs is not None:
         channel.pairs.published(route.name, queues, count, mandatory=route.mandatory)
     durable = refused = False

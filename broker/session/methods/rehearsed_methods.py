@@ -101,7 +101,7 @@ def limits_channel(watch: RehearsalWatch, channel: Channel, prefetch: int) -> No
     """Note a basic.qos with global, before it takes effect."""
     if watch.target.global_qos:
         return
-    changed = bool(channel.consumers) and channel.prefetch_all != prefetch
+    changed = bool(channel.consumers) and channel.prefetch_all != prefetch and watch.own.global_qos
     queue = next(iter(channel.consumers.values())).queue.name if changed else ""
     subject = ("queue", queue) if changed else ("channel", f"{channel.number}")
     rule = rules.GLOBAL_QOS if changed else rules.GLOBAL_QOS_FLAG

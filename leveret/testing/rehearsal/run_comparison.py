@@ -10,6 +10,7 @@ from leveret.testing.rehearsal.rehearsal_runs import Json, Run
 SAME, FAILED, DIFFERENT = 0, 1, 3
 """Exit codes: nothing differs; the command failed with the first personality already; something differs."""
 VERDICTS = {SAME: "nothing differs", FAILED: "the first run failed", DIFFERENT: "something differs"}
+_LIMITS = ("global-qos", "global-qos-flag")
 _KEY = ("rule", "vhost", "kind", "name", "connection")
 
 
@@ -74,8 +75,20 @@ def _findings(runs: Sequence[Run]) -> Iterator[Json]:
                 there["count"] += finding["count"]
     limited = {finding["connection"] for finding in found.values() if finding["rule"] == "global-qos"}
     for finding in found.values():
-        if finding["rule"] != "global-qos-flag" or finding["connection"] not in limited:
+        if finding["rule"] == "global-qos":
+            yield _unless_adapted(finding, runs[-1])
+        elif finding["rule"] != "global-qos-flag" or finding["connection"] not in limited:
             yield finding
+
+
+def _unless_adapted(finding: Json, last: Run) -> Json:
+    """Return a limit of a channel, at a lower level if the client does not ask the last series for it: kombu 5.7 looks
+    at the version."""
+    asked = any(each["connection"] == finding["connection"] for each in last.findings if each["rule"] in _LIMITS)
+    if asked or last.exit_code != 0 or last.problem:
+        return finding
+    adapted = f"{finding['detail']}; the client does not ask {last.personality} for it"
+    return {**finding, "level": "deprecated", "detail": adapted}
 
 
 def _tests(runs: Sequence[Run]) -> Iterator[Json]:
