@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.commands.connection_admin import ResetAuthAttempts
-from broker.admin.node.memory_parts import memory_parts, relative
+from broker.admin.node.memory_parts import memory_parts, parts_of_4, relative
 from broker.admin.short_steps import AT_ONCE, in_steps, pause_if_due
 from broker.entities.arguments.personality import Series
 from broker.entities.vhosts.vhost import VHost
@@ -162,20 +162,31 @@ async def _node(call: ApiCall) -> Any:
         call.api.update_alarms()
         row = node_row(call.api, call.history_query.ages)
     if call.flag("memory"):
-        row["memory"] = await memory_parts(call.api.administration)
+        row["memory"] = await _memory(call)
     return call.chosen(row)
 
 
 async def show_memory(call: ApiCall) -> Response:
     """Show the use of the node's memory in bytes."""
     _assert_here(call)
-    return in_json({"memory": await memory_parts(call.api.administration)})
+    return in_json({"memory": await _memory(call)})
 
 
 async def show_relative_memory(call: ApiCall) -> Response:
     """Show the use of the node's memory in per cent."""
     _assert_here(call)
-    return in_json({"memory": relative(await memory_parts(call.api.administration))})
+    return in_json({"memory": relative(await _memory(call))})
+
+
+async def _memory(call: ApiCall) -> dict[str, Any]:
+    parts = await memory_parts(call.api.administration)
+    return parts_of_4(parts) if call.api.series >= (4, 0) else parts
+
+
+async def show_tables_memory(call: ApiCall) -> Response:
+    """Show the memory of Erlang's tables: there are none."""
+    _assert_here(call)
+    return in_json({"ets_tables_memory": "no_tables"})
 
 
 async def list_login_attempts(call: ApiCall) -> Response:
@@ -239,6 +250,10 @@ RESOURCES: list[Resource] = [
     resource("/api/nodes/{node}", GET=(Tag.MONITORING, show_node)),
     resource("/api/nodes/{node}/memory", GET=(Tag.MONITORING, show_memory)),
     resource("/api/nodes/{node}/memory/relative", GET=(Tag.MONITORING, show_relative_memory)),
+    *(
+        resource(f"/api/nodes/{{node}}/memory/ets{rest}", GET=(Tag.MONITORING, show_tables_memory), since=(4, 0))
+        for rest in ("", "/relative", "/{filter}", "/{filter}/relative")
+    ),
     resource("/api/reset", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
     resource("/api/reset/{node}", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
     *_login_attempts(Tag.MONITORING, until=(4, 0)),
