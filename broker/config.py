@@ -283,6 +283,12 @@ class TestingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = False
 
 
+class RehearsalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[rehearsal]`: counts what a later series of RabbitMQ would do differently, docs/rehearsal.md."""
+
+    watch: Literal["", "4.2", "4.3", "4"] = ""
+
+
 ShovelSettings = dict[str, Any]
 """A static shovel, with the keys of a dynamic one's value."""
 
@@ -315,6 +321,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_interceptors: MessageInterceptorsSettings = MessageInterceptorsSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     testing: TestingSettings = TestingSettings()
+    rehearsal: RehearsalSettings = RehearsalSettings()
     debug: DebugSettings = DebugSettings()
     shovels: dict[str, ShovelSettings] = {}
 
@@ -326,7 +333,23 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def personality(self) -> Personality:
         """The differences of the version of RabbitMQ, with the deprecated features that the settings permit or not."""
-        series, features = self.identity.personality, self.deprecated_features
+        own = self._permitting(self.identity.personality)
+        # The rehearsal tells failures from other returns, as 4.2 does, which counts them alike.
+        return own._replace(failures_apart=True) if self.rehearsal.watch else own
+
+    @property
+    def rehearsed(self) -> tuple[Personality, ...]:
+        """The series above the broker's own one up to the rehearsed one, oldest first."""
+        own, last = (
+            self.personality.series,
+            PERSONALITIES[LATEST.get(self.rehearsal.watch, self.rehearsal.watch)].series,
+        )
+        later = (name for name, each in PERSONALITIES.items() if own < each.series <= last)
+        return tuple(map(self._permitting, later))
+
+    def _permitting(self, series: str) -> Personality:
+        """Return a series with the deprecated features that the settings permit or not."""
+        features = self.deprecated_features
         chosen = {
             "global_qos": features.global_qos,
             "transient_queues": features.transient_nonexcl_queues,

@@ -44,6 +44,8 @@ class ApiCall:
         self.account = account
         self.names: Mapping[str, str] = names_of(request)
         self.parameters: Mapping[str, str] = request.query_params
+        self.agent = request.headers.get("user-agent", "")
+        """The program that asks."""
 
     @property
     def client(self) -> RequestClient:

@@ -9,6 +9,9 @@ from starlette.responses import Response
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
+from broker.entities.rehearsal.rehearsal_rules import LIMIT_SHOWN
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
@@ -61,12 +64,23 @@ async def list_queues_of_user(call: ApiCall) -> Response:
 async def show_queue(call: ApiCall) -> Response:
     """Show a queue with its consumers."""
     queue = queue_of(call)
+    if call.broker.watch is not None and isinstance(queue, QuorumQueue):
+        _note_limit(call, call.broker.watch, queue)
     row = _columns(call, single=True).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
         pairs = pair_stats.of_queue(call.history_query, call.api.registry, call.vhost, queue, details)
         row |= {"consumer_details": _consumers(call, queue), **pairs}
     return in_json(call.chosen(row))
+
+
+def _note_limit(call: ApiCall, watch: RehearsalWatch, queue: QuorumQueue) -> None:
+    """Note that a later series shows a delivery limit to a program; people see it on a page."""
+    agent, then = call.agent, queue.rules._replace(personality=watch.target)
+    if then.limit_shown and not queue.rules.limit_shown and "Mozilla" not in agent:
+        shown = "unlimited" if then.limit is None else f"{then.limit:g}"
+        client = f"HTTP client {agent or 'without a name'}"
+        watch.note(LIMIT_SHOWN, queue.vhost_name, ("queue", queue.name), client, f"delivery_limit: {shown}")
 
 
 def _consumers(call: ApiCall, queue: Queue) -> list[dict[str, Any]]:

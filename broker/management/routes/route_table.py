@@ -14,6 +14,7 @@ from broker.management.routes import (
     message_routes,
     overview_routes,
     queue_routes,
+    rehearsal_routes,
     replica_routes,
     testing_routes,
 )
@@ -55,6 +56,7 @@ _RESOURCES: list[Resource] = [
     *user_routes.RESOURCES,
     *vhost_routes.RESOURCES,
     *leveret_routes.RESOURCES,
+    *rehearsal_routes.RESOURCES,
     *testing_routes.RESOURCES,
 ]
 
