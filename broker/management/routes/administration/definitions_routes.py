@@ -19,7 +19,7 @@ from broker.admin.json_input.strict_json import UnreadableJson
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.form_field import field_of_form
-from broker.management.resources import Resource, resource
+from broker.management.resources import Handler, Resource, resource
 from broker.management.responses import (
     JsonResponse,
     Problem,
@@ -59,12 +59,12 @@ async def export_vhost(call: ApiCall) -> Response:
 
 
 async def _download(call: ApiCall, head: Mapping[str, Any], sections: Callable[[], Sections]) -> Response:
-    """Return the sections that the query asks for; `download` in the query is the name of the file.
+    """Return the sections that the query asks for, since 4.3 all; `download` in the query is the name of the file.
 
     In RabbitMQ 4 the answer has an entity tag, and is 304 if the client has that already. The tag is a hash of the
     answer, which is made once more for it.
     """
-    wanted = call.list_query().columns
+    wanted = () if call.api.series >= (4, 3) else call.list_query().columns
 
     def pieces() -> AsyncGenerator[bytes]:
         chosen = {name: value for name, value in head.items() if not wanted or name in wanted}
@@ -142,20 +142,17 @@ async def _uploaded(call: ApiCall, vhost: str | None = None) -> DefinitionsFile:
         raise bad_request(NOT_JSON) from None
 
 
+def _routes(path: str, export: Handler, import_: Handler) -> list[Resource]:
+    """Return the routes of a path: since RabbitMQ 4.3 links no longer have credentials."""
+    get, post = (Tag.ADMINISTRATOR, export), (Tag.ADMINISTRATOR, import_)
+    return [
+        resource(path, query_credentials=True, GET=get, POST=post, until=(4, 3)),
+        resource(path, GET=get, POST=post, since=(4, 3)),
+    ]
+
+
 RESOURCES: list[Resource] = [
-    *(
-        resource(
-            path,
-            query_credentials=True,
-            GET=(Tag.ADMINISTRATOR, export_all),
-            POST=(Tag.ADMINISTRATOR, import_all),
-        )
-        for path in ("/api/definitions", "/api/all-configuration")
-    ),
-    resource(
-        "/api/definitions/{vhost}",
-        query_credentials=True,
-        GET=(Tag.ADMINISTRATOR, export_vhost),
-        POST=(Tag.ADMINISTRATOR, import_vhost),
-    ),
+    *_routes("/api/definitions", export_all, import_all),
+    *_routes("/api/all-configuration", export_all, import_all),
+    *_routes("/api/definitions/{vhost}", export_vhost, import_vhost),
 ]
