@@ -166,7 +166,7 @@ class AdminLine:
             raise WrongUsage(f"Format {options.format} not recognised; it is one of {', '.join(FORMATS)}")
         quiet, terminal = options.quiet, sys.stdout.isatty()
         for line in shown(answer, kind, columns, options.format, options.depth or 1, quiet=quiet, terminal=terminal):
-            echo(line)
+            echo(line, color=True)
 
     def _change(self) -> None:
         kinds = CHANGED[self._action]

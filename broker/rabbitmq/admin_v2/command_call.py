@@ -104,21 +104,30 @@ class CommandCall:
             raise Failure(
                 f"Unsupported argument value for property (field) columns: {names}; known: {known}", WRONG_LINE
             )
-        self.table(cells_of(kind, rows, wanted))
+        self.table(cells_of(kind, _printable(rows) if sys.stdout.isatty() else rows, wanted))
 
-    def table(self, rows: Sequence[Sequence[str]], title: str | None = None, *, err: bool = False) -> None:
+    def table(self, rows: Sequence[Sequence[str]], title: str | None = None) -> None:
         """Print a table; its first row is the heading."""
-        if (sys.stderr if err else sys.stdout).isatty():
+        if sys.stdout.isatty():
             rows = [["\n".join(map(text, cell.split("\n"))) for cell in row] for row in rows]
         settings = self.settings
         lines = plain(rows, title) if settings.non_interactive else styled(rows, settings.style, title)
         for line in lines:
-            echo(line, err=err)
+            echo(line, color=True)
 
     def say(self, said: str) -> None:
         """Print a line, unless less is wanted."""
         if not self.settings.quiet:
             echo(said)
+
+
+def _printable(value: Any) -> Any:
+    """The same with control characters escaped in all texts, so that no name forges a row on a terminal."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, dict):
+        return {text(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value
 
 
 def refusal_text(error: RequestRefused) -> str:

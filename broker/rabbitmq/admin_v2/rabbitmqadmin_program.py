@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import click
 
@@ -17,13 +19,19 @@ from broker.rabbitmq.admin.admin_http import Api, Endpoint, RequestFailed
 from broker.rabbitmq.admin.admin_options import WrongUsage, read_options
 from broker.rabbitmq.admin_v2 import admin_v2_run
 from broker.rabbitmq.admin_v2.command_tree import Help, options_of, parse
+from broker.rabbitmq.admin_v2.program_options import OPTIONS
 from broker.rabbitmq.admin_v2.run_settings import Failure, run_settings
 from broker.rabbitmq.program import program_command
 from broker.rabbitmq.spoken_identity import spoken_identity
 
 FIRST_WITH_2 = 4
 """The major version of RabbitMQ that version 2 of the program comes beside."""
+VARIABLES = frozenset(option.variable for option in OPTIONS.values() if option.variable is not None)
 HELP_OPTIONS = frozenset({"-h", "--help"})
+ANSWER_SECONDS = 5.0
+"""Longest time for a broker to say which RabbitMQ it is."""
+UNREAD = (WrongUsage, Failure, Help, click.UsageError, AdministrationError, ConfigError)
+"""Errors of lines that name no broker that could be asked."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -32,7 +40,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_for_2(words: Sequence[str]) -> bool:
-    """A line that one version alone understands is for that one; else the broker that is asked decides."""
+    """A line that one version alone understands is for that one; else the broker that is asked decides.
+
+    Where the environment has settings of version 2, which version 1 would not heed, all lines are for version 2.
+    """
+    if VARIABLES.intersection(os.environ):
+        return True
     first, second = understands(words), _understood_by_2(words)
     return second if first != second else _asked_is_4(words)
 
@@ -50,31 +63,31 @@ def _understood_by_2(words: Sequence[str]) -> bool:
 
 
 def _asked_is_4(words: Sequence[str]) -> bool:
-    """The broker of a line is a RabbitMQ 4 or says so; one that does not tell is as the settings say."""
-    for endpoint_of in (_endpoint_by_1, _endpoint_by_2):
-        try:
-            if HELP_OPTIONS.isdisjoint(words):
-                return _major(_version_at(endpoint_of(words))) >= FIRST_WITH_2
-        except (RequestFailed, WrongUsage, Failure, Help, click.UsageError, AdministrationError, ConfigError):
-            continue
-        except (ValueError, KeyError, TypeError):
-            break  # what answers there is no management API
+    """The broker of a line says that it is a RabbitMQ 4; one that does not tell is as the settings say."""
+    for endpoint in _endpoints(words) if HELP_OPTIONS.isdisjoint(words) else ():
+        with suppress(RequestFailed, ValueError, KeyError, TypeError):
+            return _major(_version_at(endpoint)) >= FIRST_WITH_2
     try:
         return _major(spoken_identity(target_settings(named())).series) >= FIRST_WITH_2
     except ConfigError:
         return False
 
 
-def _endpoint_by_1(words: Sequence[str]) -> Endpoint:
-    return read_options(words)[0].endpoint
-
-
-def _endpoint_by_2(words: Sequence[str]) -> Endpoint:
-    return run_settings(options_of(words)).endpoint
+def _endpoints(words: Sequence[str]) -> Iterator[Endpoint]:
+    """The API that a line names, as version 1 reads it and, where that is another one, as version 2 does."""
+    found = None
+    with suppress(*UNREAD):
+        found = read_options(words)[0].endpoint
+        yield found
+    with suppress(*UNREAD):
+        other = run_settings(options_of(words)).endpoint
+        if found is None or (other.host, other.port) != (found.host, found.port):
+            yield other
 
 
 def _version_at(endpoint: Endpoint) -> str:
-    answer = json.loads(Api(endpoint).request("GET", "/overview?columns=rabbitmq_version"))
+    brief = endpoint._replace(seconds=min(ANSWER_SECONDS, endpoint.seconds))
+    answer = json.loads(Api(brief).request("GET", "/overview?columns=rabbitmq_version"))
     return str(answer["rabbitmq_version"])
 
 

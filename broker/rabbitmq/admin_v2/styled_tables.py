@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -72,7 +73,7 @@ def plain(rows: Sequence[Row], title: str | None = None) -> list[str]:
 
 
 def _widths(rows: Sequence[Row], title: str | None) -> list[int]:
-    widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in zip(*rows, strict=True)]
+    widths = [max(_width(line) for cell in column for line in cell.split("\n")) for column in zip(*rows, strict=True)]
     lacking = 0 if title is None else len(title) - (sum(widths) + 3 * (len(widths) - 1))
     for number in range(max(lacking, 0)):
         widths[number % len(widths)] += 1
@@ -88,5 +89,20 @@ def _cells(row: Row, style: Style, widths: Sequence[int], indent: int) -> Iterat
     if len(row) == 1:
         widths = [sum(widths) + len(widths) - 1]
     for lines in zip_longest(*(cell.split("\n") for cell in row), fillvalue=""):
-        cells = (f"{' ' * indent}{line}".ljust(width) for line, width in zip(lines, widths, strict=True))
+        cells = (_padded(f"{' ' * indent}{line}", width) for line, width in zip(lines, widths, strict=True))
         yield style.left + style.between.join(cells) + style.right
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    """The columns of a terminal that a text takes: two for a wide character, none for one that joins the one before."""
+    return len(text) if text.isascii() else sum(map(_character_width, text))
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -74,6 +74,15 @@ def test_a_line_is_for_the_version_that_alone_knows_it_else_for_the_brokers(
         assert (code, out[:4]) == (0, shown[vhost])
 
 
+def test_settings_of_version_2_in_the_environment_make_all_lines_its(
+    run: Run, ports: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RABBITMQADMIN_TARGET_PORT", ports["one"])
+    code, out, _ = run("list", "vhosts")
+    assert (code, out[:4], "one" in out) == (0, VERSION_2, True)
+    assert run("list", "vhosts", "name")[0] == 2
+
+
 def test_wrong_usage_is_told_in_the_words_of_the_brokers_version(run: Run, ports: dict[str, str]) -> None:
     code, _, err = run("-P", ports["one"], "declare", "queue")
     assert (code, err.splitlines()[1]) == (1, 'ERROR: mandatory argument "name" is required')

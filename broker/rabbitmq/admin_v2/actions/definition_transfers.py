@@ -26,7 +26,7 @@ def _export(form: str) -> Callable[[CommandCall], None]:
         if names:
             answer = json.dumps(transformed(json.loads(answer), names), indent=2, ensure_ascii=False)
         if call.values["stdout"] or call.values["file"] == STREAM:
-            echo(answer)
+            echo(answer, color=True)
         else:
             _write(call.values["file"], answer)
 
