@@ -22,7 +22,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from broker.admin.messages.queue_peek import PeekRequest, peek
+from broker.admin.messages.queue_peek import UNACKNOWLEDGED, PeekRequest, peek
 from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer
@@ -197,7 +197,7 @@ class Pair:
         assert body == (self.bodies[ready.pop(0)] if ready else None)
 
     def look(self, start: int, count: int) -> None:
-        """Look at ready messages of both queues: they are as expected, and stay as they are."""
+        """Look at messages of both queues: they are as expected, and stay as they are."""
         for queue in (self.main, self.dead_letter_queue):
             before = _state_of(queue)
             page = trio.run(peek, queue, PeekRequest(start, count, body_bytes=CUT))
@@ -209,6 +209,8 @@ class Pair:
                 for serial, row in zip(serials, page.messages, strict=True):
                     if serial not in self.in_doubt:
                         assert row["redelivered"] == (serial in self.redelivered), serial
+        held = trio.run(peek, self.main, PeekRequest(state=UNACKNOWLEDGED, messages=1000, body_bytes=CUT)).messages
+        assert [row["payload"].encode() for row in held] == [self.bodies[each][:CUT] for each in self.lists.held]
 
     def purge(self) -> None:
         """Drop what is ready."""

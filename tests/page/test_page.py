@@ -168,8 +168,12 @@ def test_a_queue_by_clicks(page: Site) -> None:
     tab.await_text('"order": 1')
     (looked_into,) = [each for each in page.broker.tell("list_queues") if each["name"] == "by clicks/1"]
     assert looked_into["messages_ready"] == 2
+    tab.choose("unacknowledged", "[name=how]")
+    tab.click("Get messages")
+    tab.await_text("The queue has no unacknowledged message.")
     tab.choose("ack_requeue_true", "[name=how]")
     tab.click("Get messages")
+    tab.await_text("redelivered")
     tab.await_true("!document.querySelector('.pager:not([hidden])')")
     tab.click("Move messages…")
     tab.write("q000", "dialog [name=target]")

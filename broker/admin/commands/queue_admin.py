@@ -68,9 +68,10 @@ class StreamStatus(Question):
 
 
 class PeekQueue(LongQuestion):
-    """Look at ready messages of a queue from number `offset` on; nothing changes. The answer is a `PeekPage`.
+    """Look at messages of a queue from number `offset` on; nothing changes. The answer is a `PeekPage`.
 
-    Those with this `routing_key`, and with this `header`: a name, or `NAME:VALUE`. Bodies are cut to `truncate` bytes.
+    Those in this `state`, ready or unacknowledged, with this `routing_key`, and with this `header`: a name, or
+    `NAME:VALUE`. Bodies are cut to `truncate` bytes.
     """
 
     vhost: Text
@@ -81,6 +82,7 @@ class PeekQueue(LongQuestion):
     encoding: str = "auto"
     routing_key: Text | None = None
     header: Text | None = None
+    state: str = "ready"
 
     async def answer(self, administration: Administration) -> dict[str, Any]:
         from broker.admin.messages import queue_peek

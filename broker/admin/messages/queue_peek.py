@@ -1,4 +1,4 @@
-"""A look at the ready messages of a queue that changes nothing: no order, no flag, no counter, no expiry.
+"""A look at the messages of a queue that changes nothing: no order, no flag, no counter, no expiry.
 
 The section is cut from the queue at one moment, without reading. What is on disk only is read by a thread, in steps,
 and bodies are cut while they are read. Messages that clients take meanwhile may still be shown, or be missing.
@@ -7,7 +7,7 @@ and bodies are cut while they are read. Messages that clients take meanwhile may
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import trio
@@ -16,11 +16,14 @@ from broker.admin.json_tables import plain
 from broker.admin.messages.message_in_json import beginning_in_json, payload_in_json, properties_in_json
 from broker.admin.protocol import invalid
 from broker.admin.short_steps import pause_if_due
+from broker.admin.views.connection_view import channel_name
 from broker.entities.messages.message import SHORT_STRING_BYTES, BccMessage, Message, QueuedMessage, route_of
+from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum.quorum_entry import QuorumEntry
 from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.entities.queues.ready_section import PagedPart, ReadySection, ResidentPart
+from broker.session.channel.channel import Channel
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.properties import decode_properties
 from storage.batch import BLIND, PeekLimits, StoredMessage
@@ -30,6 +33,9 @@ COUNT, COUNT_MAX = 50, 1000
 BODY_BYTES, BODY_BYTES_MAX = 50_000, 1 << 20
 """Bytes of each body, if the request does not say, and at most."""
 OFFSET_MAX = 1 << 62
+UNACKNOWLEDGED_MAX = 4096
+"""Unacknowledged messages that a look reaches: they are gone through channel by channel."""
+READY, UNACKNOWLEDGED = STATES = ("ready", "unacknowledged")
 ENCODINGS = ("auto", "base64")
 LOOKED_AT_MAX = 10_000
 """Messages that one request with a filter looks at."""
@@ -44,7 +50,7 @@ READER = trio.CapacityLimiter(1)
 
 
 class PeekRequest(NamedTuple):
-    """A look: from ready message number `offset` on, at most `messages` that match, bodies cut to `body_bytes`."""
+    """A look: from message number `offset` on, at most `messages` that match, bodies cut to `body_bytes`."""
 
     offset: int = 0
     messages: int = COUNT
@@ -53,6 +59,7 @@ class PeekRequest(NamedTuple):
     routing_key: str | None = None
     header: tuple[str, str | None] | None = None
     """The name of a header that messages must have, and its value as text; None: any."""
+    state: str = READY
 
     @property
     def filters(self) -> bool:
@@ -96,14 +103,17 @@ def checked(given: Mapping[str, Any]) -> PeekRequest:
         raise invalid(f"argument encoding: expected {' or '.join(ENCODINGS)}")
     if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
         raise invalid(f"argument routing_key: is longer than {SHORT_STRING_BYTES} bytes")
+    if given["state"] not in STATES:
+        raise invalid(f"argument state: expected {' or '.join(STATES)}")
     name, colon, value = (header or "").partition(":")
     return PeekRequest(
-        _number(given, "offset", 0, 0, OFFSET_MAX),
+        _number(given, "offset", 0, 0, OFFSET_MAX if given["state"] == READY else UNACKNOWLEDGED_MAX - 1),
         _number(given, "count", COUNT, 1, COUNT_MAX),
         _number(given, "truncate", BODY_BYTES, 0, BODY_BYTES_MAX),
         as_base64=given["encoding"] == "base64",
         routing_key=key,
         header=(name, value if colon else None) if name else None,
+        state=given["state"],
     )
 
 
@@ -117,20 +127,24 @@ def _number(given: Mapping[str, Any], name: str, default: int, lowest: int, high
 class PeekPage(NamedTuple):
     """The messages of an answer, as rows.
 
-    `next_offset`: where to go on; None at the end. `messages_ready`: all that are ready. `looked_at` counts messages,
-    `unreadable` those of them that are damaged on disk.
+    `next_offset`: where to go on; None at the end. `looked_at` counts messages, `unreadable` those of them that are
+    damaged on disk.
     """
 
     messages: list[dict[str, Any]]
     next_offset: int | None
     messages_ready: int
+    messages_unacknowledged: int
     looked_at: int
     unreadable: int
 
 
 async def peek(queue: Queue, request: PeekRequest) -> PeekPage:
-    """Look at ready messages of a queue."""
+    """Look at messages of a queue."""
     look = _Look(queue, request)
+    if request.state == UNACKNOWLEDGED:
+        await look.unacknowledged()
+        return look.page
     section = ReadySection(queue, request.offset, request.section)
     queue.ready_messages.look(section)
     for part in section.parts:
@@ -149,7 +163,10 @@ class _Look:
     def __init__(self, queue: Queue, request: PeekRequest) -> None:
         self._queue = queue
         self._request = request
-        self._ready = queue.ready
+        self._ready, self._unacked = queue.ready, queue.unacked
+        self._count = self._ready if request.state == READY else self._unacked
+        self._holders: dict[int, Outlet] = {}
+        """The channels of unacknowledged messages, by position."""
         self._size = self._unreadable = 0
         self._rows: list[dict[str, Any]] = []
         self.reached = request.offset
@@ -162,8 +179,12 @@ class _Look:
     @property
     def page(self) -> PeekPage:
         """The answer."""
-        reached = self.reached if self.reached < self._ready else None
-        return PeekPage(self._rows, reached, self._ready, self.reached - self._request.offset, self._unreadable)
+        request, end = self._request, self._count
+        if request.state == UNACKNOWLEDGED:
+            end = min(end, UNACKNOWLEDGED_MAX)
+        reached = self.reached if self.reached < end else None
+        counts = self._ready, self._unacked, self.reached - request.offset, self._unreadable
+        return PeekPage(self._rows, reached, *counts)
 
     @property
     def _limits(self) -> PeekLimits:
@@ -175,6 +196,17 @@ class _Look:
             request.body_bytes,
             request.matches if request.filters else None,
         )
+
+    async def unacknowledged(self) -> None:
+        """Look at unacknowledged messages, channel by channel, in the order of deliveries."""
+        entries: list[QueuedMessage] = []
+        end = min(self._request.offset + self._request.section, UNACKNOWLEDGED_MAX)
+        for outlet in self._queue.outlets:
+            held = list(islice(outlet.unacked_of(self._queue), end - len(entries)))
+            entries += held
+            self._holders.update((entry.position, outlet) for entry in held)
+            await pause_if_due()
+        await self.in_memory(entries[self._request.offset :])
 
     async def in_memory(self, entries: Sequence[QueuedMessage]) -> None:
         """Look at messages in memory. The contents that are on disk only are read."""
@@ -196,6 +228,7 @@ class _Look:
             lane = self._queue.store.lane(level).peek(positions[0] - 1, positions[-1] + 1)
             read = await trio.to_thread.run_sync(lane.at, positions, limits, limiter=READER)
             found.update((stored.position, stored) for stored in read)
+            self._unreadable += lane.unreadable
         return found
 
     def _show(self, entry: QueuedMessage, read: StoredMessage | None) -> None:
@@ -209,6 +242,7 @@ class _Look:
             seen.redelivered = entry.redelivered
             if isinstance(seen, QuorumEntry) and entry.deliveries:  # the latest ones may not be on disk yet
                 seen.deliveries, seen.uncounted = entry.deliveries, entry.uncounted
+            seen.consumer = entry.consumer
             self._add(seen)
 
     async def on_disk(self, part: PagedPart) -> None:
@@ -228,7 +262,7 @@ class _Look:
             self.reached = end
 
     def _add(self, entry: QueuedMessage) -> None:
-        message = _shown(self._queue, entry)
+        message = self._shown(entry)
         if message is None:
             return
         row = self._row(entry, message)
@@ -241,21 +275,33 @@ class _Look:
         in_json = beginning_in_json if len(body) < entry.size else payload_in_json
         return {
             "position": self.reached,
+            **self._state(entry),
             "payload_bytes": entry.size,
             "redelivered": entry.redelivered,
             "exchange": message.exchange,
             "routing_key": message.routing_key,
-            "message_count": max(0, self._ready - self.reached - 1),
+            "message_count": max(0, self._count - self.reached - 1),
             "properties": properties_in_json(decode_properties(message.header)),
             **in_json(body, as_base64=request.as_base64),
         }
 
+    def _state(self, entry: QueuedMessage) -> dict[str, Any]:
+        """Return the columns of a message's state. The tag of the consumer is empty for basic.get."""
+        holder = self._holders.get(entry.position)
+        if holder is None:
+            return {"state": READY}
+        tag, name = "" if entry.consumer is None else entry.consumer.tag, None
+        if isinstance(holder, Channel):
+            name = channel_name(holder)
+        return {"state": UNACKNOWLEDGED, "channel": name, "consumer_tag": tag}
 
-def _shown(queue: Queue, entry: QueuedMessage) -> Message | None:
-    """Return a message as basic.get would: of a quorum queue with its delivery counts. None without content."""
-    if isinstance(queue, QuorumQueue) and isinstance(entry, QuorumEntry):
-        return entry.with_counts(queue.rules.shown(entry.deliveries, entry.uncounted))
-    return entry.message
+    def _shown(self, entry: QueuedMessage) -> Message | None:
+        """Return a message as basic.get gives it: of a quorum queue with its delivery counts. None without content."""
+        queue = self._queue
+        if isinstance(queue, QuorumQueue) and isinstance(entry, QuorumEntry):
+            earlier = entry.deliveries - (entry.position in self._holders)
+            return entry.with_counts(queue.rules.shown(earlier, entry.uncounted))
+        return entry.message
 
 
 def _batches(entries: Sequence[QueuedMessage], body_bytes: int) -> Iterator[list[QueuedMessage]]:

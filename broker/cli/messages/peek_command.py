@@ -18,7 +18,8 @@ PAGE = 500
 """Messages of one request."""
 BODY_SHOWN = 60
 """Bytes of a body in a table."""
-COLUMNS = ("position", "redelivered", "exchange", "routing_key", "payload_bytes")
+COLUMNS: tuple[str, ...] = ("position", "redelivered", "exchange", "routing_key", "payload_bytes")
+HELD = ("channel", "consumer_tag")
 
 
 @click.command(cls=CommandWithExample, example="orders --header tenant:acme --count 5", elsewhere="browse")
@@ -29,6 +30,7 @@ COLUMNS = ("position", "redelivered", "exchange", "routing_key", "payload_bytes"
 @click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of messages.")
 @click.option("--key", metavar="KEY", help="Only messages with this routing key.")
 @click.option("--header", metavar="NAME[:VALUE]", help="Only messages with this header, or with this value of it.")
+@click.option("--unacknowledged", is_flag=True, help="Messages that consumers hold, with their channels.")
 @click.option(
     "--bodies",
     type=click.IntRange(0),
@@ -44,24 +46,28 @@ def peek(
     count: int,
     key: str | None,
     header: str | None,
+    unacknowledged: bool,
     bodies: int | None,
     as_json: bool,
 ) -> None:
-    """Show ready messages of QUEUE in the order of delivery; nothing changes. JSON is an object per line.
+    """Show messages of QUEUE in the order of delivery; nothing changes. JSON is an object per line.
 
     A stream's messages are shown from its first one. Where the broker does not run, its data directory is opened as for
-    other commands; `leveret inspect` also shows unacknowledged messages there.
+    other commands: messages that were unacknowledged are ready then.
     """
     size = BODY_SHOWN if bodies is None and not as_json else bodies
     asked = PeekQueue(vhost=vhost, name=queue, offset=offset, truncate=size, routing_key=key, header=header)
+    columns = COLUMNS
+    if unacknowledged:
+        asked.state, columns = "unacknowledged", (*COLUMNS, *HELD)
     lines = list[tuple[str, ...]]()
     for row in _rows(target, asked, count):
         if as_json:
             click.echo(json.dumps(row))
         else:
-            lines.append((*(text(row[column]) for column in COLUMNS), _body(row)))
+            lines.append((*(text(row[column]) for column in columns), _body(row)))
     if lines:
-        click.echo("\n".join(aligned([(*COLUMNS, "body"), *lines])))
+        click.echo("\n".join(aligned([(*columns, "body"), *lines])))
 
 
 def _rows(target: Target, asked: PeekQueue, left: int) -> Iterator[dict[str, Any]]:

@@ -338,6 +338,11 @@ class Queue:
         self._outlets.pop(outlet, None)
 
     @property
+    def outlets(self) -> Sequence[Outlet]:
+        """The channels that may have unacknowledged messages."""
+        return tuple(self._outlets)
+
+    @property
     def unacknowledged(self) -> Iterable[QueuedMessage]:
         """The unacknowledged messages."""
         return (entry for outlet in self._outlets for entry in outlet.unacked_of(self))

@@ -134,10 +134,10 @@ def _wanted(fields: BodyFields) -> GetRequest:
 
 
 async def look(call: ApiCall) -> Response:
-    """Look at ready messages of a queue; nothing changes. The user needs the same permission as to get them."""
+    """Look at messages of a queue; nothing changes. The user needs the same permission as to get them."""
     queue, given = _readable(call), call.parameters
     numbers = {name: _number(given[name], name) for name in ("offset", "count", "truncate") if name in given}
-    texts = {name: given[name] for name in ("encoding", "routing_key", "header") if name in given}
+    texts = {name: given[name] for name in ("encoding", "routing_key", "header", "state") if name in given}
     return in_json(
         await call.change(PeekQueue.parse({"vhost": queue.vhost_name, "name": queue.name, **numbers, **texts}))
     )

@@ -125,6 +125,13 @@ def test_all_messages_are_seen_in_the_order_of_delivery_and_stay(site: Site, kin
         got = [client.expect_message(BasicGetOk) for _ in range(10)]
         assert [int(message.body) for message in got] == order[:10]
         assert numbers(site.pages(queue, 20)) == order[10:]
+        held = site.pages(queue, 3, state="unacknowledged")
+        assert numbers(held) == order[:10]
+        assert {(row["state"], row["consumer_tag"]) for row in held} == {("unacknowledged", "")}
+        assert len({row["channel"] for row in held}) == 1
+        assert numbers(site.pages(queue, 5, state="unacknowledged", header="tenant:t1")) == [
+            number for number in order[:10] if number % 4 == 1
+        ]
         client.send(ack(got[4].method.delivery_tag, multiple=True), nack(0, multiple=True))
         eventually(lambda: site.figures(queue)["messages_unacknowledged"] == 0, "the rest to be returned")
         rows = site.pages(queue, 20)
@@ -188,6 +195,7 @@ def test_who_may_look(site: Site) -> None:
         ("count", "many", "expected a number"),
         ("routing_key", "k" * 256, "255 bytes"),
         ("encoding", "hex", "auto or base64"),
+        ("state", "gone", "ready or unacknowledged"),
     ],
 )
 def test_wrong_values_are_named_with_their_limit(site: Site, name: str, value: object, limit: str) -> None:

@@ -5,6 +5,7 @@ import { h, show } from "../../dom/element.js";
 import { bytes, moment, number } from "../../dom/format.js";
 import { save } from "../../dom/download.js";
 import { confirmed } from "../../widgets/dialogs.js";
+import { link } from "../../router.js";
 import { badge, facts, plain, argumentLines } from "../../widgets/facts.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
 import { button } from "../../widgets/page_parts.js";
@@ -12,18 +13,20 @@ import { shownExchange } from "./exchanges.js";
 
 const SHOWN_BYTES = 50000;
 const MESSAGES_MAX = 1000;
-const PEEK = "peek";
+const PEEK = "ready";
+const PEEK_HELD = "unacknowledged";
 
 /** The form for a classic or quorum queue, with the messages below. `taken` is called after messages were fetched. */
 export function browseQueue({ vhost, name, taken }) {
   const list = h("div", { class: "messages", role: "status" });
   const pages = h("div", { class: "pager", hidden: true });
   let turnedTo = null; // the offsets of this page and of those before it, if a button of the pages was pressed
-  const look = async ({ count, encoding, routing_key, header }) => {
+  const look = async (state, wanted) => {
     const offsets = turnedTo ?? [0];
     turnedTo = null;
-    const query = { offset: offsets.at(-1), count, encoding, routing_key, header, truncate: SHOWN_BYTES };
-    return { offsets, ...(await get(["queues", vhost, name, "peek"], query)) };
+    const query = { ...wanted, state, offset: offsets.at(-1), truncate: SHOWN_BYTES };
+    const found = await get(["queues", vhost, name, "peek"], query);
+    return { ...found, offsets, state, all: found[`messages_${state}`] };
   };
   const turn = (offsets) => {
     turnedTo = offsets;
@@ -34,6 +37,7 @@ export function browseQueue({ vhost, name, taken }) {
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
       choiceField("how", "How", [
         [PEEK, "Peek (changes nothing)"],
+        [PEEK_HELD, "Peek at unacknowledged messages"],
         ["ack_requeue_true", "Get, and return to the queue"],
         ["ack_requeue_false", "Get, and remove from the queue"],
         ["reject_requeue_false", "Get, and reject: dead-letter or remove"],
@@ -47,8 +51,8 @@ export function browseQueue({ vhost, name, taken }) {
     ],
     action: "Get messages",
     send: async ({ how, ...wanted }) => {
-      if (how === PEEK) {
-        return look(wanted);
+      if (how === PEEK || how === PEEK_HELD) {
+        return look(how, wanted);
       }
       const { count, encoding } = wanted;
       const take = () => post(["queues", vhost, name, "get"], { count, ackmode: how, encoding, truncate: SHOWN_BYTES });
@@ -76,15 +80,13 @@ export function browseQueue({ vhost, name, taken }) {
   return h("div", {}, element, list, pages);
 }
 
-function nothingSeen({ looked_at, messages_ready }) {
-  return messages_ready
-    ? `No message among the ${number(looked_at)} that were looked at.`
-    : "The queue has no ready message.";
+function nothingSeen({ looked_at, all, state }) {
+  return all ? `No message among the ${number(looked_at)} that were looked at.` : `The queue has no ${state} message.`;
 }
 
 /** Show where these messages are in the queue, with buttons to those before and behind; nothing after get. */
-function showPages(element, { messages, offsets, next_offset, messages_ready }, turn) {
-  element.hidden = !offsets || !messages_ready;
+function showPages(element, { messages, offsets, next_offset, all, state }, turn) {
+  element.hidden = !all;
   if (element.hidden) {
     show(element);
     return;
@@ -95,7 +97,7 @@ function showPages(element, { messages, offsets, next_offset, messages_ready }, 
   const newer = button("Newer", () => turn([...offsets, next_offset]));
   older.disabled = offsets.length < 2;
   newer.disabled = next_offset === null;
-  show(element, h("span", {}, `${place} of ${number(messages_ready)} ready`), h("div", { class: "actions" }, older, newer));
+  show(element, h("span", {}, `${place} of ${number(all)} ${state}`), h("div", { class: "actions" }, older, newer));
 }
 
 /** The form for a stream, with the messages below. */
@@ -152,12 +154,17 @@ export function shownMessage(message, place) {
       ),
       h("span", {}, h("span", { class: "soft" }, "exchange "), shownExchange(message.exchange)),
       h("span", {}, h("span", { class: "soft" }, "key "), h("span", { class: "mono" }, message.routing_key)),
+      message.channel && h("span", {}, h("span", { class: "soft" }, "channel "), heldBy(message.channel)),
       h("span", { class: "soft" }, bytes(message.payload_bytes)),
       message.redelivered && badge("redelivered"),
     ),
     facts(Object.entries(Array.isArray(message.properties) ? {} : (message.properties ?? {})).map(property)),
     payload(message),
   );
+}
+
+function heldBy(channel) {
+  return h("a", { href: link("channels", channel) }, channel);
 }
 
 function property([name, value]) {
