@@ -45,7 +45,7 @@ HOURS ?= 10
 .PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators hostile-contents soak disk-faults simulate prove clean newcomer
 
 help:
-	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
+	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
 	@echo "make check         make lint, and the fast tests"
 	@echo "make lint          format, lint, strict types, import contracts, generated sources"
 	@echo "make test          every test: crash states, client libraries, restarts"

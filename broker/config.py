@@ -50,11 +50,14 @@ class Address(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[server]`."""
 
-    listen: tuple[str, ...] = ("127.0.0.1:5672",)
+    listen: tuple[str, ...] = ("localhost:5672",)
     data_dir: Text = "./leveret-data"
     backlog: Positive = 1024
     auth_mechanisms: Mechanisms = ("PLAIN", "AMQPLAIN")
@@ -108,7 +111,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ManagementSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[management]`: the HTTP API and the web page."""
 
-    listen: tuple[str, ...] = ("127.0.0.1:15672",)
+    listen: tuple[str, ...] = ("localhost:15672",)
     tls_listen: tuple[str, ...] = ()
     path_prefix: PathPrefix = ""
     rates_mode: Literal["none", "basic", "detailed"] = "basic"
@@ -130,7 +133,7 @@ class ManagementSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class PrometheusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[prometheus]`: metrics for scrapers, without credentials."""
 
-    listen: tuple[str, ...] = ("127.0.0.1:15692",)
+    listen: tuple[str, ...] = ("localhost:15692",)
     return_per_object_metrics: bool = False
 
     @property
@@ -280,6 +283,12 @@ class TestingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = False
 
 
+class RehearsalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[rehearsal]`: counts what a later series of RabbitMQ would do differently, docs/rehearsal.md."""
+
+    watch: Literal["", "4.2", "4.3", "4"] = ""
+
+
 ShovelSettings = dict[str, Any]
 """A static shovel, with the keys of a dynamic one's value."""
 
@@ -312,6 +321,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_interceptors: MessageInterceptorsSettings = MessageInterceptorsSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     testing: TestingSettings = TestingSettings()
+    rehearsal: RehearsalSettings = RehearsalSettings()
     debug: DebugSettings = DebugSettings()
     shovels: dict[str, ShovelSettings] = {}
 
@@ -323,7 +333,23 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def personality(self) -> Personality:
         """The differences of the version of RabbitMQ, with the deprecated features that the settings permit or not."""
-        series, features = self.identity.personality, self.deprecated_features
+        own = self._permitting(self.identity.personality)
+        # The rehearsal tells failures from other returns, as 4.2 does, which counts them alike.
+        return own._replace(failures_apart=True) if self.rehearsal.watch else own
+
+    @property
+    def rehearsed(self) -> tuple[Personality, ...]:
+        """The series above the broker's own one up to the rehearsed one, oldest first."""
+        own, last = (
+            self.personality.series,
+            PERSONALITIES[LATEST.get(self.rehearsal.watch, self.rehearsal.watch)].series,
+        )
+        later = (name for name, each in PERSONALITIES.items() if own < each.series <= last)
+        return tuple(map(self._permitting, later))
+
+    def _permitting(self, series: str) -> Personality:
+        """Return a series with the deprecated features that the settings permit or not."""
+        features = self.deprecated_features
         chosen = {
             "global_qos": features.global_qos,
             "transient_queues": features.transient_nonexcl_queues,

@@ -14,6 +14,7 @@ ENVIRONMENT = (
     ("management", "listen", ("LEVERET_MANAGEMENT_LISTEN",)),
     ("prometheus", "listen", ("LEVERET_PROMETHEUS_LISTEN",)),
     ("identity", "personality", ("LEVERET_PERSONALITY",)),
+    ("rehearsal", "watch", ("LEVERET_REHEARSAL_WATCH",)),
     *(
         ("deprecated_features", feature, (f"LEVERET_PERMIT_{feature.upper()}",))
         for feature in DeprecatedFeaturesSettings.__struct_fields__

@@ -5,6 +5,7 @@ docs/testing-applications.md shows how it is used. Nothing is loaded before a te
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,48 +14,81 @@ import pytest
 
 if TYPE_CHECKING:
     from leveret.testing import Broker
+    from pytest_leveret.rehearsed_tests import RehearsedTests
 
 SETTINGS, POWER_FAILURES = "leveret_settings", "leveret_power_failures"
+REHEARSAL, RESULTS = "leveret-rehearsal", "LEVERET_TEST_RESULTS"
+"""The name of the rehearsal's hooks; the variable with the file into which results of tests are written."""
 BROKERS = pytest.StashKey[list["Broker"]]()
 """The brokers that a test uses."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add an option to pytest's configuration file: settings of the session's broker."""
+    """Add options: settings of the session's broker, personalities with each of which tests run."""
+    group = parser.getgroup("leveret")
+    group.addoption("--leveret-personalities", default="", help="run tests with each of these: 3.13,4.3")
+    group.addoption("--leveret-report", default="", help="file for the report on them: .json, .html or text")
     parser.addini(SETTINGS, "settings of Leveret's session broker: lines of its configuration file", "linelist")
     parser.addini(POWER_FAILURES, "the power of Leveret's session broker may fail", "bool", default=False)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the rehearsal, if it is asked for."""
+    personalities, results = config.getoption("leveret_personalities"), os.environ.get(RESULTS, "")
+    if personalities or results:
+        from pytest_leveret.rehearsed_tests import RehearsedTests
+
+        names = [name.strip() for name in personalities.split(",") if name.strip()]
+        config.pluginmanager.register(RehearsedTests(names, results, config.getoption("leveret_report")), REHEARSAL)
+
+
 @pytest.fixture(scope="session")
-def leveret_process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def leveret_personality(request: pytest.FixtureRequest) -> str:
+    """The personality with which a test runs; empty: that of the settings."""
+    return str(getattr(request, "param", ""))
+
+
+@pytest.fixture(scope="session")
+def leveret_process(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, leveret_personality: str
+) -> Iterator[Broker]:
     """One broker for the whole test run, or for each worker of it; for fixtures of a wider scope than a test."""
     from leveret.testing import Broker
 
     settings = "\n".join(request.config.getini(SETTINGS))
     directory = tmp_path_factory.mktemp("leveret")
-    with Broker(directory, settings=settings, power_failures=request.config.getini(POWER_FAILURES)) as broker:
+    fails, rehearsed = request.config.getini(POWER_FAILURES), _rehearsed(request)
+    variables = _variables(rehearsed, leveret_personality)
+    with Broker(directory, settings=settings, power_failures=fails, variables=variables) as broker:
         yield broker
+        if rehearsed is not None:
+            rehearsed.note(leveret_personality, broker, messages=False)
 
 
 @pytest.fixture
-def leveret(request: pytest.FixtureRequest, leveret_process: Broker) -> Broker:
+def leveret(request: pytest.FixtureRequest, leveret_process: Broker, leveret_personality: str) -> Iterator[Broker]:
     """The session's broker, running and empty."""
     _brokers_of(request).append(leveret_process)
     leveret_process.fresh()
-    return leveret_process
+    yield leveret_process
+    rehearsed = _rehearsed(request)
+    if rehearsed is not None:
+        rehearsed.note(leveret_personality, leveret_process, findings=False)
 
 
 @pytest.fixture
 def new_leveret(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, leveret_personality: str
 ) -> Iterator[Callable[..., Broker]]:
     """Start another broker for this test: `new_leveret(settings="...", power_failures=True)`."""
     from leveret.testing import Broker
 
     started: list[Broker] = []
+    rehearsed = _rehearsed(request)
 
     def start(**options: Any) -> Broker:
-        broker = Broker(tmp_path_factory.mktemp("leveret"), **options)
+        given = {"variables": _variables(rehearsed, leveret_personality), **options}
+        broker = Broker(tmp_path_factory.mktemp("leveret"), **given)
         started.append(broker)
         _brokers_of(request).append(broker)
         broker.start()
@@ -62,6 +96,8 @@ def new_leveret(
 
     yield start
     for broker in started:
+        if rehearsed is not None:
+            rehearsed.note(leveret_personality, broker)
         broker.close()
 
 
@@ -112,6 +148,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
         from leveret.testing.failure_report import sections
 
         result.sections += [section for broker in brokers for section in sections(broker)]
+
+
+def _rehearsed(request: pytest.FixtureRequest) -> RehearsedTests | None:
+    """Return the rehearsal that multiplies tests, if there is one."""
+    found: RehearsedTests | None = request.config.pluginmanager.get_plugin(REHEARSAL)
+    return found if found is not None and found.personalities else None
+
+
+def _variables(rehearsed: RehearsedTests | None, personality: str) -> dict[str, str]:
+    """Return the environment of a broker."""
+    if rehearsed is None or not personality:
+        return {}
+    return {"LEVERET_PERSONALITY": personality, "LEVERET_REHEARSAL_WATCH": rehearsed.watch}
 
 
 def _brokers_of(request: pytest.FixtureRequest) -> list[Broker]:

@@ -94,7 +94,7 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "rabbitmq-queues": CommandRow("rabbitmq.ctl.ctl_command:rabbitmq_queues", "checks of queues on many nodes"),
         "rabbitmq-streams": CommandRow("rabbitmq.ctl.ctl_command:rabbitmq_streams", "streams and super streams"),
         "rabbitmq-upgrade": CommandRow("rabbitmq.ctl.ctl_command:rabbitmq_upgrade", "checks before an upgrade"),
-        "rabbitmqadmin": CommandRow("rabbitmq.admin.rabbitmqadmin_command:rabbitmqadmin", "by HTTP, for any broker"),
+        "rabbitmqadmin": CommandRow("rabbitmq.admin_v2.rabbitmqadmin_program:rabbitmqadmin", "by HTTP, for any broker"),
     },
 }
 

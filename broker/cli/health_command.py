@@ -43,7 +43,7 @@ def connectivity(target: Target) -> None:
     failed = [f"{listener['interface']}:{listener['port']}" for listener in unreachable(listeners)]
     if failed:
         raise _unhealthy(f"cannot connect to {', '.join(failed)}")
-    click.echo(f"connected to {', '.join(str(listener['port']) for listener in listeners)}")
+    click.echo(f"connected to {', '.join(dict.fromkeys(str(listener['port']) for listener in listeners))}")
 
 
 @health.command(name="port", example="5672", elsewhere="check_port_listener")
@@ -51,7 +51,7 @@ def connectivity(target: Target) -> None:
 @click.argument("port", type=click.IntRange(1, 65535))
 def port_listener(target: Target, port: int) -> None:
     """Check that a listener has PORT."""
-    ports = sorted(listener["port"] for listener in target.ask(ListListeners()))
+    ports = sorted({listener["port"] for listener in target.ask(ListListeners())})
     if port not in ports:
         raise _unhealthy(f"port {port} is not listened on; these are: {', '.join(map(str, ports))}")
     click.echo(f"a listener has port {port}")

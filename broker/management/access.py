@@ -24,14 +24,17 @@ ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitorin
 CHALLENGE = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 """Programs depend on the realm."""
 
+LOGIN_FAILED = "Login failed"
+"""The refusal of RabbitMQ 3, which asks for credentials again."""
 NOT_IN_VHOST = "User not authorised to access virtual host"
+NOT_THE_OBJECT = "User not authorised to access object"
 
 
 class Tag(Enum):
     """The tags of which a route requires one, and the text of the refusal."""
 
     ANY = ((ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT), "Not management user")
-    POLICYMAKER = ((ADMINISTRATOR, POLICYMAKER), "User not authorised to access object")
+    POLICYMAKER = ((ADMINISTRATOR, POLICYMAKER), NOT_THE_OBJECT)
     MONITORING = ((ADMINISTRATOR, MONITORING), "Not monitor user")
     ADMINISTRATOR = ((ADMINISTRATOR,), "Not administrator user")
 
@@ -91,7 +94,12 @@ ANYBODY = Account(User("", "", "", ()), Users(CacheEpoch()))
 def denied(user: str, reason: str) -> Problem:
     """Log and return the refusal of a request of a user that has logged in."""
     log.warning("HTTP request: access denied: user '%s' - %s", user, reason, extra={"user": user})
-    return Problem(401, "not_authorised", reason)
+    return Problem(401, "not_authorised", reason, early=True)
+
+
+def hidden() -> Problem:
+    """404: the user may not know that there is the virtual host, in RabbitMQ 4."""
+    return Problem(404, "not_found", "Not Found", early=True)
 
 
 def account(registry: Registry, peer: Peer, authorization: str) -> Account:
@@ -111,14 +119,15 @@ def account(registry: Registry, peer: Peer, authorization: str) -> Account:
         words = "HTTP request of %s: login refused: user '%s' - %s"
         fields = {"connection": str(peer), "user": login.user}
         log.warning(words, peer, login.user, refused.reason, extra=fields)
-        raise _refused(refused)
+        raise _refused(refused, registry.broker.personality.login_refusal)
     return Account(registry.broker.users.by_name[login.user], registry.broker.users)
 
 
-def _refused(refused: authenticate.LoginRefusal) -> Problem:
+def _refused(refused: authenticate.LoginRefusal, words: str) -> Problem:
     if refused.throttled:
         after = {"retry-after": str(math.ceil(refused.throttled))}
         return Problem(429, "too_many_requests", "Too many wrong passwords", after)
     if refused.reason == authenticate.LOOPBACK_ONLY:
         return Problem(401, "not_authorised", "User can only log in via localhost", CHALLENGE)
-    return Problem(401, "not_authorized", "Login failed", CHALLENGE, delay=refused.delay)
+    challenge = CHALLENGE if words == LOGIN_FAILED else {}
+    return Problem(401, "not_authorized", words, challenge, delay=refused.delay)

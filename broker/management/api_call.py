@@ -16,12 +16,12 @@ from broker.admin.protocol import AdministrationError
 from broker.admin.views.columns import chosen
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
-from broker.management.access import NOT_IN_VHOST, Account, denied
+from broker.management.access import NOT_IN_VHOST, Account, denied, hidden
 from broker.management.json_bodies import BODY_BYTES_MAX, BodyFields, json_object, short
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.management_api import ManagementApi
 from broker.management.request_client import RequestClient, client_of
-from broker.management.responses import Problem, not_found
+from broker.management.responses import Problem, not_found, vhost_not_found
 from broker.management.statistics.history_query import HistoryQuery
 from broker.management.statistics.windows import read_ages
 from broker.session.direct_session import DirectSession
@@ -44,6 +44,8 @@ class ApiCall:
         self.account = account
         self.names: Mapping[str, str] = names_of(request)
         self.parameters: Mapping[str, str] = request.query_params
+        self.agent = request.headers.get("user-agent", "")
+        """The program that asks."""
 
     @property
     def client(self) -> RequestClient:
@@ -71,7 +73,10 @@ class ApiCall:
         A list that RabbitMQ does not page is paged if the query has `pagination=true`: the web page asks so. Programs
         written for RabbitMQ do not, and get the whole list.
         """
-        return read_list_query(self.parameters, paged=paged or self.flag("pagination"))
+        query = read_list_query(self.parameters, paged=paged or self.flag("pagination"))
+        if query.page is None or self.api.series < (4, 0):
+            return query
+        return query._replace(page=query.page._replace(lenient=True))
 
     def chosen(self, row: dict[str, Any]) -> Any:
         """The columns of a row that the query asks for; an empty list if none of them exists, as in RabbitMQ."""
@@ -113,6 +118,8 @@ class ApiCall:
             return [vhost for name, vhost in sorted(self.broker.vhosts.items()) if self.account.sees(name)]
         vhost = self._vhost(self.chosen_vhost)
         if not self.account.sees(vhost.name):
+            if self.broker.personality.hidden_vhosts:
+                raise hidden()
             raise denied(self.account.name, NOT_IN_VHOST)
         return [vhost]
 
@@ -121,11 +128,18 @@ class ApiCall:
         """The header X-Vhost; empty for all virtual hosts."""
         return self.request.headers.get("x-vhost", "").encode("latin-1").decode("utf-8", "surrogateescape")
 
+    def assert_vhost(self) -> None:
+        """Raise Problem 404 before the body is looked at, as RabbitMQ 4 does, if there is no such virtual host."""
+        if self.api.series >= (4, 0) and self.names["vhost"] not in self.broker.vhosts:
+            raise vhost_not_found()
+
     @asynccontextmanager
     async def session(self) -> AsyncIterator[DirectSession]:
         """Open an AMQP channel of the user in the virtual host of the path. Raises Problem 404 if there is none."""
         if self.names["vhost"] not in self.broker.vhosts:
-            raise Problem(404, "not_found", "vhost_not_found")
+            raise vhost_not_found()
+        if self.broker.personality.hidden_vhosts and not self.account.enters(self.names["vhost"]):
+            raise Problem(401, "not_authorised", "Access refused.")
         session = DirectSession(self.api.registry, self.client.peer, self.account.name, self.names["vhost"])
         try:
             yield session

@@ -2,8 +2,8 @@
 
 A request is checked in this order: the route exists (404), it has the method (405; OPTIONS is answered), the client
 accepts the type of the answer (406), a browser's request does not come from another site (403), the credentials are
-right (401, 429), the user has the tag and may see the virtual host (401). Then the handler of the route is called. The
-order decides what is answered without credentials: the same as by RabbitMQ.
+right (401, 429), the user has the tag and may see the virtual host (401; as RabbitMQ 4 404). Then the handler of the
+route is called. The order decides what is answered without credentials: the same as by RabbitMQ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from broker.management.api_call import ApiCall, names_of
 from broker.management.management_api import ManagementApi
 from broker.management.request_client import client_of
 from broker.management.resources import Operation, Resource
-from broker.management.responses import Problem, bad_request, empty, not_found, problem_response
+from broker.management.responses import (
+    VARY_BEFORE,
+    Problem,
+    bad_request,
+    empty,
+    name_headers,
+    not_found,
+    problem_response,
+)
 from broker.management.routes.route_table import resources_of
 from broker.management.same_site import assert_same_site
 from broker.management.web_page import WebPage
@@ -35,14 +43,17 @@ from broker.wire.constants import ReplyCode
 log = logging.getLogger("leveret.http")
 
 CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
+UNKNOWN_ALLOW = "HEAD, GET, OPTIONS"
 
 
 def application(api: ManagementApi) -> ASGIApp:
     """The API and the web page."""
     resources = resources_of(api.series)
     routes: list[Route | Mount] = [Route(each.pattern, ResourceEndpoint(api, each)) for each in resources]
-    routes.append(Mount("/", WebPage(unknown_route)))
-    app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
+    unknown = UnknownRoute(as_4=api.broker.personality.named_headers)
+    routes.append(Mount("/", WebPage(unknown)))
+    router = Router(routes, redirect_slashes=False, default=unknown)
+    app: ASGIApp = with_prefix(api.settings.path_prefix, router, unknown)
     if api.settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -63,19 +74,26 @@ class ResourceEndpoint:
         self._resource = resource
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        vary = VARY_BEFORE
         try:
-            response = await self._answer(Request(scope, receive))
+            request = Request(scope, receive)
+            operation = self._operation(request)
+            if operation is None:
+                response = empty(200, {"allow": self._resource.allow})
+            else:
+                account = self._admitted(request, operation.tag)
+                vary = self._resource.vary
+                response = await self._answer(ApiCall(self._api, request, account), operation)
         except Problem as problem:
             await trio.sleep(problem.delay)
+            vary = VARY_BEFORE if problem.early else vary
             response = problem_response(problem)
+        if self._api.broker.personality.named_headers:
+            name_headers(response, self._resource.allow, vary, kept=not self._resource.is_open)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
-        operation = self._operation(request)
-        if operation is None:
-            return empty(200, {"allow": self._resource.allow})
-        account = self._admitted(request, operation.tag)
-        call = ApiCall(self._api, request, account)
+    async def _answer(self, call: ApiCall, operation: Operation) -> Response:
+        request = call.request
         try:
             if request.method in CHANGES or self._resource.waits:
                 return await operation.handler(call)
@@ -92,7 +110,7 @@ class ResourceEndpoint:
         if method == "OPTIONS":
             return None
         operation = self._resource.operations.get("GET" if method == "HEAD" else method)
-        if operation is None:
+        if operation is None or not self._resource.has(method):
             raise Problem(405, headers={"allow": self._resource.allow})
         if not takes(request, self._resource.ranges):
             raise Problem(406)
@@ -115,10 +133,14 @@ class ResourceEndpoint:
     def _assert_enters(self, request: Request, account: Account, tag: Tag) -> None:
         """Raise Problem 401 for a virtual host that the user may not use; an unknown one is left to the handler."""
         vhost = names_of(request).get("vhost") if self._resource.in_vhost else None
-        if vhost in self._api.broker.vhosts:
-            changes = request.method not in ("GET", "HEAD") and not self._resource.setting
-            if not (account.enters(vhost) if changes else account.sees(vhost)):
-                raise access.denied(account.name, tag.refusal_in_vhost)
+        if vhost not in self._api.broker.vhosts:
+            return
+        reads, hidden = request.method in ("GET", "HEAD"), self._api.broker.personality.hidden_vhosts
+        if hidden and self._resource.monitored and reads and account.monitors:
+            return
+        changes = not (reads or hidden or self._resource.setting)
+        if not (account.enters(vhost) if changes else account.sees(vhost)):
+            raise access.hidden() if hidden else access.denied(account.name, tag.refusal_in_vhost)
 
 
 def authorization_of(request: Request, *, in_query: bool = False) -> str:
@@ -161,16 +183,25 @@ def problem_of_administration(error: AdministrationError) -> Problem:
     return bad_request(str(error))
 
 
-async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 404 without asking for credentials, and OPTIONS on any path, as RabbitMQ does."""
-    if scope["method"] == "OPTIONS":
-        response = empty(200, {"allow": "HEAD, GET, OPTIONS"})
-    else:
-        response = problem_response(not_found())
-    await response(scope, receive, send)
+class UnknownRoute:
+    """Answers 404 without asking for credentials, and OPTIONS on any path, as RabbitMQ does; as 4, changes by 405."""
+
+    def __init__(self, *, as_4: bool) -> None:
+        self._as_4 = as_4
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS":
+            response = empty(200, {"allow": UNKNOWN_ALLOW})
+        elif self._as_4 and scope["method"] in CHANGES:
+            response = problem_response(Problem(405))
+        else:
+            response = problem_response(not_found())
+        if self._as_4:
+            name_headers(response, UNKNOWN_ALLOW, VARY_BEFORE)
+        await response(scope, receive, send)
 
 
-def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
+def with_prefix(prefix: str, app: ASGIApp, unknown: ASGIApp) -> ASGIApp:
     """Return the application below a path. A slash at the end is ignored; the path alone is redirected to it."""
 
     async def below(scope: Scope, receive: Receive, send: Send) -> None:
@@ -179,7 +210,7 @@ def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
             await empty(301, {"location": f"{prefix}/"})(scope, receive, send)
             return
         if not path.startswith(f"{prefix}/"):
-            await unknown_route(scope, receive, send)
+            await unknown(scope, receive, send)
             return
         path = path.removeprefix(prefix)
         if path.startswith("/api/") and path != "/api/":

@@ -10,6 +10,7 @@ from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.json_tables import table
 from broker.admin.kinds.values import NAME_BYTES_MAX
+from broker.freed_memory import give_freed_memory_back
 from broker.management.responses import Problem, bad_request
 from broker.management.work_slots import WorkSlots
 from broker.wire.field_tables import Table, encode_table
@@ -17,13 +18,15 @@ from broker.wire.field_tables import Table, encode_table
 LARGE_BYTES = 256 * 1024
 LARGE_AT_ONCE = 4
 """Bodies larger than LARGE_BYTES that are read at a time; half as many of one address."""
+HUGE_BYTES = 4 << 20
+"""Smallest body before which freed memory is given back, so that it does not add to what the last ones left."""
 BODY_BYTES_MAX = 1 << 20
 """Limit of a body without a message or definitions: far more than names, arguments and settings take, and small enough
 that each of its texts can be handled in one step."""
 NOT_JSON = "not_json"
 ECHO_CHARACTERS = 1000
 """Characters of an invalid value that an error repeats."""
-ERLANG_LINE = 80
+ERLANG_LINE = 79
 """Longest term that Erlang prints on one line."""
 
 
@@ -44,6 +47,8 @@ class RequestBodies:
         if size is not None and size <= LARGE_BYTES:
             return await _read(request, most)
         async with self._large.slot(request.scope["client"][0]):
+            if size is None or size >= HUGE_BYTES:
+                give_freed_memory_back()
             return await _read(request, most)
 
 

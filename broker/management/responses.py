@@ -29,18 +29,26 @@ COMPRESSED_AT_ONCE = 32 * 1024
 """Bytes that are compressed between two checks of the time: this takes some 0.3 ms."""
 
 VARY = ("vary", "accept, accept-encoding, origin")
+VARY_OF_ONE_TYPE = "accept-encoding, origin"
+VARY_BEFORE = "origin, accept-encoding"
+"""The header of answers that RabbitMQ 4 gives before it has chosen a media type, and of those with one type only."""
 SECURITY = {
     "content-security-policy": "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "SAMEORIGIN",
 }
 """Headers of every answer for browsers: RabbitMQ's policy for its page, no guessing of types, no frames elsewhere."""
+NAMED = {"content-security-policy": "script-src 'self'; object-src 'self'"}
+NOT_KEPT = ", max-age=0, must-revalidate"
+CACHED = f"public{NOT_KEPT}"
+EXPIRED = {"pragma": "no-cache", "expires": "0"}
+"""Headers of RabbitMQ 4: of all answers, of those that are no JSON value, and of those to anybody."""
 
 
 class Problem(Exception):
     """A refusal of a request. Without an error the answer has no body.
 
-    `delay`: seconds for which the answer is held back.
+    `delay`: seconds for which the answer is held back. `early`: the user may not make the request, whatever it holds.
     """
 
     def __init__(
@@ -51,6 +59,7 @@ class Problem(Exception):
         headers: Mapping[str, str] | None = None,
         *,
         delay: float = 0.0,
+        early: bool = False,
     ) -> None:
         super().__init__(f"{status} {error}: {reason}")
         self.status = status
@@ -58,11 +67,17 @@ class Problem(Exception):
         self.reason = reason
         self.headers = dict(headers or {})
         self.delay = delay
+        self.early = early
 
 
 def not_found() -> Problem:
     """404: there is no such object, or no such route."""
     return Problem(404, "Object Not Found", "Not Found")
+
+
+def vhost_not_found(reason: str = "") -> Problem:
+    """404: the virtual host of a change does not exist."""
+    return Problem(404, "not_found", "vhost_not_found")
 
 
 def bad_request(reason: object) -> Problem:
@@ -77,6 +92,12 @@ def problem_response(problem: Problem) -> Response:
         return Response(b"", problem.status, headers)
     headers["content-type"] = "application/json"
     return Response(encoded({"error": problem.error, "reason": problem.reason}), problem.status, headers)
+
+
+def name_headers(response: Response, allow: str, vary: str, *, kept: bool = True) -> None:
+    """Complete the headers of an answer as RabbitMQ 4 does. `kept`: caches may keep it, if they ask about it again."""
+    response.headers.update({**NAMED, "allow": allow, "vary": vary, **({} if kept else EXPIRED)})
+    response.headers.setdefault("cache-control", CACHED if kept else f"no-cache, no-store{NOT_KEPT}")
 
 
 def encoded(value: object) -> bytes:

@@ -20,7 +20,7 @@ from broker.admin.apply_changes import take_effect
 from broker.admin.definitions import unfinished_import
 from broker.admin.kinds.policy_check import checked
 from broker.admin.protocol import AdministrationError
-from broker.config import Config
+from broker.config import DEFAULTS_OF, Config
 from broker.entities.arguments.personality import DEFAULT
 from broker.entities.arguments.policy_keys import RULES_OF_ANY
 from broker.entities.exchanges.event_exchange import EventSettings
@@ -30,6 +30,7 @@ from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.scheduling.clock import Clock, SteadyClock
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
@@ -198,6 +199,7 @@ def recover(
     limits = config.limits
     highest_queue_id = max(found.queue_id_sequence, stores.messages.highest_queue_id())
     definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake, recorder)
+    clock = clock or SteadyClock()
     broker = Broker(
         BrokerSettings(
             MemoryWindow(limits.queue_window_messages, limits.queue_window_bytes),
@@ -207,7 +209,7 @@ def recover(
             config.personality,
             config.defaults.queue_type,
         ),
-        clock or SteadyClock(),
+        clock,
         stores.messages,
         definition_log,
         stores.messages.boot,
@@ -215,6 +217,7 @@ def recover(
         recorder=recorder,
         disk_free=stores.messages.space.room_bytes,
         events=event_settings(config),
+        watch=new_watch(config, clock) if config.rehearsal.watch else None,
     )
     broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
     # Refused before anything is deleted: an older definitions file must not cost messages.
@@ -222,6 +225,13 @@ def recover(
     bring_back(broker, found, lanes)
     stores.messages.delete_queues(found.tombstones)
     return Recovered(broker, definition_log, found.tombstones, found.metadata.get(unfinished_import.NAME, b""))
+
+
+def new_watch(config: Config, clock: Clock) -> RehearsalWatch:
+    """Return the watch of the settings."""
+    later, limit = config.rehearsed, config.limits.message_bytes_max
+    largest = DEFAULTS_OF[later[-1].series_name]["limits"]["message_bytes_max"] if later else limit
+    return RehearsalWatch(config.personality, later, clock.now, largest if largest < limit else 0)
 
 
 def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]]) -> None:

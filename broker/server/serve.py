@@ -214,22 +214,15 @@ async def _run(
     # Clients end before the writers that make their changes durable.
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
-        starting = server.administration.acting_for(INTERNAL)
         writers.start_soon(server.definition_log.run)
-        # Definitions are complete before the first client, so that none finds half of them.
-        if recovered.unfinished_import:
-            await _finish_import(starting, recovered.unfinished_import)
-        if server.broker.event_exchange is not None:
-            await event_exchange_setup.declare(starting, server.broker.event_exchange)
-        if imported is not None:
-            with _starting():
-                made = await definitions_import.add(starting, imported)
-            log.info("definitions imported: %s", definitions_import.in_words(made))
-        if testing is not None:
-            testing.attach(server, imported, default_user=_wants_default_user(config, imported))
+        # Changes may be applied in several turns, so turns end from here on.
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
+        # Definitions are complete before the first client, so that none finds half of them.
+        await _complete_definitions(server, recovered.unfinished_import, imported)
+        if testing is not None:
+            testing.attach(server, imported, default_user=_wants_default_user(config, imported))
         if events is not None:
             server.control.events = events
             writers.start_soon(events.run, server.broker)
@@ -255,6 +248,24 @@ async def _run(
         writers.cancel_scope.cancel()
 
 
+async def _complete_definitions(server: Server, unfinished: bytes, imported: DefinitionsFile | None) -> None:
+    """Finish an import that was cut short, and carry out the one that the settings name. Raises AdministrationError."""
+    starting = server.administration.acting_for(INTERNAL)
+    try:
+        if unfinished:
+            await _finish_import(starting, unfinished)
+        if server.broker.event_exchange is not None:
+            await event_exchange_setup.declare(starting, server.broker.event_exchange)
+        if imported is not None:
+            with _starting():
+                made = await definitions_import.add(starting, imported)
+            log.info("definitions imported: %s", definitions_import.in_words(made))
+    except Exception:
+        server.engine.stop()
+        await server.committer.finish()  # the stores are closed next
+        raise
+
+
 async def _finish_import(administration: Administration, unfinished: bytes) -> None:
     log.warning("an import of definitions was cut short; finishing it")
     try:
@@ -272,7 +283,7 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     await trio.to_thread.run_sync(import_module, "broker.server.http.http_services")
     from broker.server.http.http_services import HttpServices
 
-    services = HttpServices(server.config, server.registry, server.administration, server.nursery)
+    services = HttpServices(server.config, server.registry, server.administration, server.nursery, server.unready)
     for sockets, scheme, security, listen, addresses in (
         (bound.management, "http", None, services.listen_management, server.http_addresses),
         (bound.management_tls, "https", bound.security, services.listen_management, server.https_addresses),

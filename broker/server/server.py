@@ -17,7 +17,7 @@ from broker import __version__
 from broker.admin.administration import TESTING_ON, Administration
 from broker.admin.node import process_facts
 from broker.admin.short_steps import PAUSES, Pauses
-from broker.config import Config
+from broker.config import Address, Config
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.server import resource_alarms
@@ -171,6 +171,10 @@ class Server:
             self._dismiss()
         return not full
 
+    def unready(self) -> str:
+        """Return the reason why AMQP clients are not accepted now; empty while they are."""
+        return f"connection limit reached ({self.sockets_max})" if len(self.transports) >= self.sockets_max else ""
+
     def _dismiss(self) -> None:
         """Close the sockets that clients keep open after connection.close-ok."""
         for transport in self.transports:
@@ -261,11 +265,11 @@ class Server:
             "uptime_seconds": round(time.time() - self.started, 1),
             "data_directory": str(directory.absolute()),
             **({"testing": TESTING_ON} if self.config.testing.enabled else {}),
-            "listeners": [f"{host}:{port}" for host, port in self.addresses],
-            "tls_listeners": [f"{host}:{port}" for host, port in self.tls_addresses],
-            "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
-            "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
-            "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
+            "listeners": _texts(self.addresses),
+            "tls_listeners": _texts(self.tls_addresses),
+            "http_listeners": _texts(self.http_addresses),
+            "https_listeners": _texts(self.https_addresses),
+            "metrics_listeners": _texts(self.metrics_addresses),
             "sockets": {"used": len(self.transports), "limit": self.sockets_max},
             "file_descriptors": {"used": -1 if files is None else files, "limit": process_facts.open_files_limit()},
             "log_files": self.control.log_files(),
@@ -294,6 +298,11 @@ class Server:
             for connection in list(self.registry.connections):
                 connection.unblock()
             self.engine.end_turn()
+
+
+def _texts(addresses: list[tuple[str, int]]) -> list[str]:
+    """Return addresses as the settings have them."""
+    return [str(Address(*address)) for address in addresses]
 
 
 def _descriptors_of_http(config: Config) -> int:

@@ -17,7 +17,7 @@ from broker.session import connection_event_messages
 from broker.session.channel.channel import Action, Channel, ChannelConnection
 from broker.session.login.phase import CAN_SAY_CLOSE, Phase
 from broker.session.output.output_buffer import Output
-from broker.session.peer import Peer
+from broker.session.peer import Peer, client_name
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.constants import ReplyCode
@@ -61,6 +61,7 @@ class Connection(ChannelConnection):
         self.user = ""
         self.vhost_name = ""
         self.client_properties: Table = {}
+        self.client_name = "the management API" if direct else ""
         self.connected_at = registry.broker.clock.now()
         """Time at which its socket was accepted, in milliseconds since the epoch."""
         self.traffic = Traffic()
@@ -196,6 +197,7 @@ class Connection(ChannelConnection):
     def opened(self, client_properties: Table) -> None:
         """Keep the client's properties of connection.start-ok."""
         self.client_properties = client_properties
+        self.client_name = client_name(client_properties, self.peer)
         capabilities = client_properties.get("capabilities")
         if capabilities is not None and capabilities.kind == "F":
             self._capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
@@ -209,6 +211,8 @@ class Connection(ChannelConnection):
         if self.phase is Phase.CLOSING or self.ended:
             return
         log.warning("closing connection %s: %s", self.peer, error, extra=self.log_fields(code=int(error.code)))
+        if self.broker.watch is not None:
+            self.broker.watch.closed(self.client_name, int(error.code), error.text)
         if self.phase not in CAN_SAY_CLOSE:
             self.refuse(str(error))
             return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import consumer_timeout
 from broker.entities.messages.message import OriginQueue, QueuedMessage, Receiver
+from broker.entities.rehearsal.rehearsal_rules import CONSUMER_TIMEOUT
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
@@ -102,6 +103,8 @@ def _close(channel: Channel, entry: QueuedMessage, timeout: int) -> None:
     fields = {"connection": str(peer), "channel": channel.number, "queue": queue}
     words = "a delivery from queue '%s' was not acknowledged: connection %s, %d ms"
     log.warning(words, queue, peer, timeout, extra=fields)
+    if (watch := channel.connection.broker.watch) is not None and watch.target.timeouts_cancel:
+        watch.note(CONSUMER_TIMEOUT, channel.vhost.name, ("queue", queue), channel.client_name, f"{timeout} ms")
     text = (
         f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: {timeout} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more"

@@ -16,7 +16,7 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.wire import methods
 from broker.wire.assembler import Assembler, Command
-from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from broker.wire.constants import FRAME_BODY, FRAME_METHOD
 from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, content_frames, frame, method_frame
 from broker.wire.method import Method
 
@@ -105,21 +105,20 @@ class DirectSession:
 
     def _flush(self) -> None:
         data = self._connection.output.take()
+        view = memoryview(data)  # of bodies, which are copied once they are complete
         start = 0
         while start < len(data):
             kind, _, size = FRAME_START.unpack_from(data, start)
-            payload = data[start + FRAME_START.size : start + FRAME_START.size + size]
+            payload = view[start + FRAME_START.size : start + FRAME_START.size + size]
             start += size + FRAME_OVERHEAD
-            command = self._assembled(kind, payload)
+            command = self._assembler.body(payload) if kind == FRAME_BODY else self._begun(kind, bytes(payload))
             if command is not None:
                 self._hear(command)
 
-    def _assembled(self, kind: int, payload: bytes) -> Command | None:
+    def _begun(self, kind: int, payload: bytes) -> Command | None:
         if kind == FRAME_METHOD:
             return self._assembler.method(methods.DECODERS[int.from_bytes(payload[:4])](payload), payload[4:])
-        if kind == FRAME_HEADER:
-            return self._assembler.header(payload)
-        return self._assembler.body(payload)
+        return self._assembler.header(payload)
 
     def _hear(self, command: Command) -> None:
         method = command.method

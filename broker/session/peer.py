@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.wire.field_tables import Table
+
 
 class Secured(NamedTuple):
     """A TLS session: `certificate` is the client's (DER), verified, or None; `asked`: clients are asked for one."""
@@ -35,4 +37,19 @@ class Peer(NamedTuple):
     def __str__(self) -> str:
         if self.within:
             return f"<direct.{self.port}>"
-        return f"{self.host}:{self.port} -> {self.local_host}:{self.local_port}"
+        return f"{_bracketed(self.host)}:{self.port} -> {_bracketed(self.local_host)}:{self.local_port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def client_name(properties: Table, peer: Peer) -> str:
+    """Return the name that a client has given its connection; without one its product and host."""
+    given = _text(properties, "connection_name")
+    return given or f"{_text(properties, 'product') or 'a client'} from {peer.host or 'the broker itself'}"
+
+
+def _text(properties: Table, name: str) -> str:
+    field = properties.get(name)
+    return field.value.decode("utf-8", "replace") if field is not None and field.kind == "S" else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from leveret.testing.broker_copies import Copy, copies_of
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
+READY_SECONDS = 120
+"""Longest wait for a start, also on a busy machine that reads a full journal."""
 STOP_SECONDS = 15
 COMMAND_SECONDS = 20
 
@@ -113,7 +116,8 @@ class BrokerProcess:
     def _hear_ready(self) -> bool:
         assert self._process is not None
         assert self._process.stdout is not None
-        self.ready_line = self._process.stdout.readline()
+        said, _, _ = select.select([self._process.stdout], [], [], READY_SECONDS)
+        self.ready_line = self._process.stdout.readline() if said else f"nothing in {READY_SECONDS} s"
         ready = READY.match(self.ready_line)
         if ready is None:
             return False

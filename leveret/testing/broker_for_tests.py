@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import IO
 
 from leveret.testing.broker_copies import Copy, copies_of, environment
@@ -45,11 +46,20 @@ class Broker(Control):
     Ports and data stay the same over all starts. Errors raise LeveretError, with the end of the broker's log.
     """
 
-    def __init__(self, directory: Path | None = None, *, settings: str = "", power_failures: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        settings: str = "",
+        power_failures: bool = False,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """`directory` is for data and log; the default is a temporary one. `settings` are lines of a
         configuration file. With `power_failures` all writes are recorded, which needs the same disk space again.
+        `variables` of its environment override settings.
         """
         self._temporary = directory is None
+        self._variables = variables
         self.directory = directory or Path(tempfile.mkdtemp(prefix="leveret-"))
         self.data = self.directory / "data"
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,16 +118,21 @@ class Broker(Control):
         files = ["--data-dir", str(self.data), "--config", str(self.directory / "leveret.toml")]
         with self._log.open("ab") as log:
             if self._record is None:
-                self._process = copies_of(os.getpid()).start(["serve", *files, *listen], environment(), log.fileno())
+                self._process = copies_of(os.getpid()).start(
+                    ["serve", *files, *listen], self._environment(), log.fileno()
+                )
             else:
                 self._process = self._recorded(["serve", *files, *listen], self._record, log)
         self._await_ready(self._process)
+
+    def _environment(self) -> dict[str, str]:
+        return {**environment(), **self._variables}
 
     def _recorded(self, arguments: list[str], record: PowerRecord, log: IO[bytes]) -> subprocess.Popen[str]:
         """Start a process with the recorder loaded, which a fork cannot have."""
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "leveret", *arguments],
-            env={**environment(), **record.environment()},
+            env={**self._environment(), **record.environment()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

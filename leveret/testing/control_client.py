@@ -65,6 +65,14 @@ class Control:
         finally:
             connection.close()
 
+    def findings(self) -> dict[str, Any]:
+        """Return what the broker has noted of a later series of RabbitMQ: docs/rehearsal.md."""
+        status, answer = self._ask("GET", "/api/rehearsal", None, ANSWER_SECONDS)
+        if status >= 400:
+            raise LeveretError(f"GET /api/rehearsal: {status}: {answer}")
+        noted: dict[str, Any] = answer
+        return noted
+
     def status(self) -> dict[str, Any]:
         """Return clock, faults, snapshots, and the numbers of the history's events."""
         answer: dict[str, Any] = self.order("GET", "")

@@ -37,7 +37,7 @@ def publish(broker: Broker, *bodies: bytes) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process does more than wait for its parent; one file is read, because it may end between two looks."""
+    """Return whether a process does more than wait for its parent, by one read: it may end between two looks."""
     try:
         return bool((Path("/proc") / str(pid) / "cmdline").read_bytes())
     except (FileNotFoundError, ProcessLookupError):

@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_the_command_line_wins_over_the_environment_over_the_file_over_the_defaults(tmp_path: Path) -> None:
-    assert load(None, {}).server.addresses == [Address("127.0.0.1", 5672)]
+    assert load(None, {}).server.addresses == [Address("localhost", 5672)]
     path = write(
         tmp_path, '[defaults]\nuser = "filed"\nvhost = "kept"\n[server]\ndata_dir = "filed"\nlisten = ["h:1"]\n'
     )

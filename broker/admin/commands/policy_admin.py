@@ -28,7 +28,7 @@ class _SetPolicy(AdminChange):
     apply_to: Text
 
     async def apply(self, administration: Administration) -> None:
-        from broker.admin.kinds.policy_check import checked
+        from broker.admin.kinds.policy_check import checked, rehearse
 
         vhost = administration.vhost(self.vhost)
         definition = json_value(self.definition, "definition")
@@ -37,6 +37,8 @@ class _SetPolicy(AdminChange):
         pattern = json_value(self.pattern, "pattern")
         given = self.name, pattern, self.apply_to, definition, self.priority
         policy = checked(*given, administration.broker.personality, operator=self.operator)
+        where = vhost.name, self.name, self.apply_to, definition
+        rehearse(administration.broker.watch, *where, operator=self.operator)
         if vhost.policy_application.policies.of(operator=self.operator).get(self.name) != policy:
             stored = policy.pattern.pattern, self.apply_to, json.dumps(definition), policy.priority
             await administration.change(Put(PolicyRow(vhost.name, self.name, *stored, self.operator)))

@@ -121,13 +121,15 @@ class DeleteUser(AdminChange):
 
 
 class DeleteUsers(AdminChange):
-    """Delete several users, or none of them if one does not exist, as RabbitMQ's API does. Protected ones stay."""
+    """Delete several users, or none of them if one does not exist; as RabbitMQ 4 the others. Protected ones stay."""
 
     log_words: ClassVar[str] = "users {names} are deleted"
     names: list[Text]
 
     async def apply(self, administration: Administration) -> None:
-        named_users = [administration.user(name).name for name in distinct(self.names)]
+        lenient, known = administration.broker.personality.series >= (4, 0), administration.broker.users.by_name
+        given = [name for name in distinct(self.names) if name in known or not lenient]
+        named_users = [administration.user(name).name for name in given]
         names = [name for name in named_users if not _protected(administration, name)]
         await administration.change(*(delete(UserRow, name=name) for name in names))
         for name in names:

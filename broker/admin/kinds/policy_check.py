@@ -15,6 +15,8 @@ from broker.entities.arguments.name_patterns import InvalidPattern, NamePattern
 from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
+from broker.entities.rehearsal.rehearsal_rules import POLICY
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 
 Check = Callable[[Any], bool]
 
@@ -51,6 +53,22 @@ def checked(
     if problems:
         raise ValidationFailed(problems)
     return Policy(name, read, apply_to, definition, priority)
+
+
+def rehearse(
+    watch: RehearsalWatch | None, vhost: str, name: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
+) -> None:
+    """Note a policy, accepted here, that a later series refuses."""
+    if watch is None:
+        return
+    for personality in watch.later:
+        try:
+            checked(name, "", apply_to, definition, 0, personality, operator=operator)
+        except ValidationFailed as failed:
+            kind = "operator policy" if operator else "policy"
+            text = " ".join(str(failed).split())
+            watch.note(POLICY, vhost, (kind, name), "administration", text, since=personality.series_name)
+            return
 
 
 _WORDS_OF_4 = (

@@ -36,6 +36,8 @@ class PolicyEntry(DefinitionEntry, frozen=True):
         definition = dict(self.definition)
         given = self.name, self.pattern, self.apply_to, definition, self.priority
         policy_check.checked(*given, broker.personality, operator=operator)
+        where = self.vhost, self.name, self.apply_to, definition
+        policy_check.rehearse(broker.watch, *where, operator=operator)
 
     def changes(self, broker: Broker, *, operator: bool = False) -> Iterator[Put]:
         """Yield the policy."""

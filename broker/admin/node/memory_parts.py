@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,19 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
     allocated = resident - store - code
     total = {"erlang": allocated - unused, "rss": resident, "allocated": allocated}
     return {**parts, "other_system": other, "strategy": "rss", "total": total}
+
+
+def parts_of_4(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts with those that only RabbitMQ 4 tells apart: here they are in `other_system`."""
+    return {**dict.fromkeys(_PARTS_OF_4, 0), **parts}
+
+
+_PARTS_OF_4 = (
+    *("atom", "binary", "connection_channels", "connection_other", "metadata_store", "metadata_store_ets", "metrics"),
+    *("mgmt_db", "mnesia", "other_ets", "other_proc", "plugins", "queue_procs", "quorum_ets", "quorum_queue_dlx_procs"),
+    *("quorum_queue_procs", "reserved_unallocated", "stream_queue_coordinator_procs", "stream_queue_procs"),
+    "stream_queue_replica_reader_procs",
+)
 
 
 def relative(row: dict[str, Any]) -> dict[str, int]:

@@ -104,6 +104,14 @@ class Personality(NamedTuple):
     """`/api/deprecated-features` says which are permitted."""
     protection: bool = False
     """Virtual hosts may be protected from deletion, and users from the HTTP API."""
+    message_sizes: bool = False
+    """The sizes of published messages are counted."""
+    hidden_vhosts: bool = False
+    """The HTTP API answers 404 to those who may not enter a virtual host, and lets an administrator into any."""
+    login_refusal: str = "Login failed"
+    """The reason that the HTTP API gives to a wrong password."""
+    named_headers: bool = False
+    """Each answer of the HTTP API has the headers Allow and Cache-Control; its policy for scripts is strict."""
 
     @property
     def series(self) -> Series:
@@ -145,6 +153,10 @@ _OF_4_2 = Personality(
     bare_limits=True,
     deprecation_states=True,
     protection=True,
+    message_sizes=True,
+    hidden_vhosts=True,
+    login_refusal="Not_Authorized",
+    named_headers=True,
 )
 
 PERSONALITIES = {

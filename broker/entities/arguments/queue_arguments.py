@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, TYPES, check_type, type_of
+from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, TYPES, QueueType, check_type, type_of
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX, interval_milliseconds
 from broker.wire.amqp_errors import ChannelException, precondition_failed
 from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
@@ -98,6 +98,13 @@ def check(queue: str, vhost: str, arguments: Table, rules: ArgumentRules) -> Non
     for name in arguments:
         if name not in known and rules.knows(name):
             raise precondition_failed(f"invalid arg '{name}' {where} of queue type {type_.module}")
+
+
+def check_consumer_timeout(type_: QueueType, queue: str, vhost: str, arguments: Table, rules: ArgumentRules) -> None:
+    """Check x-consumer-timeout of a consumer as if it were its queue's. Raises ChannelException 406."""
+    if "x-consumer-timeout" in arguments:
+        given = {"x-queue-type": Field("S", type_.name.encode()), "x-consumer-timeout": arguments["x-consumer-timeout"]}
+        check(queue, vhost, given, rules)
 
 
 def assert_equivalent(queue: str, vhost: str, current: Table, received: Table, rules: ArgumentRules) -> None:

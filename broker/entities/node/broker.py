@@ -17,6 +17,7 @@ from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
@@ -58,7 +59,8 @@ class Broker:
     """All entities, by name.
 
     `chance` is the source of randomness, for exchanges that choose a binding by chance. `recorder` is None if the event
-    log is off, `events` if the event exchange is. `disk_free` returns the free bytes of the disk.
+    log is off, `events` if the event exchange is, `watch` if no later series is rehearsed. `disk_free` returns the free
+    bytes of the disk.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Broker:
         recorder: Recorder | None = None,
         disk_free: Callable[[], float] = lambda: inf,
         events: EventSettings | None = None,
+        watch: RehearsalWatch | None = None,
     ) -> None:
         self.clock = clock
         self._disk_free = disk_free
@@ -80,6 +83,7 @@ class Broker:
         self.personality = settings.personality
         self.default_queue_type = settings.default_queue_type
         self.recorder = recorder
+        self.watch = watch
         self.invariants = Invariants() if settings.check_invariants else None
         self.turn = Turn(pace.deliver_seconds_max, self.invariants)
         self.timers = Timers(pace.wake, pace.timers_seconds_max)
@@ -96,28 +100,33 @@ class Broker:
         self.queues_by_id: dict[int, Queue] = {}
         self.statistics = BrokerStatistics()
         self.event_exchange = None if events is None else self._new_event_exchange(events)
-        self._context = VHostContext(
+        self._context = self._new_context(settings, messages, chance or Random())
+
+    def _new_context(self, settings: BrokerSettings, messages: MessageSource, chance: Random) -> VHostContext:
+        """Return the collaborators that all virtual hosts share."""
+        return VHostContext(
             self.turn,
             self.timers,
             settings.window,
-            boot,
-            clock.now,
-            clock.soon,
+            self.boot,
+            self.clock.now,
+            self.clock.soon,
             self.batches,
             messages,
-            definitions,
+            self.definitions,
             new_transient_ids(),
             count(1),
             self.queues_by_id,
-            chance or Random(),
+            chance,
             self.cache_epoch,
-            recorder,
+            self.recorder,
             self.invariants,
             self.background_work,
             self.statistics,
             self.event_exchange,
             settings.personality,
             self.default_queue_type,
+            self.watch,
         )
 
     def _new_event_exchange(self, events: EventSettings) -> EventExchange:

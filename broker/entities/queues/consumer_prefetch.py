@@ -17,6 +17,9 @@ UNLIMITED: Final = 1 << 32
 class Outlet(Protocol):
     """The channel behind a consumer."""
 
+    client_name: str
+    """The name of its connection, as its client has given it."""
+
     def room(self) -> int:
         """Return how many more messages the channel can send now: 0 while its connection's output is full."""
 

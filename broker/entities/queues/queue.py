@@ -20,6 +20,7 @@ from broker.entities.queues.events.queue_events import QueueEvents
 from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.queues.ready_section import ReadySection
 from broker.entities.queues.unlimited import GONE, Unlimited
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.scheduling.timers import Timers
@@ -87,6 +88,8 @@ class QueueContext(NamedTuple):
     background_work: BackgroundWork
     batches: PendingBatches
     personality: Personality
+    watch: RehearsalWatch | None = None
+    """Counts what a later series would do differently; None unless that is rehearsed."""
 
 
 class ReadyRole(Protocol):

@@ -1,4 +1,4 @@
-"""Histograms of times and sizes with fixed bounds, updated per commit or turn, never per message."""
+"""Histograms of times and sizes with fixed bounds, updated per commit, turn or group of publishes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 BYTES = tuple(1 << power for power in range(12, 28, 1))
 """4 KiB to 128 MiB."""
+MESSAGE_BYTES = (100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
+"""The bounds of RabbitMQ's message sizes."""
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 

@@ -98,6 +98,7 @@ class VHost:
             context.background_work,
             context.batches,
             context.personality,
+            context.watch,
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
         rules = RouterRules(context.chance, context.personality.exact_headers)

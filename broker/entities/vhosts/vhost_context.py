@@ -14,6 +14,7 @@ from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource, StorePlace
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.invariants import Invariants
@@ -55,6 +56,8 @@ class VHostContext(NamedTuple):
     personality: Personality
     default_queue_type: str
     """The queue type of a virtual host that has none of its own; empty: classic, without an argument."""
+    watch: RehearsalWatch | None = None
+    """Counts what a later series of RabbitMQ would do differently; None unless that is rehearsed."""
 
     def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
         """Return the place of a queue in the message store, with new counters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -39,6 +39,11 @@ def leveret_families(measurements: Measurements) -> Iterator[Metric]:
 
 
 def _family(metric: HistogramMetric, histogram: Histogram) -> Metric:
-    bounds = (*(str(float(bound)) for bound in histogram.bounds), "+Inf")
-    buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
+    buckets = cumulative(histogram, lambda bound: str(float(bound)))
     return HistogramMetricFamily(f"leveret_{metric.name}", metric.help, buckets=buckets, sum_value=histogram.total)
+
+
+def cumulative(histogram: Histogram, written: Callable[[float], str]) -> list[tuple[str, float]]:
+    """Return the bounds as they are written, each with the number of values up to it."""
+    bounds = (*map(written, histogram.bounds), "+Inf")
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))

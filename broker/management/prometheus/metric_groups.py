@@ -10,7 +10,7 @@ with labels that are formatted once for each thing, in a tenth of the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -65,6 +65,19 @@ class MetricGroup(NamedTuple, Generic[T]):
     vhost: Callable[[T], str] | None = None
     always_apart: bool = False
 
+    def without(self, names: Set[str]) -> MetricGroup[T]:
+        """Return the group without some of its measures."""
+        kept = [place for place, measure in enumerate(self.measures) if measure.name not in names]
+        if len(kept) == len(self.measures):
+            return self
+        values = self.values
+
+        def chosen(thing: T) -> Values:
+            found = values(thing)
+            return [found[place] for place in kept]
+
+        return self._replace(measures=tuple(self.measures[place] for place in kept), values=chosen)
+
     def summed(self, prefix: str) -> Parts:
         """Families with one sample for each metric; without one if there are things, and none has a value."""
         values: list[float | None] = []
@@ -77,12 +90,12 @@ class MetricGroup(NamedTuple, Generic[T]):
                 total = sum(present) if present or not values else None
                 yield family(prefix + measure.name, measure.kind, measure.help, [((), total)])
 
-    def apart(self, prefix: str, vhosts: frozenset[str] | None = None) -> Parts:
-        """Families with a sample for each thing, or for each thing in some virtual hosts, in parts."""
+    def apart(self, prefix: str, wanted: Callable[[T], bool] | None = None) -> Parts:
+        """Families with a sample for each thing, or for each thing that is wanted, in parts."""
         labels: list[str] = []
         values: list[float | None] = []  # flat, because the garbage collector would search 10,000 tuples for cycles
         for thing in self.things():
-            if vhosts is None or self.vhost is None or self.vhost(thing) in vhosts:
+            if wanted is None or wanted(thing):
                 labels.append(self.labels.written(thing))
                 values += self.values(thing)
             yield None

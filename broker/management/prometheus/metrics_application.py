@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from broker.admin.node.memory_parts import memory_parts
+from broker.entities.arguments.name_patterns import InvalidPattern
 from broker.management.prometheus.exposition import CONTENT_TYPE, exposition
 from broker.management.prometheus.metric_groups import Parts
 from broker.management.prometheus.registries import Registries
@@ -21,21 +23,35 @@ PATH = "/metrics"
 TEXT_RANGES = frozenset({"*/*", "text/*", "text/plain"})
 GZIP_WINDOW, GZIP_LEVEL = 31, 1
 
-Registry = Callable[[Request], Parts]
+Registry = Callable[[Request], Awaitable[Parts]]
 
 
 class MetricsApplication:
     """Answers scrapes."""
 
     def __init__(self, registries: Registries) -> None:
+        self._of = registries
         self._registries: dict[str, Registry] = {
-            "": lambda request: registries.default(),
-            "default": lambda request: registries.default(),
-            "per-object": lambda request: registries.per_object(),
-            "detailed": lambda request: registries.detailed(
-                request.query_params.getlist("family"), request.query_params.getlist("vhost")
-            ),
+            "": self._default,
+            "default": self._default,
+            "per-object": self._per_object,
+            "detailed": self._detailed,
+            **({"memory-breakdown": self._memory_breakdown} if registries.as_4 else {}),
         }
+
+    async def _default(self, request: Request) -> Parts:
+        return self._of.default()
+
+    async def _per_object(self, request: Request) -> Parts:
+        return self._of.per_object()
+
+    async def _detailed(self, request: Request) -> Parts:
+        asked = request.query_params
+        queues = self._of.chosen_queues(asked.getlist("vhost"), asked.get("queue", ""))
+        return self._of.detailed(asked.getlist("family"), queues)
+
+    async def _memory_breakdown(self, request: Request) -> Parts:
+        return self._of.memory_breakdown(await memory_parts(self._of.administration))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -44,7 +60,13 @@ class MetricsApplication:
             await refused(scope, receive, send)
             return
         client_of(request.scope).admit()
-        await self._send(request, send)
+        try:
+            parts = await self._registries[_registry(request)](request)
+        except InvalidPattern as error:
+            text = f"Invalid 'queue' regex at position {error.position}: {error.reason}"
+            await Response(text.encode(), 400)(scope, receive, send)
+            return
+        await self._send(request, parts, send)
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to a request that is not a scrape, with RabbitMQ's status codes; None for a scrape."""
@@ -61,7 +83,7 @@ class MetricsApplication:
             return Response(None, 204)
         return Response(b"Unknown Registry", 404) if _registry(request) not in self._registries else None
 
-    async def _send(self, request: Request, send: Send) -> None:
+    async def _send(self, request: Request, parts: Parts, send: Send) -> None:
         gzip = takes_gzip(request)
         headers = [
             (b"content-type", CONTENT_TYPE.encode()),
@@ -70,7 +92,7 @@ class MetricsApplication:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW) if gzip else None
-        async with aclosing(exposition(self._registries[_registry(request)](request))) as pieces:
+        async with aclosing(exposition(parts)) as pieces:
             while (body := await _next_part(request, pieces, compressor)) is not None:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": compressor.flush() if compressor else b""})

@@ -50,11 +50,12 @@ def node_groups(api: ManagementApi) -> list[MetricGroup[Any]]:
 def alarm_families(api: ManagementApi) -> Iterator[Metric]:
     """The alarms, 1 while raised. Open files have no alarm: the broker stops accepting connections instead."""
     alarms = api.broker.alarms
-    for name, raised in (
-        ("file_descriptor_limit", False),
-        ("free_disk_space_watermark", alarms.is_raised(DISK)),
-        ("memory_used_watermark", alarms.is_raised(MEMORY)),
-    ):
+    raised_by_name = {
+        **({"file_descriptor_limit": False} if api.series < (4, 0) else {}),
+        "free_disk_space_watermark": alarms.is_raised(DISK),
+        "memory_used_watermark": alarms.is_raised(MEMORY),
+    }
+    for name, raised in raised_by_name.items():
         yield family(f"rabbitmq_alarms_{name}", UNTYPED, f"1 while the alarm {name} is raised", [((), int(raised))])
 
 
@@ -67,7 +68,8 @@ def start_family(api: ManagementApi) -> Metric:
 def identity_families(api: ManagementApi, endpoint: str) -> Iterator[Metric]:
     """The names of the node and the cluster, and the versions; all panels of RabbitMQ's dashboards join on them.
 
-    The dashboards of 4.x tell scrapes of one node apart by the `endpoint`: `aggregated`, `per-object`, `detailed`.
+    The dashboards of 4.x tell scrapes of one node apart by the `endpoint`: `aggregated`, `per-object`, `detailed`. As 4
+    the product is not named: RabbitMQ names another product than itself.
     """
     settings = api.settings
     build = {
@@ -75,9 +77,9 @@ def identity_families(api: ManagementApi, endpoint: str) -> Iterator[Metric]:
         "prometheus_plugin_version": settings.version,
         "prometheus_client_version": version("prometheus-client"),
         "erlang_version": NOTHING,
-        "product_version": settings.product_version,
-        "product_name": "Leveret",
     }
+    if api.series < (4, 0):
+        build |= {"product_version": settings.product_version, "product_name": "Leveret"}
     identity = {
         "rabbitmq_node": settings.node,
         "rabbitmq_cluster": api.registry.cluster_name,

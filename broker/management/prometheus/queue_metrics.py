@@ -18,7 +18,7 @@ def queue_groups(broker: Broker) -> list[MetricGroup[Queue]]:
     """The groups of all queues."""
 
     def queues() -> list[Queue]:
-        return [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+        return queues_of(broker)
 
     def consumers(queue: Queue) -> Values:
         return (len(queue.consumers),)
@@ -27,14 +27,20 @@ def queue_groups(broker: Broker) -> list[MetricGroup[Queue]]:
         return (queue.counters.publish,)
 
     return [
-        MetricGroup("queue_coarse_metrics", queues, OF_QUEUE, DEPTH, _depth, _vhost),
-        MetricGroup("queue_consumer_count", queues, OF_QUEUE, (CONSUMERS,), consumers, _vhost),
-        MetricGroup("queue_metrics", queues, OF_QUEUE, (CONSUMERS, *DETAILS), _details, _vhost),
+        MetricGroup("queue_coarse_metrics", queues, OF_QUEUE, DEPTH, _depth, vhost_of),
+        MetricGroup("queue_consumer_count", queues, OF_QUEUE, (CONSUMERS,), consumers, vhost_of),
+        MetricGroup("queue_metrics", queues, OF_QUEUE, (CONSUMERS, *DETAILS), _details, vhost_of),
         MetricGroup("channel_queue_exchange_metrics", queues, FOR_PUBLISHES, (PUBLISHED,), published),
     ]
 
 
-def _vhost(queue: Queue) -> str:
+def queues_of(broker: Broker) -> list[Queue]:
+    """All queues."""
+    return [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+
+
+def vhost_of(queue: Queue) -> str:
+    """The virtual host by which queues are chosen."""
     return queue.vhost_name
 
 

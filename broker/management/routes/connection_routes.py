@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from broker.admin.views.columns import Columns
 from broker.admin.views.connection_view import channel_name, connection_name
-from broker.management.access import Tag, denied
+from broker.management.access import NOT_THE_OBJECT, Tag, denied
 from broker.management.api_call import ApiCall
 from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
@@ -34,7 +34,9 @@ async def list_connections(call: ApiCall) -> Response:
 
 
 async def list_connections_of_user(call: ApiCall) -> Response:
-    """List the connections of a user by their names."""
+    """List the connections of a user by their names. In RabbitMQ 4 a user may list its own."""
+    if not (call.account.monitors or call.names["user"] == call.account.name):
+        raise denied(call.account.name, NOT_THE_OBJECT)
     of_user = [connection for connection in _open(call) if connection.user == call.names["user"]]
     return await _connections(call, _seen(call, of_user), brief_connection_rows(call.api.settings.node), paged=False)
 
@@ -43,7 +45,7 @@ async def show_connection(call: ApiCall) -> Response:
     """Show a connection."""
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
-        raise denied(call.account.name, "User not authorised to access object")
+        raise denied(call.account.name, NOT_THE_OBJECT)
     return in_json(_columns(call, single=True).row(connection, call.list_query().columns))
 
 
@@ -51,12 +53,14 @@ async def close_connection(call: ApiCall) -> Response:
     """Close a connection. The client is sent the reason in the header X-Reason."""
     connection = _connection(call)
     if not (call.account.administrates or connection.user == call.account.name):
-        raise denied(call.account.name, "User not authorised to access object")
+        raise denied(call.account.name, NOT_THE_OBJECT)
     return _closed(call, [connection])
 
 
 async def close_connections_of_user(call: ApiCall) -> Response:
-    """Close all connections of a user."""
+    """Close all connections of a user. In RabbitMQ 4 a user may close its own."""
+    if not (call.account.administrates or call.names["user"] == call.account.name):
+        raise denied(call.account.name, NOT_THE_OBJECT)
     return _closed(call, [connection for connection in _open(call) if connection.user == call.names["user"]])
 
 
@@ -117,7 +121,7 @@ async def list_channels_of_connection(call: ApiCall) -> Response:
     """List the channels of a connection."""
     connection = _connection(call)
     if not (call.account.monitors or connection.user == call.account.name):
-        raise denied(call.account.name, "User not authorised to access object")
+        raise denied(call.account.name, NOT_THE_OBJECT)
     return await _channels(call, [connection], paged=False)
 
 
@@ -142,7 +146,7 @@ async def list_sessions(call: ApiCall) -> Response:
 
 def _shown(call: ApiCall, channel: Channel) -> Response:
     if not (call.account.monitors or channel.connection.user == call.account.name):
-        raise denied(call.account.name, "User not authorised to access object")
+        raise denied(call.account.name, NOT_THE_OBJECT)
     return in_json(_channel_columns(call, single=True).row(channel, call.list_query().columns))
 
 
@@ -170,6 +174,13 @@ RESOURCES: list[Resource] = [
         "/api/connections/username/{user}",
         GET=(Tag.MONITORING, list_connections_of_user),
         DELETE=(Tag.ADMINISTRATOR, close_connections_of_user),
+        until=(4, 0),
+    ),
+    resource(
+        "/api/connections/username/{user}",
+        GET=(Tag.ANY, list_connections_of_user),
+        DELETE=(Tag.ANY, close_connections_of_user),
+        since=(4, 0),
     ),
     resource("/api/connections/{name}", GET=(Tag.ANY, show_connection), DELETE=(Tag.ANY, close_connection)),
     resource("/api/connections/{name}/sessions", GET=(Tag.ANY, list_sessions), since=(4, 1)),

@@ -14,7 +14,7 @@ from broker.management.rows.consumer_rows import consumer_order, consumer_rows
 
 
 async def list_consumers(call: ApiCall) -> Response:
-    """List consumers; empty for a virtual host that the user may not see, as in RabbitMQ."""
+    """List consumers; empty for a virtual host that the user may not see, as in RabbitMQ 3."""
     query = call.list_query()
     consumers: list[Consumer] = []
     for vhost in call.vhosts():
@@ -27,5 +27,6 @@ async def list_consumers(call: ApiCall) -> Response:
 
 RESOURCES: list[Resource] = [
     resource("/api/consumers", GET=(Tag.ANY, list_consumers)),
-    resource("/api/consumers/{vhost}", GET=(Tag.ANY, list_consumers)),
+    resource("/api/consumers/{vhost}", GET=(Tag.ANY, list_consumers), until=(4, 0)),
+    resource("/api/consumers/{vhost}", in_vhost=True, monitored=True, GET=(Tag.ANY, list_consumers), since=(4, 0)),
 ]

@@ -19,6 +19,7 @@ from broker.management.message_json import payload_of, properties_of
 from broker.management.resources import Resource, resource
 from broker.management.responses import JsonArray, JsonResponse, Problem, bad_request, encoded, in_json
 from broker.management.routes.exchange_routes import exchange_in_path
+from broker.management.routes.queue_routes import assert_queue
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, reply_text
@@ -54,6 +55,10 @@ class GetRequest(NamedTuple):
 
 async def publish(call: ApiCall) -> Response:
     """Publish a message, and answer after its confirm if it was routed to a queue."""
+    exchange = exchange_in_path(call)
+    call.assert_vhost()
+    if call.api.series >= (4, 0) and exchange not in call.vhost.exchanges:
+        raise Problem(404, "not_found", "exchange_not_found")
     fields = await call.message_fields()
     fields.require("routing_key", "properties", "payload", "payload_encoding")
     key, body = fields.short_text("routing_key"), await payload_of(fields)
@@ -62,7 +67,7 @@ async def publish(call: ApiCall) -> Response:
     async with call.session() as session:
         try:
             await call.answered(session.ask(methods.ConfirmSelect(False)))
-            confirmed = await call.answered(await _published(session, exchange_in_path(call), key, header, body))
+            confirmed = await call.answered(await _published(session, exchange, key, header, body))
         except Refused as refused:
             raise bad_request(f"{refused.code} {refused.text}") from None
     if not isinstance(confirmed.method, methods.BasicAck):
@@ -90,6 +95,9 @@ async def _published(
 
 async def take(call: ApiCall) -> Response:
     """Get messages from a queue. They are requeued, if asked for, once all of them are fetched."""
+    if call.api.series >= (4, 0):
+        call.assert_vhost()
+        assert_queue(call)
     wanted = _wanted(await call.fields())
     async with call.session() as session:
         try:

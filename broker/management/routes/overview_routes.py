@@ -9,13 +9,14 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.commands.connection_admin import ResetAuthAttempts
-from broker.admin.node.memory_parts import memory_parts, relative
+from broker.admin.node.memory_parts import memory_parts, parts_of_4, relative
 from broker.admin.short_steps import AT_ONCE, in_steps, pause_if_due
+from broker.entities.arguments.personality import Series
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
-from broker.management.responses import empty, in_json, not_found
+from broker.management.responses import VARY_OF_ONE_TYPE, empty, in_json, not_found
 from broker.management.rows.listener_rows import contexts, listeners
 from broker.management.rows.node_rows import exchange_types, node_row
 from broker.session.connection import Connection
@@ -161,20 +162,31 @@ async def _node(call: ApiCall) -> Any:
         call.api.update_alarms()
         row = node_row(call.api, call.history_query.ages)
     if call.flag("memory"):
-        row["memory"] = await memory_parts(call.api.administration)
+        row["memory"] = await _memory(call)
     return call.chosen(row)
 
 
 async def show_memory(call: ApiCall) -> Response:
     """Show the use of the node's memory in bytes."""
     _assert_here(call)
-    return in_json({"memory": await memory_parts(call.api.administration)})
+    return in_json({"memory": await _memory(call)})
 
 
 async def show_relative_memory(call: ApiCall) -> Response:
     """Show the use of the node's memory in per cent."""
     _assert_here(call)
-    return in_json({"memory": relative(await memory_parts(call.api.administration))})
+    return in_json({"memory": relative(await _memory(call))})
+
+
+async def _memory(call: ApiCall) -> dict[str, Any]:
+    parts = await memory_parts(call.api.administration)
+    return parts_of_4(parts) if call.api.series >= (4, 0) else parts
+
+
+async def show_tables_memory(call: ApiCall) -> Response:
+    """Show the memory of Erlang's tables: there are none."""
+    _assert_here(call)
+    return in_json({"ets_tables_memory": "no_tables"})
 
 
 async def list_login_attempts(call: ApiCall) -> Response:
@@ -220,22 +232,30 @@ def _assert_here(call: ApiCall) -> None:
         raise not_found()
 
 
+def _login_attempts(resetting: Tag, *, since: Series = (3, 10), until: Series = (99, 0)) -> list[Resource]:
+    """Return the routes of login attempts. `resetting`: the tag that resetting them takes."""
+    lists = {"": list_login_attempts, "/source": list_login_attempts_by_source}
+    reset = resetting, reset_login_attempts
+    return [
+        resource(
+            f"/api/auth/attempts/{{node}}{part}", GET=(Tag.MONITORING, shown), DELETE=reset, since=since, until=until
+        )
+        for part, shown in lists.items()
+    ]
+
+
 RESOURCES: list[Resource] = [
     resource("/api/overview", GET=(Tag.ANY, overview)),
     resource("/api/nodes", GET=(Tag.MONITORING, list_nodes)),
     resource("/api/nodes/{node}", GET=(Tag.MONITORING, show_node)),
     resource("/api/nodes/{node}/memory", GET=(Tag.MONITORING, show_memory)),
     resource("/api/nodes/{node}/memory/relative", GET=(Tag.MONITORING, show_relative_memory)),
-    resource("/api/reset", DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
-    resource("/api/reset/{node}", DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
-    resource(
-        "/api/auth/attempts/{node}",
-        GET=(Tag.MONITORING, list_login_attempts),
-        DELETE=(Tag.MONITORING, reset_login_attempts),
+    *(
+        resource(f"/api/nodes/{{node}}/memory/ets{rest}", GET=(Tag.MONITORING, show_tables_memory), since=(4, 0))
+        for rest in ("", "/relative", "/{filter}", "/{filter}/relative")
     ),
-    resource(
-        "/api/auth/attempts/{node}/source",
-        GET=(Tag.MONITORING, list_login_attempts_by_source),
-        DELETE=(Tag.MONITORING, reset_login_attempts),
-    ),
+    resource("/api/reset", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
+    resource("/api/reset/{node}", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
+    *_login_attempts(Tag.MONITORING, until=(4, 0)),
+    *_login_attempts(Tag.ADMINISTRATOR, since=(4, 0)),
 ]

@@ -9,12 +9,15 @@ from starlette.responses import Response
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
 from broker.entities.queues.queue import Queue
+from broker.entities.queues.quorum.quorum_queue import QuorumQueue
+from broker.entities.rehearsal.rehearsal_rules import LIMIT_SHOWN
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
 from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.responses import bad_request, empty, in_json, not_found
+from broker.management.responses import VARY_OF_ONE_TYPE, Problem, bad_request, empty, in_json, not_found
 from broker.management.rows.consumer_rows import channel_details, consumer_rows
 from broker.management.rows.queue_rows import (
     QueueRows,
@@ -25,11 +28,13 @@ from broker.management.rows.queue_rows import (
     queue_rows_without_statistics,
 )
 from broker.management.statistics import pair_stats
+from broker.session.direct_session import Refused
 from broker.session.methods import deprecated_features
 from broker.wire import methods
+from broker.wire.constants import ReplyCode
 
 ACTIONS = ("sync", "cancel_sync")
-"""Actions of RabbitMQ on mirrored queues. With one node there is nothing to synchronize."""
+"""Actions of RabbitMQ 3 on mirrored queues. With one node there is nothing to synchronize."""
 
 
 async def list_queues(call: ApiCall) -> Response:
@@ -59,6 +64,8 @@ async def list_queues_of_user(call: ApiCall) -> Response:
 async def show_queue(call: ApiCall) -> Response:
     """Show a queue with its consumers."""
     queue = queue_of(call)
+    if call.broker.watch is not None and isinstance(queue, QuorumQueue):
+        _note_limit(call, call.broker.watch, queue)
     row = _columns(call, single=True).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
@@ -67,16 +74,25 @@ async def show_queue(call: ApiCall) -> Response:
     return in_json(call.chosen(row))
 
 
+def _note_limit(call: ApiCall, watch: RehearsalWatch, queue: QuorumQueue) -> None:
+    """Note that a later series shows a delivery limit to a program; people see it on a page."""
+    agent, then = call.agent, queue.rules._replace(personality=watch.target)
+    if then.limit_shown and not queue.rules.limit_shown and "Mozilla" not in agent:
+        shown = "unlimited" if then.limit is None else f"{then.limit:g}"
+        client = f"HTTP client {agent or 'without a name'}"
+        watch.note(LIMIT_SHOWN, queue.vhost_name, ("queue", queue.name), client, f"delivery_limit: {shown}")
+
+
 def _consumers(call: ApiCall, queue: Queue) -> list[dict[str, Any]]:
     row = consumer_rows(call.api.settings.node).view()
     return [row(consumer) for consumer in queue.consumers.members]
 
 
 def _columns(call: ApiCall, *, single: bool = False) -> Columns[Queue]:
-    node, series = call.api.settings.node, call.api.series
+    node, rows = call.api.settings.node, QueueRows(call.api.series, single)
     if call.flag("disable_stats"):
-        return queue_rows_without_statistics(node, series, totals=call.flag("enable_queue_totals"))
-    return queue_rows(node, call.history_query, QueueRows(series, single))
+        return queue_rows_without_statistics(node, rows, totals=call.flag("enable_queue_totals"))
+    return queue_rows(node, call.history_query, rows)
 
 
 def queue_of(call: ApiCall) -> Queue:
@@ -85,6 +101,12 @@ def queue_of(call: ApiCall) -> Queue:
     if queue is None:
         raise not_found()
     return queue
+
+
+def assert_queue(call: ApiCall) -> None:
+    """Raise Problem 404 as RabbitMQ 4 does for actions on the queue that the path names."""
+    if call.names["queue"] not in call.vhost.queues:
+        raise Problem(404, "not_found", "queue_not_found")
 
 
 async def declare_queue(call: ApiCall) -> Response:
@@ -98,9 +120,12 @@ async def declare_queue(call: ApiCall) -> Response:
     )
     async with call.session() as session:
         existed = name in call.vhost.queues
-        if not existed:
-            _check_features(call, method)
-        await call.answered(session.ask(method))
+        try:
+            await call.answered(session.ask(method))
+        except Refused as refused:
+            if refused.code == ReplyCode.INTERNAL_ERROR:
+                _check_features(call, method)
+            raise
     return empty(204 if existed else 201)
 
 
@@ -116,7 +141,8 @@ def _check_features(call: ApiCall, method: methods.QueueDeclare) -> None:
 def _check_node(call: ApiCall, fields: BodyFields) -> None:
     node = fields.text("node", call.api.settings.node)
     if node != call.api.settings.node:
-        raise bad_request(f"Node {node} could not be contacted")
+        of_4 = call.api.series >= (4, 0)
+        raise bad_request(f"Node {node} " + ("is not a cluster member" if of_4 else "could not be contacted"))
 
 
 async def delete_queue(call: ApiCall) -> Response:
@@ -138,11 +164,13 @@ async def purge_queue(call: ApiCall) -> Response:
 
 
 async def act_on_queue(call: ApiCall) -> Response:
-    """Start or stop the synchronization of a mirrored queue: there is nothing to do."""
-    fields = await call.fields()
+    """Start or stop the synchronization of a mirrored queue: there is nothing to do. RabbitMQ 4 has no actions."""
+    fields, of_4 = await call.fields(), call.api.series >= (4, 0)
+    if of_4:
+        assert_queue(call)
     queue_of(call)
     fields.require("action")
-    if fields.values["action"] not in ACTIONS:
+    if of_4 or fields.values["action"] not in ACTIONS:
         raise bad_request(["unknown", fields.values["action"]])
     return empty(204)
 
@@ -159,6 +187,13 @@ RESOURCES: list[Resource] = [
         PUT=(Tag.ANY, declare_queue),
         DELETE=(Tag.ANY, delete_queue),
     ),
-    resource("/api/queues/{vhost}/{queue}/contents", in_vhost=True, DELETE=(Tag.ANY, purge_queue)),
-    resource("/api/queues/{vhost}/{queue}/actions", in_vhost=True, POST=(Tag.ADMINISTRATOR, act_on_queue)),
+    resource(
+        "/api/queues/{vhost}/{queue}/contents", in_vhost=True, vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ANY, purge_queue)
+    ),
+    resource(
+        "/api/queues/{vhost}/{queue}/actions",
+        in_vhost=True,
+        vary=VARY_OF_ONE_TYPE,
+        POST=(Tag.ADMINISTRATOR, act_on_queue),
+    ),
 ]

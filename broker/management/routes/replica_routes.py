@@ -8,7 +8,8 @@ from broker.entities.arguments.queue_types import QUORUM
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.resources import Resource, resource
-from broker.management.responses import Problem, bad_request, empty, in_json, not_found
+from broker.management.responses import VARY_OF_ONE_TYPE, Problem, bad_request, empty, in_json, not_found
+from broker.management.routes.administration.health_routes import failed
 from broker.management.routes.queue_routes import queue_of
 
 MACHINE_VERSION = 8
@@ -24,6 +25,8 @@ async def add_replica(call: ApiCall) -> Response:
 
 async def remove_replica(call: ApiCall) -> Response:
     """Refuse to remove the only replica."""
+    if call.api.series >= (4, 0):
+        queue_of(call)
     await _check_member(call)
     raise _unavailable("last_node")
 
@@ -31,6 +34,10 @@ async def remove_replica(call: ApiCall) -> Response:
 async def _check_member(call: ApiCall) -> None:
     """Raise Problem unless the request is for a quorum queue and this node."""
     fields = await call.fields()
+    if call.api.series >= (4, 0):
+        fields.require("node")
+        if fields.text("node") != call.api.settings.node:
+            raise bad_request("Node is not a cluster member")
     queue = queue_of(call)
     fields.require("node")
     if queue.type is not QUORUM:
@@ -63,7 +70,7 @@ async def show_status(call: ApiCall) -> Response:
     """Show the members of a quorum queue: the only one leads. There is no log to be behind in."""
     queue = queue_of(call)
     if queue.type is not QUORUM:
-        raise bad_request(f"{queue.type.name}_queue_not_supported")
+        return failed(f"{queue.type.name}_queue_not_supported")
     member = {"Node Name": call.api.settings.node, "Raft State": "leader", "Membership": "voter"}
     written = dict.fromkeys(
         ("Last Log Index", "Last Written", "Last Applied", "Commit Index"), queue.store.state.messages
@@ -81,10 +88,14 @@ _ON_NODE = "/api/queues/quorum/replicas/on/{node}"
 
 RESOURCES: list[Resource] = [
     resource(
-        "/api/queues/quorum/{vhost}/{queue}/status", in_vhost=True, GET=(Tag.MONITORING, show_status), since=(4, 0)
+        "/api/queues/quorum/{vhost}/{queue}/status",
+        in_vhost=True,
+        headless=True,
+        GET=(Tag.ANY, show_status),
+        since=(4, 0),
     ),
-    resource(f"{_OF_QUEUE}/add", in_vhost=True, POST=(Tag.ADMINISTRATOR, add_replica)),
-    resource(f"{_OF_QUEUE}/delete", in_vhost=True, DELETE=(Tag.ADMINISTRATOR, remove_replica)),
-    resource(f"{_ON_NODE}/grow", POST=(Tag.ADMINISTRATOR, grow)),
-    resource(f"{_ON_NODE}/shrink", DELETE=(Tag.ADMINISTRATOR, shrink)),
+    resource(f"{_OF_QUEUE}/add", in_vhost=True, vary=VARY_OF_ONE_TYPE, POST=(Tag.ADMINISTRATOR, add_replica)),
+    resource(f"{_OF_QUEUE}/delete", in_vhost=True, vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, remove_replica)),
+    resource(f"{_ON_NODE}/grow", vary=VARY_OF_ONE_TYPE, POST=(Tag.ADMINISTRATOR, grow)),
+    resource(f"{_ON_NODE}/shrink", vary=VARY_OF_ONE_TYPE, DELETE=(Tag.ADMINISTRATOR, shrink)),
 ]

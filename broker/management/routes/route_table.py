@@ -14,6 +14,7 @@ from broker.management.routes import (
     message_routes,
     overview_routes,
     queue_routes,
+    rehearsal_routes,
     replica_routes,
     testing_routes,
 )
@@ -55,10 +56,12 @@ _RESOURCES: list[Resource] = [
     *user_routes.RESOURCES,
     *vhost_routes.RESOURCES,
     *leveret_routes.RESOURCES,
+    *rehearsal_routes.RESOURCES,
     *testing_routes.RESOURCES,
 ]
 
 
 def resources_of(series: Series) -> list[Resource]:
     """Return the routes that a series of RabbitMQ has, and Leveret's own."""
-    return [each for each in _RESOURCES if each.since <= series < each.until]
+    found = [each for each in _RESOURCES if each.since <= series < each.until]
+    return found if series >= (4, 0) else [each._replace(headless=False) for each in found]

@@ -49,4 +49,4 @@ def contexts(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _addresses(status: Mapping[str, Any], key: str) -> Iterator[tuple[str, str]]:
     for address in status[key]:
         host, _, port = address.rpartition(":")
-        yield host, port
+        yield host.strip("[]"), port

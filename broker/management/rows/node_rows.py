@@ -89,11 +89,33 @@ def node_row(api: ManagementApi, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         "type": "disc",
         "uptime": int(status["uptime_seconds"] * 1000),
         **_versions(api),
+        **(_NEVER if api.series >= (4, 0) else {}),
         **process_limits(),
         **node_figures(administration),
         **api.broker.statistics.churn.values()._asdict(),
         **api.history.node_details(ages),
     }
+
+
+_NOT_COUNTED = {
+    **dict.fromkeys(("gc_bytes_reclaimed", "io_reopen_count", "io_seek_count"), 0),
+    **dict.fromkeys(("mnesia_disk_tx_count", "mnesia_ram_tx_count"), 0),
+    **dict.fromkeys(("queue_index_read_count", "queue_index_write_count"), 0),
+    "io_seek_avg_time": 0.0,
+}
+_NEVER: dict[str, Any] = {
+    **_NOT_COUNTED,
+    **{f"{name}_details": {"rate": 0.0} for name in _NOT_COUNTED},
+    "metrics_gc_queue_length": dict.fromkeys(
+        (
+            *("channel_closed", "channel_consumer_deleted", "connection_closed", "consumer_deleted"),
+            *("exchange_deleted", "node_node_deleted", "queue_deleted", "vhost_deleted"),
+        ),
+        0,
+    ),
+    "ra_open_file_metrics": {"ra_log_segment_writer": 0, "ra_log_wal": 0},
+}
+"""Columns of RabbitMQ 4 that stay 0: there is no such work here, or it is not counted."""
 
 
 def _versions(api: ManagementApi) -> dict[str, str]:

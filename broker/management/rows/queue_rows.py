@@ -75,11 +75,13 @@ def queue_rows(node: str, query: HistoryQuery, rows: QueueRows) -> Columns[Queue
     return Columns(table, {**depth, LENGTHS: lengths}, partial(query.statistic, QUEUE, attrgetter("counters")))
 
 
-def queue_rows_without_statistics(node: str, series: Series, *, totals: bool = False) -> Columns[Queue]:
+def queue_rows_without_statistics(node: str, rows: QueueRows, *, totals: bool = False) -> Columns[Queue]:
     """The few columns that are left with `disable_stats`; with `totals` messages are among them."""
     shared = _shared(node)
-    if series >= (4, 0):
-        return Columns(queue_rows_of_4.brief_columns(shared, totals=totals) | (dict(TOTALS) if totals else {}))
+    if rows.series >= (4, 0):
+        if totals:
+            return Columns(queue_rows_of_4.columns_of_totals(shared, TOTALS, single=rows.single))
+        return Columns(queue_rows_of_4.brief_columns(shared))
     return Columns(
         {
             **{name: shared[name] for name in BRIEF},

@@ -17,13 +17,15 @@ from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.rows.erlang_processes import COLLECTION, REDUCTIONS, always
 
 Table = Mapping[str, Column[Queue]]
+UNLIMITED, NO_LIMIT = "unlimited", -1
+"""A delivery limit of none: in full rows, and in those without statistics."""
 
 
 def _delivery_limit(queue: Queue) -> Any:
     """Return the limit in force on returns to a quorum queue, since RabbitMQ 4.0: clients take its absence for none."""
     if not isinstance(queue, QuorumQueue) or not queue.rules.limit_shown:
         return ABSENT
-    return "unlimited" if queue.rules.limit is None else queue.rules.limit
+    return UNLIMITED if queue.rules.limit is None else queue.rules.limit
 
 
 LIMIT: Table = {"delivery_limit": _delivery_limit}
@@ -130,27 +132,41 @@ def depth_columns() -> Joint[Queue]:
 # Without statistics
 
 
-def brief_columns(shared: Table, *, totals: bool) -> dict[str, Column[Queue]]:
-    """Return the columns that are left with `disable_stats`; with `totals` queues of some types have fewer."""
-    columns = {
+def brief_columns(shared: Table) -> dict[str, Column[Queue]]:
+    """Return the columns that are left with `disable_stats`."""
+    return {
         **{name: shared[name] for name in _BRIEF},
-        **LIMIT,
+        **{name: shared[name] for name in _POLICIES},
+        "delivery_limit": _brief_limit,
         "leader": shared["leader"],
         "members": lambda queue: shared["members"](queue) or ABSENT,
         "online": lambda queue: shared["online"](queue) or ABSENT,
         **INTERNAL,
     }
-    if not totals:
-        return columns
-    of_others = {name: of_type(columns[name], QUORUM, STREAM) for name in _POLICIES}
-    kept = {name: column for name, column in columns.items() if name not in INTERNAL}
+
+
+def _brief_limit(queue: Queue) -> Any:
+    limit = _delivery_limit(queue)
+    return NO_LIMIT if limit == UNLIMITED else limit
+
+
+def columns_of_totals(shared: Table, totals: Table, *, single: bool) -> dict[str, Column[Queue]]:
+    """Return the columns that are left with `disable_stats` and `enable_queue_totals`, by type; streams have few."""
+    brief = brief_columns(shared)
+    kept = {name: column for name, column in brief.items() if single or name not in INTERNAL}
+    absent = always(None)
     return {
         **kept,
-        **of_others,
+        **{name: of_type(column, CLASSIC, QUORUM) for name, column in totals.items()},
+        **{name: of_type(brief[name], QUORUM) for name in (*_POLICIES, "leader", "members")},
+        "node": of_type(brief["node"], CLASSIC, QUORUM),
+        "policy": _or_absent(brief["policy"]),
         "exclusive": lambda queue: shared["exclusive"](queue) if queue.type is CLASSIC else None,
         "online": lambda queue: shared["online"](queue) or None,
+        "totals": of_type(absent, STREAM),
+        "type_specific": of_type(absent, STREAM),
     }
 
 
 _POLICIES = ("effective_policy_definition", "operator_policy", "policy")
-_BRIEF = ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost", *_POLICIES)
+_BRIEF = ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost")

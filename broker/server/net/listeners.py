@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import trio
@@ -25,6 +26,13 @@ KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 8}
 
 UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
+LOCALHOST = {"localhost": ("127.0.0.1", "::1")}
+"""Addresses of names that mean this machine whatever the resolver says (RFC 6761): clients try them in either order."""
+NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""The machine does not have the address, such as ::1 where IPv6 is off."""
+PORT_CHOICES = 100
+"""Ports that the system may choose, until one is free at all addresses of a name."""
+
 
 class ListenError(OSError):
     """An address cannot be listened on; the message names it, the reason and the remedy."""
@@ -33,28 +41,79 @@ class ListenError(OSError):
 def bind(
     addresses: list[Address], backlog: int, setting: str = "server.listen, LEVERET_LISTEN or --listen"
 ) -> list[socket.socket]:
-    """Listen on every address of a setting. Raises ListenError, with none of them open."""
-    listeners: list[socket.socket] = []
-    try:
-        listeners.extend(_bind(address, backlog, setting) for address in addresses)
-    except ListenError:
-        for listener in listeners:
-            listener.close()
-        raise
+    """Listen on every address of a setting. Raises ListenError, with none of them open.
+
+    A name stands for all of its addresses that this machine has, with one port: where port 0 lets the system choose,
+    it chooses for the first of them.
+    """
+    with ExitStack() as opened:
+        listeners: list[socket.socket] = []
+        for address in addresses:
+            for listener in _bind(address, backlog, setting):
+                opened.callback(listener.close)
+                listeners.append(listener)
+        opened.pop_all()
     return listeners
 
 
-def _bind(address: Address, backlog: int, setting: str) -> socket.socket:
-    where = f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+def _bind(address: Address, backlog: int, setting: str) -> list[socket.socket]:
+    targets = _targets(address, setting)
+    for _ in range(1 if address.port else PORT_CHOICES):
+        try:
+            return _bind_all(address, targets, backlog, setting)
+        except ListenError as error:
+            refused = error
+            if error.errno != errno.EADDRINUSE:
+                break
+    raise refused
+
+
+def _targets(address: Address, setting: str) -> list[tuple[socket.AddressFamily, str]]:
+    """Return the addresses of a host, each with its family."""
+    names = LOCALHOST.get(address.host.lower(), (address.host,))
     try:
-        family, _, _, _, target = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.create_server(target[:2], family=family, backlog=backlog)
+        found = [
+            (family, str(target[0]))
+            for name in names
+            for family, _, _, _, target in socket.getaddrinfo(
+                name, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        ]
     except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
-        raise ListenError(f"cannot listen on {where}: {_reason(error)} ({setting})") from error
-    listener.setblocking(False)
-    return listener
+        raise _cannot_listen(address, error, setting) from error
+    return list(dict.fromkeys(found))
+
+
+def _bind_all(
+    address: Address, targets: list[tuple[socket.AddressFamily, str]], backlog: int, setting: str
+) -> list[socket.socket]:
+    """Listen on one port at all addresses that the machine has. Raises ListenError, with none of them open."""
+    missing: ListenError | None = None
+    with ExitStack() as opened:
+        listeners: list[socket.socket] = []
+        for family, host in targets:
+            where = Address(host, listeners[0].getsockname()[1] if listeners else address.port)
+            try:
+                listener = socket.create_server(where, family=family, backlog=backlog)
+            except OSError as error:
+                refused = _cannot_listen(where if targets[1:] else address, error, setting)
+                if error.errno not in NOT_HERE:
+                    raise refused from error
+                missing = missing or refused
+                continue
+            opened.callback(listener.close)
+            listener.setblocking(False)
+            listeners.append(listener)
+        if missing is not None and not listeners:
+            raise missing
+        opened.pop_all()
+    return listeners
+
+
+def _cannot_listen(address: Address, error: OSError | UnicodeError, setting: str) -> ListenError:
+    refused = ListenError(f"cannot listen on {address}: {_reason(error)} ({setting})")
+    refused.errno = getattr(error, "errno", None)
+    return refused
 
 
 def _reason(error: OSError | UnicodeError) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import trio
 
+from broker.config import Address
 from broker.server import resource_alarms
 
 log = logging.getLogger("leveret.server")
@@ -82,4 +83,4 @@ def _watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 def url(scheme: str, host: str, port: int) -> str:
     """Return the URL of an address."""
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{Address(host, port)}"

@@ -108,6 +108,8 @@ class ChannelConnection:
     """It has published since it last had to wait for the disk."""
     confirmed: bool
     """Its latest publish is to be answered, by a confirm or by tx.commit-ok."""
+    client_name: str
+    """The name that the client has given it; without one the client's product and host."""
 
     @property
     def write_blocked(self) -> bool:
@@ -154,11 +156,16 @@ class Channel(Outlet):
         self.recorder = recorder
         self.events = events
         self.vhost = connection.vhost
+        self.client_name = connection.client_name
         self.message_bytes_max = connection.settings.message_bytes_max
         self.opened_at = connection.broker.clock.now()
         """Milliseconds since the epoch."""
         self.counters = ChannelCounters()
         self.pairs = ChannelPairs() if connection.settings.detailed_rates else None
+        self.sizes = (
+            connection.broker.statistics.message_sizes if connection.settings.personality.message_sizes else None
+        )
+        """The histogram of sizes of published messages; None if they are not counted."""
         self.vhost.statistics.channel_sum.join(self.counters)
         connection.broker.statistics.churn.channel_created += 1
         self.routes = connection.routes
@@ -253,6 +260,8 @@ class Channel(Outlet):
         """Close the channel with an error; `failing` is the key of the method that caused it."""
         text = reply_text(error.code, error.text)
         _log_failure(self, error.code, text)
+        if (watch := self.connection.broker.watch) is not None:
+            watch.closed(self.client_name, int(error.code), error.text)
         self.closing = True
         close = methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF)
         release(self, lambda: self.send(close), failed=True)

@@ -14,6 +14,8 @@ from typing import Any
 
 from broker import __version__
 from broker.entities.node.user_limits import MAX_CONNECTIONS
+from broker.entities.rehearsal.rehearsal_rules import FRAME_SIZE
+from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.statistics.totals import AMQP
 from broker.session import connection_event_messages
 from broker.session.channel.channel import Channel, withdraw
@@ -170,10 +172,18 @@ def _tune_ok(connection: Connection, method: methods.ConnectionTuneOk) -> None:
         if (limit and not lowest <= asked <= limit) or (asked and asked < lowest):
             connection.refuse(f"negotiated {name} = {asked} is outside {lowest} to {limit or 'any'}")
             return
+    if connection.broker.watch is not None:
+        _note_frame_size(connection, connection.broker.watch, method.frame_max)
     connection.frame_max = method.frame_max or 1 << 32
     connection.channel_max = method.channel_max or 65535
     connection.heartbeat = method.heartbeat
     connection.phase = Phase.OPENING
+
+
+def _note_frame_size(connection: Connection, watch: RehearsalWatch, frame_max: int) -> None:
+    """Note frames that a later series does not accept."""
+    if watch.own.frame_min <= frame_max < watch.target.frame_min:
+        watch.note(FRAME_SIZE, "", ("connection", connection.client_name), connection.client_name, f"{frame_max} bytes")
 
 
 def _open(connection: Connection, method: methods.ConnectionOpen) -> None:

@@ -13,14 +13,14 @@ from broker.entities.statistics.counters import count_get, count_get_empty
 from broker.session.channel import firehose
 from broker.session.channel.channel import Channel, draw_from
 from broker.session.generated_names import generated_name
-from broker.session.methods import delivery_timeout
+from broker.session.methods import delivery_timeout, rehearsed_methods
 from broker.session.methods.queue_methods import current_queue
 from broker.session.methods.stream_methods import check_consume
 from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import Field, Table
+from broker.wire.field_tables import Table
 from broker.wire.properties import REPLY_TO
 
 
@@ -31,6 +31,9 @@ def qos(channel: Channel, method: methods.BasicQos) -> None:
     """
     if method.prefetch_size:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    watch = channel.connection.broker.watch
+    if method.global_ and watch is not None:
+        rehearsed_methods.limits_channel(watch, channel, method.prefetch_count)
     if method.global_ and channel.connection.settings.personality.global_qos:
         channel.prefetch_all = method.prefetch_count
         channel.replenish()
@@ -49,6 +52,8 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     tag = _consumer_tag(channel, method)
     queue = channel.vhost.queue(name, channel.connection)
     _admit(channel, queue, method)
+    if (watch := channel.connection.broker.watch) is not None:
+        rehearsed_methods.consumes(watch, channel, queue, method, _priority(method.arguments))
     consumer = Consumer(
         queue,
         channel,
@@ -91,12 +96,9 @@ def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None
 def _check_timeout(channel: Channel, queue: Queue, arguments: Table) -> None:
     """Check the argument x-consumer-timeout as RabbitMQ 4.3: of quorum queues alone, a number from 0 up."""
     personality = channel.connection.settings.personality
-    if personality.timeouts_cancel and "x-consumer-timeout" in arguments:
-        given = {
-            "x-queue-type": Field("S", queue.type.name.encode()),
-            "x-consumer-timeout": arguments["x-consumer-timeout"],
-        }
-        queue_arguments.check(queue.name, channel.vhost.name, given, personality.argument_rules)
+    if personality.timeouts_cancel:
+        rules = personality.argument_rules
+        queue_arguments.check_consumer_timeout(queue.type, queue.name, channel.vhost.name, arguments, rules)
 
 
 def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import ROUTERS
 from broker.session.channel.channel import Channel
-from broker.session.methods import name_rules
+from broker.session.methods import name_rules, rehearsed_methods
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
@@ -19,6 +19,8 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
     if method.passive:
         channel.access.know_exchange(name)
         channel.vhost.exchange(name)
+        if (watch := channel.connection.broker.watch) is not None:
+            rehearsed_methods.declares_passively(watch, channel, "exchange", name)
         channel.send(methods.ExchangeDeclareOk(), no_wait=method.no_wait)
         return
     _check_type(channel, method.type)
@@ -64,6 +66,8 @@ def bind(channel: Channel, method: methods.ExchangeBind) -> None:
     binding = source.binding(destination, method.routing_key, method.arguments)
     ok = methods.ExchangeBindOk()
     bound = channel.vhost.bindings.bind(binding, method.arguments, channel.connection.user)
+    if (watch := channel.connection.broker.watch) is not None:
+        rehearsed_methods.binds(watch, channel, binding)
     channel.when(bound, lambda _: channel.send(ok, no_wait=method.no_wait))
 
 

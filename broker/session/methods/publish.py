@@ -16,7 +16,7 @@ from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.messages.message import Message
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.session.channel.channel import HELD_OVERHEAD_BYTES
-from broker.session.methods import special_publish
+from broker.session.methods import rehearsed_methods, special_publish
 from broker.session.output import content_frames
 from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.constants import ReplyCode
@@ -175,6 +175,8 @@ class PublishBatch:
             return 1
         route = self._route
         message, queues = special_publish.prepare(channel, route, self._summary, self._found, header, body)
+        if (watch := channel.connection.broker.watch) is not None:
+            rehearsed_methods.publishes(watch, channel, self._summary, queues)
         transaction = channel.transaction
         if transaction is None:
             _enqueue(channel, message, route, queues)
@@ -193,6 +195,9 @@ def _summarize(channel: Channel, header: bytes) -> PropertySummary:
     except DecodeError as error:
         raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
     if channel.connection.settings.interceptors.work:
+        summary = summary.acted_on()
+    watch = channel.connection.broker.watch
+    if watch is not None and rehearsed_methods.is_looked_at(watch, channel, header, summary):
         summary = summary.acted_on()
     if len(header) <= HEADER_BYTES_MAX:
         channel.header, channel.summary = header, summary
@@ -236,6 +241,11 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         for message in messages:
             channel.vhost.share_body(message, queues)
     count = len(messages)
+    if channel.sizes is not None:
+        if count == 1:
+            channel.sizes.observe(len(messages[0].body))
+        else:
+            channel.sizes.observe_all([len(message.body) for message in messages])
     if channel.pairs is not None:
         channel.pairs.published(route.name, queues, count, mandatory=route.mandatory)
     durable = refused = False
@@ -266,6 +276,8 @@ def _miss(channel: Channel, message: Message, *, mandatory: bool) -> None:
         return
     channel.counters.return_unroutable += 1
     connection = channel.connection
+    if connection.broker.watch is not None:
+        rehearsed_methods.misses(connection.broker.watch, channel, message)
     connection.output.send(content_frames.returned(channel.number, message, connection.frame_max))
 
 

@@ -10,7 +10,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.pending_batches import OnDisk
 from broker.session.channel.channel import Channel
 from broker.session.generated_names import generated_name
-from broker.session.methods import deprecated_features, name_rules
+from broker.session.methods import deprecated_features, name_rules, rehearsed_methods
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
@@ -34,14 +34,17 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
         _check_limit(channel, name)
         _check_dead_letter_access(channel, name, arguments)
         personality = channel.connection.settings.personality
-        deprecated_features.check_new_queue(personality, arguments, durable=method.durable, exclusive=method.exclusive)
         queue_arguments.check(name, vhost.name, arguments, personality.argument_rules)
+        deprecated_features.check_new_queue(personality, arguments, durable=method.durable, exclusive=method.exclusive)
         queue_types.check_properties(name, vhost.name, arguments, **properties)
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive
     spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, arguments)
     owner = channel.connection if method.exclusive else None
+    watch, there = channel.connection.broker.watch, name in vhost.queues
     declared = channel.vhost.declare_queue(spec, owner, channel.connection.user)
+    if watch is not None:
+        rehearsed_methods.declares(watch, channel, spec, there=there)
     channel.when(declared, lambda queue: _declared(channel, method, queue))
 
 
@@ -73,6 +76,8 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
     channel.access.know_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
     queue.use()
+    if (watch := channel.connection.broker.watch) is not None:
+        rehearsed_methods.declares_passively(watch, channel, "queue", name)
     channel.last_queue = queue.name
     channel.send(_declare_ok(queue), no_wait=method.no_wait)
 
@@ -101,6 +106,8 @@ def bind(channel: Channel, method: methods.QueueBind) -> None:
     """queue.bind."""
     binding = _binding(channel, method)
     bound = channel.vhost.bindings.bind(binding, method.arguments, channel.connection.user)
+    if (watch := channel.connection.broker.watch) is not None:
+        rehearsed_methods.binds(watch, channel, binding)
     channel.when(bound, lambda _: channel.send(methods.QueueBindOk(), no_wait=method.no_wait))
 
 

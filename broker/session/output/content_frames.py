@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.entities.messages.message import Message, QueuedMessage
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
-from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_frames, content_pieces, frame
+from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_pieces, frame
 
 _FRAME: Final = FRAME_START.pack
 _TAG: Final = struct.Struct(">QB").pack
@@ -96,11 +96,15 @@ def deliver_batch(
 def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:
     """Return the frames of basic.get-ok; `remaining` is the number of ready messages left."""
     method = _GET_OK + _TAG(tag, redelivered) + message.route + _COUNT(remaining)
-    return frame(FRAME_METHOD, channel, method) + content_frames(channel, message.header, message.body, frame_max)
+    return _with_content(channel, method, message, frame_max)
 
 
 def returned(channel: int, message: Message, frame_max: int) -> bytes:
     """Return the frames of basic.return 312 NO_ROUTE."""
-    return frame(FRAME_METHOD, channel, _RETURN + message.route) + content_frames(
-        channel, message.header, message.body, frame_max
-    )
+    return _with_content(channel, _RETURN + message.route, message, frame_max)
+
+
+def _with_content(channel: int, method: bytes, message: Message, frame_max: int) -> bytes:
+    """Return the frames of a method and its message; they are joined once, because bodies may be large."""
+    content = content_pieces(channel, message.header, message.body, frame_max)
+    return b"".join((frame(FRAME_METHOD, channel, method), *content))

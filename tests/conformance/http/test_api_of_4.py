@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import GUEST, Reply, ask, web_address, web_broker
+from harness.brokers.http_broker import web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.shorthand import consume, exchange_declare, prefetch, queue_declare
 from harness.clients.wire_client import Client
+from tests.conformance.http.api_requests import Api
 
 pytestmark = pytest.mark.skipif(bool(REFERENCE), reason="the reference is RabbitMQ 3.10")
 
@@ -41,28 +40,13 @@ OF_SINGLE_TYPES = {
     "q": "single_active_consumer_tag",
     "s": "",
 }
-WITHOUT_STATISTICS = "arguments auto_delete durable exclusive name node online state type vhost messages messages_ready"
+WITHOUT_STATISTICS = "arguments auto_delete durable exclusive name online state type vhost"
+TOTALS = "messages messages_ready messages_unacknowledged"
 WITH_TOTALS = {
-    "c": "",
-    "q": "delivery_limit effective_policy_definition leader members operator_policy policy",
+    "c": f"node {TOTALS}",
+    "q": f"node {TOTALS} delivery_limit effective_policy_definition leader members operator_policy",
+    "s": "totals type_specific",
 }
-
-
-class Api:
-    """Requests to a broker of personality 4.3."""
-
-    def __init__(self, process: BrokerProcess) -> None:
-        self.process = process
-
-    def request(self, method: str, path: str, body: object = None, user: str | None = GUEST, **headers: str) -> Reply:
-        sent = None if body is None else json.dumps(body).encode()
-        where = web_address(self.process)
-        return ask(
-            where, f"/api/{path}", method=method, body=sent, user=user, content_type="application/json", **headers
-        )
-
-    def get(self, path: str) -> Any:
-        return json.loads(self.request("GET", path).body)
 
 
 @pytest.fixture(scope="module")
@@ -95,18 +79,21 @@ def test_keys_of_queues(api: Api, name: str) -> None:
 @pytest.mark.parametrize("name", WITH_TOTALS)
 def test_keys_of_queues_without_statistics(api: Api, name: str) -> None:
     rows = {row["name"]: row for row in api.get("queues?disable_stats=true&enable_queue_totals=true")}
-    assert rows[name].keys() == {*WITHOUT_STATISTICS.split(), "messages_unacknowledged", *WITH_TOTALS[name].split()}
+    assert rows[name].keys() == {*WITHOUT_STATISTICS.split(), *WITH_TOTALS[name].split()}
     assert rows[name]["exclusive"] is (False if name == "c" else None)
+
+
+def test_a_limit_of_none_without_statistics(api: Api) -> None:
+    declared = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": -1}}
+    api.request("PUT", "queues/%2F/unlimited", declared)
+    assert api.get("queues/%2F/unlimited?disable_stats=true")["delivery_limit"] == -1
+    assert api.get("queues/%2F/unlimited")["delivery_limit"] == "unlimited"
 
 
 def test_values_of_a_quorum_queue(api: Api) -> None:
     row = api.get("queues/%2F/q")
     assert (row["delivery_limit"], row["delayed_retry"], row["messages_by_priority"]) == (20, "disabled", {})
     assert (row["internal_owner"], row["effective_policy_definition"]) == (False, {})
-    api.request(
-        "PUT", "queues/%2F/free", {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": -1}}
-    )
-    assert api.get("queues/%2F/free?columns=delivery_limit") == {"delivery_limit": "unlimited"}
 
 
 def test_keys_of_other_things(api: Api) -> None:
@@ -285,3 +272,8 @@ def test_messages_that_are_looked_at_stay_first_and_are_not_counted(api: Api) ->
     found = [looked_at(mode) for mode in ("ack_requeue_true", "reject_requeue_true", "ack_requeue_true")]
     assert found == [("1", {}), ("1", {"x-acquired-count": 1}), ("1", {"x-acquired-count": 2, "x-delivery-count": 1})]
     api.request("DELETE", "queues/%2F/looked-at")
+
+
+def test_users_are_listed_by_pages(api: Api) -> None:
+    page = api.get("users?page=1&page_size=1&name=guest&columns=name")
+    assert (page["page"], page["page_size"], page["items"]) == (1, 1, [{"name": "guest"}])

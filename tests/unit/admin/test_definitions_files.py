@@ -125,6 +125,16 @@ def test_who_is_there_besides_the_users_of_a_file(start: Start) -> None:
     assert (names(process, "users"), names(process, "vhosts")) == (["one"], ["v"])
 
 
+def test_a_policy_of_a_file_is_applied_to_thousands_of_queues_that_exist(start: Start) -> None:
+    """It takes several turns, so turns have to end before the broker is ready."""
+    queues = [{"vhost": "/", "name": f"q{number}", "durable": True} for number in range(3000)]
+    process = start({"queues": queues})
+    policy = {"vhost": "/", "name": "p", "pattern": "^q", "apply-to": "queues", "definition": {"max-length": 5}}
+    (process.data_dir.parent / "definitions.json").write_text(json.dumps({"policies": [policy]}))
+    process.restart()
+    assert {row["policy"] for row in process.tell("list_queues", vhost="/")} == {"p"}
+
+
 BROKEN = [
     ("{", "is not JSON: "),
     ("[]", "definitions: Expected `object`, got `array`"),

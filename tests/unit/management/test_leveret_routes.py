@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.management.application import with_prefix
+from broker.management.application import UnknownRoute, with_prefix
 from broker.wire.field_tables import from_python
 from broker.wire.methods import BasicGetOk, ConfirmSelect, TxSelect
 from broker.wire.properties import BasicProperties, decode_properties
@@ -278,7 +278,8 @@ async def test_everything_is_below_the_prefix(path: str, reached: str) -> None:
             location = dict(message["headers"]).get(b"location", b"").decode()
             found.append(f"{message['status']} {location}".strip())
 
-    await with_prefix("/mq", app)({"type": "http", "method": "GET", "path": path}, _nothing, send)
+    prefixed = with_prefix("/mq", app, UnknownRoute(as_4=False))
+    await prefixed({"type": "http", "method": "GET", "path": path}, _nothing, send)
     assert found == [reached]
 
 

@@ -107,9 +107,35 @@ def values(metric: Metric) -> dict[tuple[str, ...], float]:
 AWKWARD = 'a "name" with \\ and é \udcff'
 
 
+OF_4 = """
+    histogram message_size_bytes
+    counter exchange_messages_published exchange_messages_confirmed exchange_messages_unroutable_dropped
+    counter exchange_messages_unroutable_returned queue_exchange_messages_published queue_get_ack queue_get
+    counter queue_get_empty queue_messages_delivered_ack queue_messages_delivered queue_messages_redelivered
+    counter queue_messages_acked io_seek_ops io_seek_time_seconds io_reopen_ops queue_index_read_ops
+    counter queue_index_write_ops schema_db_ram_tx schema_db_disk_tx
+    gauge stream_segments queue_process_memory_bytes unreachable_cluster_peers_count
+"""
+"""New on 4.3.6, but for `raft_*` and Erlang's."""
+GONE_IN_4 = """
+    gauge queue_messages_paged_out queue_messages_paged_out_bytes process_max_tcp_sockets process_open_tcp_sockets
+    unknown alarms_file_descriptor_limit
+"""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    broker = BrokerProcess(tmp_path_factory.mktemp("site") / "data")
+    yield from new_site(BrokerProcess(tmp_path_factory.mktemp("site") / "data"))
+
+
+@pytest.fixture(scope="module")
+def site_of_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    as_4_3 = {"LEVERET_PERSONALITY": "4.3"}
+    yield from new_site(BrokerProcess(tmp_path_factory.mktemp("site") / "data", environment=as_4_3))
+
+
+def new_site(broker: BrokerProcess) -> Iterator[Site]:
+    """A broker and its client, until the module's tests are over."""
     broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
     broker.start()
     client = Client.connect(broker.address, channels=(1, 2))
@@ -204,6 +230,45 @@ def test_histograms_of_our_own(site: Site) -> None:
             assert sums["leveret_commit_messages_sum"] == 4
     assert values(families["rabbitmq_io_sync_ops"])[()] >= 4
     assert {"leveret_turn_seconds", "leveret_event_loop_lag_seconds"} <= families.keys()
+
+
+def test_metrics_of_4(site_of_4: Site) -> None:
+    whole, each = site_of_4.scrape(), site_of_4.scrape("/metrics/per-object")
+    assert {name: whole[name].type for name in types(OF_4)} == types(OF_4)
+    for families in (whole, each):
+        assert not types(GONE_IN_4).keys() & families.keys()
+        assert "rabbitmq_alarms_memory_used_watermark" in families
+    sizes = {tuple(sample.labels.values()): sample.value for sample in whole["rabbitmq_message_size_bytes"].samples}
+    assert (sizes["100", "amqp091"], sizes["+Inf", "amqp091"], sizes["+Inf", "amqp10"]) == (5, 5, 0)
+    infos = values(each["rabbitmq_queue_info"])
+    assert infos["leader", "quorum", "rabbit_quorum_queue", "/"] == 1
+    assert values(each["rabbitmq_exchange_messages_published"]) == {("", "/"): 5}
+    assert values(each["rabbitmq_stream_segments"]) == {("stream", "/"): 1}
+    (build,) = whole["rabbitmq_build_info"].samples
+    assert build.labels.keys() == {f"{name}_version" for name in BUILD_OF_4}
+
+
+BUILD_OF_4 = ("rabbitmq", "prometheus_plugin", "prometheus_client", "erlang")
+
+
+def test_the_parts_of_memory(site: Site, site_of_4: Site) -> None:
+    assert site.ask("/metrics/memory-breakdown").status == 404
+    parts = site_of_4.scrape("/metrics/memory-breakdown")
+    found = {name: values(parts[name])[()] for name in parts if name.startswith("rabbitmq_memory_")}
+    assert len(found) == 26
+    assert found["rabbitmq_memory_code_module_bytes"] > 0 == found["rabbitmq_memory_atom_table_bytes"]
+
+
+def test_queues_are_chosen_by_name(site_of_4: Site) -> None:
+    chosen = site_of_4.scrape("/metrics/detailed?family=queue_coarse_metrics&queue=%5Eq.*m$")
+    for name in ("queue_messages", "queue_info"):
+        assert [names[-2] for names in values(chosen[f"rabbitmq_detailed_{name}"])] in (
+            ["quorum"],
+            ["rabbit_quorum_queue"],
+        )
+    refused = site_of_4.ask("/metrics/detailed?queue=%5B")
+    text = b"Invalid 'queue' regex at position 1: missing terminating ] for character class"
+    assert (refused.status, refused.body) == (400, text)
 
 
 def test_detailed_has_what_is_asked_for(site: Site) -> None:

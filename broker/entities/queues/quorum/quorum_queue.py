@@ -53,6 +53,7 @@ class QuorumQueue(OrderedQueue):
         self._before_start = self._position
         self._last_level = DEFAULT
         self._personality = context.personality
+        self.watch = context.watch
 
     @property
     def kept(self) -> tuple[QuorumReadyMessages, DelayedMessages, AtLeastOnce]:

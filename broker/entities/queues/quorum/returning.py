@@ -10,6 +10,7 @@ from broker.entities.arguments.delayed_retry import DelayedRetry
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.quorum_priorities import DEFAULT
 from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.quorum import rehearsed_returns
 from broker.entities.queues.quorum.quorum_entry import QuorumEntry
 from broker.entities.queues.quorum.quorum_store import RETRIES
 
@@ -38,6 +39,8 @@ class Returning:
             for entry in entries:
                 entry.uncount()
                 self._store.count(entry)
+        if self._queue.watch is not None:
+            rehearsed_returns.note(self._queue.watch, self._queue, rules, entries, failed=failed, abandoned=abandoned)
         if back := [entry for entry in entries if not rules.exhausted(entry)]:
             retry = rules.retry
             if retry is not None and retry.delay(1, failed=failed):

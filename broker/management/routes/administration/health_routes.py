@@ -186,26 +186,30 @@ CHECKS = {
     "protocol-listener/{protocol}": check_protocol,
     "virtual-hosts": check_nothing,
     "node-is-quorum-critical": check_single_node,
-    "below-node-connection-limit": check_connections,
 }
 """The checks of RabbitMQ 3.13, and those of 4 that apply here."""
+_CLUSTER_SIZE = "reached-target-cluster-size"
 _WITHOUT_LEADERS = "quorum-queues-without-elected-leaders"
 CHECKS_OF_4 = {
-    "reached-target-cluster-size": check_nothing,
     "metadata-store/initialized": check_nothing,
     "metadata-store/initialized/with-data": check_nothing,
     f"{_WITHOUT_LEADERS}/all-vhosts": check_nothing,
     f"{_WITHOUT_LEADERS}/all-vhosts/pattern/{{pattern}}": check_nothing,
-    f"{_WITHOUT_LEADERS}/vhost/{{name}}": check_nothing,
-    f"{_WITHOUT_LEADERS}/vhost/{{name}}/pattern/{{pattern}}": check_nothing,
+    f"{_WITHOUT_LEADERS}/vhost/{{vhost}}": check_nothing,
+    f"{_WITHOUT_LEADERS}/vhost/{{vhost}}/pattern/{{pattern}}": check_nothing,
 }
 """Checks of a cluster, which one node passes; a virtual host need not be there."""
-WITHOUT_CREDENTIALS = {"is-in-service": check_nothing, "ready-to-serve-clients": check_ready}
+WITHOUT_CREDENTIALS = {
+    "is-in-service": check_nothing,
+    "ready-to-serve-clients": check_ready,
+    "below-node-connection-limit": check_connections,
+}
 """Checks that anybody may ask for in RabbitMQ 4.3."""
 
 
 def _check(name: str, check: Handler, since: Series = (3, 10), until: Series = (99, 0)) -> Resource:
-    return resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check), since=since, until=until)
+    path, of_vhost = f"/api/health/checks/{name}", "{vhost}" in name
+    return resource(path, in_vhost=of_vhost, monitored=True, GET=(Tag.ANY, check), since=since, until=until)
 
 
 RESOURCES: list[Resource] = [
@@ -214,8 +218,9 @@ RESOURCES: list[Resource] = [
     *(_check(name, check, until=(4, 3)) for name, check in WITHOUT_CREDENTIALS.items()),
     *(
         resource(f"/api/health/checks/{name}", GET=(None, check), since=(4, 3))
-        for name, check in WITHOUT_CREDENTIALS.items()
+        for name, check in {**WITHOUT_CREDENTIALS, _CLUSTER_SIZE: check_nothing}.items()
     ),
+    _check(_CLUSTER_SIZE, check_nothing, since=(4, 0), until=(4, 3)),
     _check("node-is-mirror-sync-critical", check_single_node, until=(4, 0)),
     resource("/api/healthchecks/node", GET=(Tag.ANY, check_node)),
     resource("/api/healthchecks/node/{node}", GET=(Tag.ANY, check_node)),

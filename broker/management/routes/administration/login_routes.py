@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
 from broker.management import access
-from broker.management.access import Tag
+from broker.management.access import Account, Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import RequestBodies
 from broker.management.resources import Resource, resource
-from broker.management.responses import in_json
+from broker.management.responses import Problem, empty, in_json
 from broker.session.login.passwords import hash_password
 
 FORM_BYTES_MAX = 16 * 1024
@@ -25,21 +26,41 @@ async def show_login(call: ApiCall) -> Response:
 
 
 async def log_in(call: ApiCall) -> Response:
-    """Check the user name and password of a form. The cookie is for RabbitMQ's page, which sends it as a header."""
+    """Check the user name and password of a form, and return what RabbitMQ's page sends from then on.
+
+    That is a token since RabbitMQ 4.3, before it a cookie.
+    """
     body = await RequestBodies(FORM_BYTES_MAX).read(call.request)
     form = parse_qs(body.decode("utf-8", "surrogateescape"), errors="surrogateescape")
     user, password = (form.get(name, [""])[0] for name in ("username", "password"))
     credentials = b64encode(f"{user}:{password}".encode("utf-8", "surrogateescape")).decode()
-    access.account(call.api.registry, call.client.peer, f"Basic {credentials}").require(Tag.ANY)
+    of_4_3 = call.api.series >= (4, 3)
+    try:
+        account = access.account(call.api.registry, call.client.peer, f"Basic {credentials}")
+    except Problem as refused:
+        refused.early = True
+        raise
+    account.require(Tag.ANY)
     call.client.admit()
+    if of_4_3:
+        return in_json({"user": _described(call, account), "token": {"type": "basic", "value": credentials}})
     return in_json("ok", {"set-cookie": f"auth={credentials}; Version=1; SameSite=Strict"})
+
+
+async def log_out(call: ApiCall) -> Response:
+    """Do nothing: a token is kept by nobody but its client."""
+    return empty(204)
 
 
 async def show_user(call: ApiCall) -> Response:
     """Show the user of the request."""
-    tags = call.broker.users.by_name[call.account.name].tags
+    return in_json(_described(call, call.account))
+
+
+def _described(call: ApiCall, account: Account) -> dict[str, Any]:
+    tags = call.broker.users.by_name[account.name].tags
     internal = {"is_internal_user": True} if call.api.series >= (4, 0) else {}
-    return in_json({"name": call.account.name, "tags": list(tags), **internal})
+    return {"name": account.name, "tags": list(tags), **internal}
 
 
 async def show_version(call: ApiCall) -> Response:
@@ -55,7 +76,8 @@ async def show_hash(call: ApiCall) -> Response:
 RESOURCES: list[Resource] = [
     resource("/api/auth", GET=(None, show_login), until=(4, 0)),
     resource("/api/version", GET=(None, show_version), since=(4, 0)),
-    resource("/api/auth/hash_password/{password}", GET=(Tag.ADMINISTRATOR, show_hash)),
+    resource("/api/auth/hash_password/{password}", headless=True, GET=(Tag.ADMINISTRATOR, show_hash)),
     resource("/api/whoami", GET=(Tag.ANY, show_user)),
-    resource("/api/login", POST=(None, log_in)),
+    resource("/api/login", POST=(None, log_in), until=(4, 3)),
+    resource("/api/login", POST=(None, log_in), DELETE=(None, log_out), since=(4, 3)),
 ]

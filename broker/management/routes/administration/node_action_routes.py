@@ -8,7 +8,7 @@ from broker.admin.json_terms import settings_text
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.resources import TEXT_RANGES, Resource, resource
-from broker.management.responses import SECURITY, empty
+from broker.management.responses import SECURITY, VARY_OF_ONE_TYPE, empty
 
 
 async def rebalance_queues(call: ApiCall) -> Response:
@@ -23,6 +23,8 @@ async def show_settings(call: ApiCall) -> Response:
 
 
 RESOURCES: list[Resource] = [
-    resource("/api/config/effective", ranges=TEXT_RANGES, GET=(Tag.ADMINISTRATOR, show_settings)),
-    resource("/api/rebalance/queues", POST=(Tag.ADMINISTRATOR, rebalance_queues)),
+    resource(
+        "/api/config/effective", ranges=TEXT_RANGES, vary=VARY_OF_ONE_TYPE, GET=(Tag.ADMINISTRATOR, show_settings)
+    ),
+    resource("/api/rebalance/queues", vary=VARY_OF_ONE_TYPE, POST=(Tag.ADMINISTRATOR, rebalance_queues)),
 ]

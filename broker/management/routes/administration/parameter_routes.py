@@ -22,8 +22,7 @@ from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.responses import empty, in_json, not_found
-from broker.management.routes.administration.policy_routes import vhost_not_found
+from broker.management.responses import empty, in_json, not_found, vhost_not_found
 
 Row = Mapping[str, Any]
 COLUMNS, GLOBAL_COLUMNS = columns_of(*PARAMETER_COLUMNS), columns_of(*GLOBAL_PARAMETER_COLUMNS)
@@ -59,6 +58,7 @@ def _find(call: ApiCall) -> dict[str, Any] | None:
 async def put_parameter(call: ApiCall) -> Response:
     """Set a parameter."""
     existed = _find(call)
+    call.assert_vhost()
     fields = await call.fields()
     fields.require("value")
     with where_absent(vhost_not_found):

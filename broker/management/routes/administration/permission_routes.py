@@ -23,7 +23,7 @@ from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.responses import bad_request, empty, in_json, not_found
+from broker.management.responses import VARY_OF_ONE_TYPE, bad_request, empty, in_json, not_found
 from broker.management.routes.administration.user_routes import user_of
 
 ACTIONS = ("configure", "write", "read")
@@ -138,11 +138,13 @@ async def delete_topic_permissions(call: ApiCall) -> Response:
 
 
 async def _set(call: ApiCall, command: type[AdminCommand], needed: tuple[str, ...]) -> None:
-    fields = await call.fields()
+    fields, vhost, user = await call.fields(), call.names["vhost"], call.names["user"]
+    if call.api.series >= (4, 0) and not (vhost in call.broker.vhosts and user in call.broker.users.by_name):
+        raise bad_request("vhost_or_user_not_found")
     fields.require(*needed)
     given = {key: fields.values[key] for key in needed}
     with where_absent(lambda reason: bad_request("vhost_or_user_not_found")):
-        await call.change(command.parse({**given, "vhost": call.names["vhost"], "user": call.names["user"]}))
+        await call.change(command.parse({**given, "vhost": vhost, "user": user}))
 
 
 RESOURCES: list[Resource] = [
@@ -155,12 +157,21 @@ RESOURCES: list[Resource] = [
         PUT=(Tag.ADMINISTRATOR, put_permission),
         DELETE=(Tag.ADMINISTRATOR, delete_permission),
     ),
-    resource("/api/topic-permissions", GET=(Tag.ADMINISTRATOR, list_topic_permissions)),
-    resource("/api/vhosts/{vhost}/topic-permissions", GET=(Tag.ADMINISTRATOR, list_topic_permissions_in_vhost)),
-    resource("/api/users/{user}/topic-permissions", GET=(Tag.ADMINISTRATOR, list_topic_permissions_of_user)),
+    resource("/api/topic-permissions", vary=VARY_OF_ONE_TYPE, GET=(Tag.ADMINISTRATOR, list_topic_permissions)),
+    resource(
+        "/api/vhosts/{vhost}/topic-permissions",
+        vary=VARY_OF_ONE_TYPE,
+        GET=(Tag.ADMINISTRATOR, list_topic_permissions_in_vhost),
+    ),
+    resource(
+        "/api/users/{user}/topic-permissions",
+        vary=VARY_OF_ONE_TYPE,
+        GET=(Tag.ADMINISTRATOR, list_topic_permissions_of_user),
+    ),
     *(
         resource(
             path,
+            vary=VARY_OF_ONE_TYPE,
             GET=(Tag.ADMINISTRATOR, show_topic_permissions),
             PUT=(Tag.ADMINISTRATOR, put_topic_permission),
             DELETE=(Tag.ADMINISTRATOR, delete_topic_permissions),

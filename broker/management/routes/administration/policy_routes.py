@@ -22,7 +22,7 @@ from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
-from broker.management.responses import Problem, empty, in_json, not_found
+from broker.management.responses import VARY_OF_ONE_TYPE, empty, in_json, not_found, vhost_not_found
 
 Handler = Callable[[ApiCall], Awaitable[Response]]
 COLUMNS = columns_of(*POLICY_COLUMNS)
@@ -54,6 +54,7 @@ class PolicyRoutes:
         """Set a policy, or replace the one of its name."""
         vhost, name = call.names["vhost"], call.names["name"]
         existed = vhost in call.broker.vhosts and name in self._of(call, vhost)
+        call.assert_vhost()
         fields = await call.fields()
         fields.require("pattern", "definition")
         values = {key: fields.values[key] for key in ("pattern", "definition")}
@@ -75,11 +76,6 @@ def _row(vhost: str, policy: Policy) -> dict[str, Any]:
     return {"vhost": vhost, "name": policy.name, **value_of(policy)}
 
 
-def vhost_not_found(reason: str) -> Problem:
-    """404: the virtual host of a change does not exist."""
-    return Problem(404, "not_found", "vhost_not_found")
-
-
 _policies, _operator_policies = PolicyRoutes(operator=False), PolicyRoutes(operator=True)
 
 RESOURCES: list[Resource] = [
@@ -93,10 +89,13 @@ RESOURCES: list[Resource] = [
         PUT=(Tag.POLICYMAKER, _policies.put),
         DELETE=(Tag.POLICYMAKER, _policies.delete),
     ),
-    resource("/api/operator-policies", GET=(Tag.ANY, _operator_policies.list)),
-    resource("/api/operator-policies/{vhost}", in_vhost=True, GET=(Tag.ANY, _operator_policies.list)),
+    resource("/api/operator-policies", vary=VARY_OF_ONE_TYPE, GET=(Tag.ANY, _operator_policies.list)),
+    resource(
+        "/api/operator-policies/{vhost}", in_vhost=True, vary=VARY_OF_ONE_TYPE, GET=(Tag.ANY, _operator_policies.list)
+    ),
     resource(
         "/api/operator-policies/{vhost}/{name}",
+        vary=VARY_OF_ONE_TYPE,
         GET=(Tag.ADMINISTRATOR, _operator_policies.show),
         PUT=(Tag.ADMINISTRATOR, _operator_policies.put),
         DELETE=(Tag.ADMINISTRATOR, _operator_policies.delete),

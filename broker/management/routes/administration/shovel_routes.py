@@ -14,17 +14,20 @@ from broker.entities.node.parameters import SHOVEL
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.list_query import list_response
-from broker.management.resources import Resource, resource
-from broker.management.responses import empty, in_json, not_found
+from broker.management.resources import Handler, Resource, resource
+from broker.management.responses import VARY_BEFORE, empty, in_json, not_found
 
 COLUMNS = columns_of("node", *SHOVEL_COLUMNS)
+FIGURES = ("blocked_status", "forwarded", "pending", "remaining", "remaining_unacked")
+COLUMNS_OF_4 = columns_of("node", *SHOVEL_COLUMNS, *FIGURES)
 
 
 async def list_shovels(call: ApiCall) -> Response:
     """List the shovels that the user sees, with their states."""
     vhosts = {vhost.name for vhost in call.vhosts()}
     rows = [row for row in call.api.administration.shovels.rows() if _shown(call, row, vhosts)]
-    return await list_response(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    columns = COLUMNS_OF_4 if call.api.series >= (4, 0) else COLUMNS
+    return await list_response(rows, columns, call.list_query(), lambda row: str(row["name"]))
 
 
 def _shown(call: ApiCall, row: Mapping[str, Any], vhosts: set[str]) -> bool:
@@ -45,8 +48,10 @@ async def show_shovel(call: ApiCall) -> Response:
 
 
 async def delete_shovel(call: ApiCall) -> Response:
-    """Remove a dynamic shovel."""
-    await call.change(DeleteShovel.parse(call.names))
+    """Remove a dynamic shovel. In RabbitMQ 4 there may be none."""
+    there = (call.vhost.name, SHOVEL, call.names["name"]) in call.broker.parameters.of_vhosts
+    if there or call.api.series < (4, 0):
+        await call.change(DeleteShovel.parse(call.names))
     return empty(204)
 
 
@@ -56,21 +61,20 @@ async def restart_shovel(call: ApiCall) -> Response:
     return empty(204)
 
 
+def _one(path: str, delete: Handler) -> list[Resource]:
+    """Return the routes of a shovel: in RabbitMQ 4 a policymaker may remove and restart it."""
+    shown, of_3, of_4 = (Tag.MONITORING, show_shovel), (Tag.MONITORING, delete), (Tag.POLICYMAKER, delete)
+    return [
+        resource(path, in_vhost=True, setting=True, vary=VARY_BEFORE, GET=shown, DELETE=of_3, until=(4, 0)),
+        resource(path, in_vhost=True, monitored=True, vary=VARY_BEFORE, GET=shown, DELETE=of_4, since=(4, 0)),
+    ]
+
+
 RESOURCES: list[Resource] = [
-    resource("/api/shovels", GET=(Tag.MONITORING, list_shovels)),
-    resource("/api/shovels/{vhost}", in_vhost=True, GET=(Tag.MONITORING, list_shovels)),
+    resource("/api/shovels", vary=VARY_BEFORE, GET=(Tag.MONITORING, list_shovels)),
     resource(
-        "/api/shovels/vhost/{vhost}/{name}",
-        in_vhost=True,
-        setting=True,
-        GET=(Tag.MONITORING, show_shovel),
-        DELETE=(Tag.MONITORING, delete_shovel),
+        "/api/shovels/{vhost}", in_vhost=True, monitored=True, vary=VARY_BEFORE, GET=(Tag.MONITORING, list_shovels)
     ),
-    resource(
-        "/api/shovels/vhost/{vhost}/{name}/restart",
-        in_vhost=True,
-        setting=True,
-        GET=(Tag.MONITORING, show_shovel),
-        DELETE=(Tag.MONITORING, restart_shovel),
-    ),
+    *_one("/api/shovels/vhost/{vhost}/{name}", delete_shovel),
+    *_one("/api/shovels/vhost/{vhost}/{name}/restart", restart_shovel),
 ]

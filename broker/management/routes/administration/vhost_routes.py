@@ -13,7 +13,7 @@ from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.list_query import ListQuery, list_response
 from broker.management.resources import Resource, resource
-from broker.management.responses import bad_request, empty, in_json
+from broker.management.responses import VARY_OF_ONE_TYPE, Problem, bad_request, empty, in_json, not_found
 from broker.management.rows.vhost_rows import QueueTotals, brief_vhost_rows, vhost_rows
 
 
@@ -89,6 +89,9 @@ async def unprotect_vhost(call: ApiCall) -> Response:
 
 
 async def _protected(call: ApiCall, *, on: bool) -> Response:
+    if call.names["vhost"] not in call.broker.vhosts:
+        reason = f"Cannot enable deletion protection of virtual host '{call.names['vhost']}' because it does not exist"
+        raise Problem(404, "not_found", reason) if on else not_found()
     await call.change(UpdateVhost(name=call.names["vhost"], protected_from_deletion=on))
     return empty(204)
 
@@ -97,7 +100,8 @@ async def start_vhost(call: ApiCall) -> Response:
     """Start a virtual host: all of them run on this node already."""
     node, vhost = call.names["node"], call.names["vhost"]
     if node != call.api.settings.node:
-        raise bad_request(f"Request to node {node} failed with nodedown")
+        of_4 = call.api.series >= (4, 0)
+        raise bad_request(f"Unknown node: {node}" if of_4 else f"Request to node {node} failed with nodedown")
     if vhost not in call.broker.vhosts:
         raise bad_request(f'Request to node {node} failed with {{no_such_vhost,<<"{vhost}">>}}')
     return empty(204)
@@ -114,8 +118,9 @@ RESOURCES: list[Resource] = [
     resource(
         "/api/vhosts/{vhost}/deletion/protection",
         since=(4, 0),
+        vary=VARY_OF_ONE_TYPE,
         POST=(Tag.ADMINISTRATOR, protect_vhost),
         DELETE=(Tag.ADMINISTRATOR, unprotect_vhost),
     ),
-    resource("/api/vhosts/{vhost}/start/{node}", POST=(Tag.ADMINISTRATOR, start_vhost)),
+    resource("/api/vhosts/{vhost}/start/{node}", vary=VARY_OF_ONE_TYPE, POST=(Tag.ADMINISTRATOR, start_vhost)),
 ]
