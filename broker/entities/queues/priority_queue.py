@@ -20,6 +20,7 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import Front, MemoryWindow, ReadBack, ReadyMessages
+from broker.entities.queues.ready_section import ReadySection
 from storage.batch import LaneState
 
 
@@ -132,6 +133,11 @@ class PriorityReadyMessages:
         """Return the first `limit` returned messages of the highest level and leave them."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].next_returned(limit)
+
+    def look(self, section: ReadySection) -> None:
+        """Add all messages to a section, in order: see `ReadyMessages.look`."""
+        for number in self.filled:
+            self._levels[number].look(section, number)
 
     def stored(self, up_to: int, number: int = 0) -> None:
         """Page the messages of one priority up to a position that is on disk: see `ReadyMessages.stored`."""
