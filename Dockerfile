@@ -37,6 +37,7 @@ RUN groupadd --system --gid 999 rabbitmq \
            rabbitmq-streams rabbitmq-upgrade; \
        do ln -s leveret "$name"; done
 COPY --chown=999:999 deploy/container/ /etc/rabbitmq/
+COPY deploy/healthcheck.bash /usr/local/bin/leveret-healthcheck
 COPY --from=build /opt/leveret /opt/leveret
 
 ENV LEVERET_DATA_DIR=/var/lib/rabbitmq/leveret LANG=C.UTF-8 HOME=/var/lib/rabbitmq
@@ -48,7 +49,8 @@ USER 999:999
 # As process 1 it receives SIGTERM itself, so that `docker stop` is a clean shutdown.
 ENTRYPOINT ["leveret-container"]
 CMD ["rabbitmq-server"]
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["leveret", "ping"]
+# --start-interval takes Docker 25 or later; with an older one leave it out.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s CMD ["leveret-healthcheck"]
 # Last, so that a new version changes no other layer.
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="Leveret" \

@@ -47,6 +47,7 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "list": CommandRow("cli.list_command:listing", "list queues, connections, users and so on"),
         "publish": CommandRow("cli.messages.publish_command:publish", "publish a message, or one per line"),
         "get": CommandRow("cli.messages.read_commands:get", "take messages off a queue"),
+        "peek": CommandRow("cli.messages.peek_command:peek", "look at a queue's messages, change nothing"),
         "consume": CommandRow("cli.messages.read_commands:consume", "print a queue's messages as they arrive"),
         "tail": CommandRow("cli.messages.tail_command:tail", "print what is published; queues keep it"),
         "bench": CommandRow("cli.messages.bench_command:bench", "measure publish and consume rates"),
@@ -96,7 +97,7 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "rabbitmq-queues": CommandRow("rabbitmq.ctl.ctl_command:rabbitmq_queues", "checks of queues on many nodes"),
         "rabbitmq-streams": CommandRow("rabbitmq.ctl.ctl_command:rabbitmq_streams", "streams and super streams"),
         "rabbitmq-upgrade": CommandRow("rabbitmq.ctl.ctl_command:rabbitmq_upgrade", "checks before an upgrade"),
-        "rabbitmqadmin": CommandRow("rabbitmq.admin.rabbitmqadmin_command:rabbitmqadmin", "by HTTP, for any broker"),
+        "rabbitmqadmin": CommandRow("rabbitmq.admin_v2.rabbitmqadmin_program:rabbitmqadmin", "by HTTP, for any broker"),
     },
 }
 

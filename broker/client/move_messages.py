@@ -80,6 +80,11 @@ class Transfer:
             raise self._error
 
     @property
+    def remaining(self) -> float:
+        """Number of messages to be moved yet; infinite for a transfer without an end."""
+        return self._remaining
+
+    @property
     def in_flight(self) -> int:
         """Number of messages published and not settled."""
         return len(self._unsettled)

@@ -73,7 +73,10 @@ class ApiCall:
         A list that RabbitMQ does not page is paged if the query has `pagination=true`: the web page asks so. Programs
         written for RabbitMQ do not, and get the whole list.
         """
-        return read_list_query(self.parameters, paged=paged or self.flag("pagination"))
+        query = read_list_query(self.parameters, paged=paged or self.flag("pagination"))
+        if query.page is None or self.api.series < (4, 0):
+            return query
+        return query._replace(page=query.page._replace(lenient=True))
 
     def chosen(self, row: dict[str, Any]) -> Any:
         """The columns of a row that the query asks for; an empty list if none of them exists, as in RabbitMQ."""

@@ -32,6 +32,8 @@ class Page(NamedTuple):
     size: int
     name: str
     use_regex: bool
+    lenient: bool = False
+    """An invalid regular expression matches nothing; otherwise it is refused."""
 
 
 class ListQuery(NamedTuple):
@@ -106,6 +108,8 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
         pattern = NamePattern("(?i)" + page.name)
         return list(compress(things, await mapped(lambda thing: pattern.search(name(thing)), things, at_once=1)))
     except PatternError:
+        if page.lenient:
+            return []
         raise bad_request("Pagination parameters are invalid") from None
 
 

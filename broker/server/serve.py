@@ -283,7 +283,7 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     await trio.to_thread.run_sync(import_module, "broker.server.http.http_services")
     from broker.server.http.http_services import HttpServices
 
-    services = HttpServices(server.config, server.registry, server.administration, server.nursery)
+    services = HttpServices(server.config, server.registry, server.administration, server.nursery, server.unready)
     for sockets, scheme, security, listen, addresses in (
         (bound.management, "http", None, services.listen_management, server.http_addresses),
         (bound.management_tls, "https", bound.security, services.listen_management, server.https_addresses),

@@ -171,6 +171,10 @@ class Server:
             self._dismiss()
         return not full
 
+    def unready(self) -> str:
+        """Return the reason why AMQP clients are not accepted now; empty while they are."""
+        return f"connection limit reached ({self.sockets_max})" if len(self.transports) >= self.sockets_max else ""
+
     def _dismiss(self) -> None:
         """Close the sockets that clients keep open after connection.close-ok."""
         for transport in self.transports:

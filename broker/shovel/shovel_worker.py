@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -57,11 +58,27 @@ class Worker:
         self._surroundings = surroundings
         self._on_running = on_running
         self._destination: Link | None = None
+        self._transfer: Transfer | None = None
 
     @property
     def blocked(self) -> bool:
         """True if the destination blocks publishers."""
         return self._destination is not None and bool(self._destination.connection.blocked)
+
+    @property
+    def figures(self) -> dict[str, int | str]:
+        """The numbers of messages in the status, by RabbitMQ 4's names: none waits here for a blocked destination."""
+        transfer = self._transfer
+        if transfer is None:
+            return {}
+        left, flying = transfer.remaining, transfer.in_flight
+        endless = math.isinf(left)
+        return {
+            "pending": 0,
+            "remaining": "unlimited" if endless else int(left),
+            "remaining_unacked": "unlimited" if endless else int(left) - flying,
+            "forwarded": transfer.settled + flying,
+        }
 
     async def run(self) -> None:
         """Return when all messages are moved. Raises Ended."""
@@ -95,10 +112,11 @@ class Worker:
             return
         said = hop(self._name, self._surroundings.cluster_name(), shovel.source, shovel.destination, uris)
         forwarding = Forwarding(shovel.destination, said, time.time)
+        self._transfer = transfer = Transfer(source, destination, forwarding, shovel.mode, remaining)
         self._on_running(self, self._particulars(uris))
         log.info("shovel %s runs from %s to %s", self._name, *uris)
         try:
-            await Transfer(source, destination, forwarding, shovel.mode, remaining).run()
+            await transfer.run()
         except ClientError as error:
             raise self._ended(error, _reason(error)) from error
 

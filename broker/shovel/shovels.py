@@ -28,6 +28,7 @@ class ShovelState(NamedTuple):
     since: float
     reason: str = ""
     particulars: dict[str, str] = {}
+    figures: dict[str, int | str] = {}
 
 
 class RunningShovels:
@@ -112,9 +113,11 @@ class Run:
 
     @property
     def shown(self) -> ShovelState:
-        """The state, with `blocked` in place of `running` while the destination blocks publishers."""
-        waits = self.state.state == RUNNING and self._worker is not None and self._worker.blocked
-        return self.state._replace(state=BLOCKED) if waits else self.state
+        """The state, with `blocked` in place of `running` while the destination blocks publishers, and the figures."""
+        if self.state.state != RUNNING or self._worker is None:
+            return self.state
+        state = BLOCKED if self._worker.blocked else RUNNING
+        return self.state._replace(state=state, figures={**self._worker.figures, "blocked_status": state})
 
     async def until_done(self, surroundings: Surroundings) -> bool:
         """Run, again after each failure. True if all messages are moved, False if it is not to be restarted."""
@@ -147,7 +150,7 @@ class Run:
 def row(name: ShovelName, state: ShovelState) -> dict[str, Any]:
     """Return a shovel as the API shows it."""
     shown: dict[str, Any] = {"timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since))}
-    shown |= {"name": name.name, "type": name.kind, "state": state.state, **state.particulars}
+    shown |= {"name": name.name, "type": name.kind, "state": state.state, **state.particulars, **state.figures}
     if name.vhost is not None:
         shown["vhost"] = name.vhost
     if state.state == TERMINATED:

@@ -89,7 +89,9 @@ class SetParameter(AdminChange):
 async def _put_shovel(administration: Administration, vhost: str, name: str, value: Any) -> None:
     from broker.admin.kinds import shovel_check
 
-    problems = shovel_check.problems(name, value, partial(_refusal, administration))
+    problems = shovel_check.problems(
+        name, value, partial(_refusal, administration), administration.broker.personality.series
+    )
     if problems:
         raise ValidationFailed(problems)
     await administration.change(Put(ParameterRow(vhost, SHOVEL, name, json.dumps(value))))

@@ -9,9 +9,11 @@ from contextlib import aclosing, suppress
 from broker.admin.definitions.definitions_file import ENTRIES, DefinitionsFile
 from broker.admin.json_tables import table
 from broker.admin.kinds.definition_entry import DefinitionEntry
+from broker.admin.kinds.parameter_kind import ParameterEntry
+from broker.admin.kinds.policy_kind import PolicyEntry
 from broker.admin.kinds.topology_entries import BindingEntry, new_router
 from broker.admin.kinds.values import NAME_BYTES_MAX
-from broker.admin.protocol import AdministrationError, invalid
+from broker.admin.protocol import AdministrationError, ValidationFailed, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange import Router
@@ -92,14 +94,37 @@ async def check(broker: Broker, file: DefinitionsFile) -> None:
 
 
 def _check_entry(place: str, entry: DefinitionEntry, after: AfterImport) -> None:
+    as_4 = after.broker.personality.series >= (4, 0)
     try:
         _check_names(entry)
-        _check_references(entry, after)
+        _check_references(entry, after, as_4=as_4)
         entry.check(after.broker)
+    except ReferenceMissing:
+        raise
     except AmqpError as error:
-        raise invalid(f"definitions: {place}: {error.text}") from None
+        raise invalid(_in_4(error, entry) if as_4 else f"definitions: {place}: {error.text}") from None
     except (AdministrationError, ValueError, TypeError, OverflowError) as error:
-        raise invalid(f"definitions: {place}: {error}") from None
+        in_4 = as_4 and isinstance(entry, PolicyEntry | ParameterEntry)
+        raise invalid(_in_4(error, entry) if in_4 else f"definitions: {place}: {error}") from None
+
+
+class ReferenceMissing(AdministrationError):
+    """A virtual host or user of an entry does not exist, in the words of RabbitMQ 4: they name no place."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("invalid", message)
+
+
+def _in_4(error: Exception, entry: DefinitionEntry) -> str:
+    """Return the refusal of an entry in the words of RabbitMQ 4: they name the thing, and no place in the file."""
+    if isinstance(error, AmqpError):
+        return f"{error.code.name.lower()}: {error.text}"
+    lines = "\n".join(error.problems) if isinstance(error, ValidationFailed) else str(error)
+    if isinstance(entry, ParameterEntry):
+        place = f'vhost: "{entry.vhost}" / component: "{entry.component}" / key: "{entry.name}"'
+    else:
+        place = f'vhost: "{getattr(entry, "vhost", "")}" key: "{getattr(entry, "name", "")}"'
+    return f"Validation failed\n\n{lines}\n ({place})"
 
 
 def _entries(file: DefinitionsFile) -> Iterator[tuple[str, DefinitionEntry]]:
@@ -115,10 +140,14 @@ def _check_names(entry: DefinitionEntry) -> None:
             raise invalid(f"{kind}: is longer than {NAME_BYTES_MAX} bytes")
 
 
-def _check_references(entry: DefinitionEntry, after: AfterImport) -> None:
+def _check_references(entry: DefinitionEntry, after: AfterImport, *, as_4: bool) -> None:
     if hasattr(entry, "vhost") and entry.vhost not in after.vhosts:
+        if as_4:
+            raise ReferenceMissing(f'Please create virtual host "{entry.vhost}" prior to importing definitions.')
         raise invalid(f"Virtual host '{entry.vhost}' does not exist")
     if hasattr(entry, "user") and entry.user not in after.users:
+        if as_4:
+            raise ReferenceMissing(f'{{no_such_user,<<"{entry.user}">>}}')
         raise invalid(f'User "{entry.user}" does not exist')
     if isinstance(entry, BindingEntry) and entry.source:
         _check_ends(entry, after)

@@ -14,8 +14,9 @@ from broker.admin.kinds.change_event import ChangeEvent, parameter_cleared, para
 from broker.admin.kinds.definition_entry import DefinitionEntry, Name, converted
 from broker.admin.kinds.definition_kind import DefinitionKind
 from broker.admin.kinds.policy_kind import PolicyEntry, value_of
-from broker.admin.protocol import invalid
+from broker.admin.protocol import ValidationFailed, invalid
 from broker.credentials import without_credentials
+from broker.entities.arguments.personality import Series
 from broker.entities.node.broker import Broker
 from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
 from broker.entities.node.user_limits import OF_VHOSTS
@@ -38,17 +39,17 @@ class ParameterEntry(DefinitionEntry, frozen=True):
         elif self.component == OPERATOR_POLICY:
             self.operator_policy().check(broker, operator=True)
         elif self.component == SHOVEL:
-            self._check_shovel()
+            self._check_shovel(broker.personality.series)
 
-    def _check_shovel(self) -> None:
+    def _check_shovel(self, series: Series) -> None:
         # Imported here: most brokers have no shovel, and this brings along what reads URIs.
         from broker.admin.kinds import shovel_check
 
         if shovel_check.foreign_protocol(self.value):
             return
-        problems = shovel_check.problems(self.name, self.value, lambda vhost: "")
+        problems = shovel_check.problems(self.name, self.value, lambda vhost: "", series)
         if problems:
-            raise invalid("; ".join(problems))
+            raise ValidationFailed(problems) if series >= (4, 0) else invalid("; ".join(problems))
 
     def changes(self, broker: Broker) -> Iterator[Put | Delete]:
         """Yield the parameter, or the limits or the operator policy that it stands for."""

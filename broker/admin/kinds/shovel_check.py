@@ -11,6 +11,7 @@ from typing import Any
 from broker.admin.json_terms import binary_pairs, binary_term
 from broker.client import uris
 from broker.credentials import without_credentials
+from broker.entities.arguments.personality import Series
 
 NAME_BYTES_MAX = 255
 Check = Callable[[str, Any], list[str]]
@@ -43,6 +44,7 @@ QUEUE_ARGUMENTS = (
     "x-consumer-timeout",
 )
 CONSUMER_ARGUMENTS = ("x-priority", "x-cancel-on-ha-failover", "x-stream-offset", "x-stream-filter")
+ARGUMENTS = ("src-queue-args", "src-consumer-args", "dest-queue-args")
 FOREIGN_PROTOCOLS = ("amqp10", "local")
 """RabbitMQ moves messages by them; a shovel from its definitions is kept here, and does not run."""
 TEXT_PROPERTIES = (
@@ -79,13 +81,16 @@ def foreign_protocol(value: Any) -> str:
     return next((each for each in named if isinstance(each, str) and each in FOREIGN_PROTOCOLS), "")
 
 
-def problems(name: str, value: Any, may_enter: MayEnter) -> list[str]:
-    """Return all problems of a definition, in RabbitMQ's order."""
+def problems(name: str, value: Any, may_enter: MayEnter, series: Series = (3, 10)) -> list[str]:
+    """Return all problems of a definition, in RabbitMQ's order. RabbitMQ 4 takes any arguments of queues."""
     if not isinstance(value, Mapping) and value != []:
         return [f"{name} not a list {_shown(value)}"]
     given = dict(value)
     found = [problem for key in ("src-protocol", "dest-protocol") for problem in _protocol(key, given.get(key))]
-    return found or [*_contradictions(given), *_in_turn(name, given, _checks(may_enter))]
+    if found:
+        return found
+    free = dict.fromkeys(ARGUMENTS, _table_of_anything) if series >= (4, 0) else {}
+    return [*_contradictions(given), *_in_turn(name, given, _checks(may_enter) | free)]
 
 
 def _protocol(key: str, value: Any) -> list[str]:
@@ -193,6 +198,10 @@ def _delete_after(key: str, value: Any) -> list[str]:
 
 def _known(names: tuple[str, ...]) -> Check:
     return lambda key, value: _table(key, value, dict.fromkeys(names, _anything))
+
+
+def _table_of_anything(key: str, value: Any) -> list[str]:
+    return [] if isinstance(value, Mapping) or value == [] else [f"{key} not a list {_shown(value)}"]
 
 
 def _properties(key: str, value: Any) -> list[str]:

@@ -18,7 +18,14 @@ from broker.management.list_query import list_response
 from broker.management.resources import Resource, resource
 from broker.management.responses import empty, in_json, not_found
 from broker.management.routes.exchange_routes import exchange_in_path
-from broker.management.rows.binding_rows import BINDING_ROWS, all_bindings, location, matches, properties_key
+from broker.management.rows.binding_rows import (
+    BINDING_ROWS,
+    all_bindings,
+    location,
+    location_from_source,
+    matches,
+    properties_key,
+)
 from broker.wire import methods
 from broker.wire.field_tables import decode_table, encode_table
 from broker.wire.method import Method
@@ -121,7 +128,10 @@ async def bind(call: ApiCall) -> Response:
     async with call.session() as session:
         await call.answered(session.ask(method))
     properties = properties_key(key, encode_table(dict(sorted(arguments.items()))))
-    return empty(201, {"location": location(destination, properties)})
+    found = location(destination, properties)
+    if call.api.series >= (4, 0):
+        found = location_from_source(source, "q" if "queue" in call.names else "e", found)
+    return empty(201, {"location": found})
 
 
 async def unbind(call: ApiCall) -> Response:

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 from optparse import SUPPRESS_HELP, OptionParser, TitledHelpFormatter
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import SplitResult, urlsplit
 
 from broker.config import IdentitySettings
+from broker.rabbitmq.admin.admin_http import Endpoint
+from broker.rabbitmq.admin.named_address import named_address
 
 DEFAULTS = {
     "config": "~/.rabbitmqadmin.conf",
@@ -53,6 +55,7 @@ _ROWS = [[part.strip() for part in line.split("|")] for line in OPTIONS.strip().
 FLAGS = frozenset(name.replace("-", "_") for name, _, given, _ in _ROWS if not given)
 KEYS = frozenset(name.replace("-", "_") for name, *_ in _ROWS) | {"declare_vhost"}
 """The settings of a configuration file, and those of them that are on or off."""
+ADDRESS = frozenset({"host", "port", "base_uri"})
 
 MORE_HELP = """
 More Help
@@ -67,10 +70,17 @@ class WrongUsage(Exception):
     """The command line, or the configuration file, makes no sense."""
 
 
+class WrongOption(WrongUsage):
+    """An option that is not known, or has no value."""
+
+
 class _Parser(OptionParser):
     def print_help(self, file: object = None) -> None:
         super().print_help()
         sys.stdout.write(MORE_HELP)
+
+    def error(self, msg: str) -> NoReturn:
+        raise WrongOption(msg)
 
 
 def parser() -> OptionParser:
@@ -118,17 +128,39 @@ class Options(NamedTuple):
     """None: not said, which is 1 with the usual columns; otherwise there are all."""
     quiet: bool
     bash_completion: bool
+    base_uri: str | None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The API that they name."""
+        return Endpoint(
+            self.host,
+            self.port,
+            f"{self.path_prefix}/api",
+            self.username,
+            self.password,
+            self.request_timeout,
+            tls=self.ssl,
+            authorities_file=self.ssl_ca_cert_file,
+            certificate_file=self.ssl_cert_file,
+            key_file=self.ssl_key_file,
+            any_name=self.ssl_disable_hostname_verification,
+            any_certificate=self.ssl_insecure,
+        )
 
 
 def read_options(words: Sequence[str]) -> tuple[Options, list[str]]:
-    """The options and the other words of a command line. Raises WrongUsage."""
+    """The options and the other words of a command line. Raises WrongUsage, and as `named_address` does."""
     reader = parser()
     values, rest = reader.parse_args(list(words))
     given = {name: getattr(values, name) for name in KEYS if getattr(values, name) is not None}
     if not given.get("request_timeout", "0").isdigit():
         reader.error(f"option -t: invalid integer value: {given['request_timeout']!r}")
-    said = _of_file(given.get("config"), given.get("node")) | given
-    settings = {**dict.fromkeys(KEYS), **DEFAULTS, **said, **_of_uri(said.get("base_uri"))}
+    file = _of_file(given.get("config"), given.get("node"))
+    chosen_file = file if given.keys() & {"config", "node"} else {}
+    found = {} if ADDRESS & (given.keys() | chosen_file.keys()) else _of_directory()
+    said = file | found | given
+    settings = {**dict.fromkeys(KEYS), **DEFAULTS, **said, **({} if found else _of_uri(said.get("base_uri")))}
     chosen = {name: settings[name] for name in Options._fields}
     chosen |= {name: bool(chosen[name]) for name in FLAGS}
     chosen["declare_vhost"] = given.get("vhost") or settings["declare_vhost"] or settings["vhost"] or "/"
@@ -137,6 +169,14 @@ def read_options(words: Sequence[str]) -> tuple[Options, list[str]]:
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     return Options(**chosen), rest
+
+
+def _of_directory() -> dict[str, Any]:
+    """Host and port of the broker whose data directory is named, else nothing."""
+    address = named_address()
+    if address is None:
+        return {}
+    return {"host": address.host, "port": address.port, **({"ssl": True} if address.tls else {})}
 
 
 def _of_file(file: str | None, section: str | None) -> dict[str, Any]:
@@ -166,10 +206,18 @@ def _of_uri(uri: str | None) -> dict[str, Any]:
     """Host, port, user and password of a base URI."""
     if not uri:
         return {}
-    parts = urlsplit(uri if "://" in uri else f"//{uri}")
-    if parts.path.strip("/"):
-        warning = "path in --base-uri is ignored. Please specify --vhost and/or --path-prefix separately."
-        sys.stderr.write(f"WARNING: {warning}\n\n")
+    parts = _parts(uri)
     found = {"host": parts.hostname, "port": parts.port, "username": parts.username, "password": parts.password}
     found |= {"ssl": True} if parts.scheme == "https" else {}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _parts(uri: str) -> SplitResult:
+    return urlsplit(uri if "://" in uri else f"//{uri}")
+
+
+def warnings(options: Options) -> list[str]:
+    """Parts of the options that have no effect."""
+    if options.base_uri is None or not _parts(options.base_uri).path.strip("/"):
+        return []
+    return ["path in --base-uri is ignored. Please specify --vhost and/or --path-prefix separately."]

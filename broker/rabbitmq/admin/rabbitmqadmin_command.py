@@ -1,4 +1,4 @@
-"""`leveret rabbitmqadmin`: a command line read, sent to the management API, and its answer shown."""
+"""A command line of `rabbitmqadmin` read, sent to the management API, and its answer shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from urllib.parse import quote
 import click
 
 from broker.admin.json_input.strict_json import decode_json
+from broker.admin.protocol import AdministrationError
 from broker.cli.table_output import echo
+from broker.config import ConfigError
 from broker.rabbitmq.admin.admin_formats import FORMATS, PRETTY_JSON, RAW_JSON, shown
 from broker.rabbitmq.admin.admin_help import HELP_TOPICS, completion
 from broker.rabbitmq.admin.admin_http import Api, RequestFailed
@@ -30,10 +32,16 @@ from broker.rabbitmq.admin.admin_kinds import (
     ChangedKind,
     ListedKind,
 )
-from broker.rabbitmq.admin.admin_options import Options, WrongUsage, parser, read_options
-from broker.rabbitmq.program import program_command
+from broker.rabbitmq.admin.admin_options import (
+    Options,
+    WrongOption,
+    WrongUsage,
+    parser,
+    read_options,
+    warnings,
+)
 
-FAILED = 1
+FAILED, WRONG_OPTION = 1, 2
 DONE = {"declare": "declared", "delete": "deleted", "close": "closed", "purge": "purged"}
 LETTERS = {"queue": "q", "exchange": "e"}
 """Words for a binding's destination in the API's paths."""
@@ -101,7 +109,7 @@ class AdminLine:
 
     def __init__(self, options: Options, words: Sequence[str]) -> None:
         self._options = options
-        self._api = Api(options)
+        self._api = Api(options.endpoint)
         self._action, *self._words = words
 
     def run(self) -> None:
@@ -158,7 +166,7 @@ class AdminLine:
             raise WrongUsage(f"Format {options.format} not recognised; it is one of {', '.join(FORMATS)}")
         quiet, terminal = options.quiet, sys.stdout.isatty()
         for line in shown(answer, kind, columns, options.format, options.depth or 1, quiet=quiet, terminal=terminal):
-            echo(line)
+            echo(line, color=True)
 
     def _change(self) -> None:
         kinds = CHANGED[self._action]
@@ -225,25 +233,27 @@ def run(words: Sequence[str]) -> int:
     """Carry out a command line; the exit code."""
     try:
         options, rest = read_options(words)
+        for warning in warnings(options):
+            echo(f"WARNING: {warning}\n", err=True)
         if options.bash_completion:
             click.echo(completion())
             return 0
         if not rest:
             raise WrongUsage("Action not specified")
         AdminLine(options, rest).run()
+    except WrongOption as error:
+        echo(f"{parser().get_usage()}\nrabbitmqadmin: error: {error}", err=True)
+        return WRONG_OPTION
     except WrongUsage as error:
         echo(f"\nERROR: {error}\n\nrabbitmqadmin --help for help\n", err=True)
     except NotJson as error:
         echo(f"ERROR: {error}", err=True)
     except BrokenPipeError:
         raise  # it is standard output: click ends silently
-    except (RequestFailed, OSError) as error:
+    except (RequestFailed, AdministrationError, ConfigError, OSError) as error:
         echo(f"*** {error}\n", err=True)
     except ValueError as error:
         echo(f"*** The answer makes no sense: {error}\n", err=True)
     else:
         return 0
     return FAILED
-
-
-rabbitmqadmin = program_command("rabbitmqadmin", "RabbitMQ's command line for the management API.", run)

@@ -32,7 +32,6 @@ SERVER = "rabbitmq-server"
 DATA, OWN_CONFIG = "LEVERET_DATA_DIR", "LEVERET_CONFIG"
 VOLUME, OWN_VOLUME = "/var/lib/rabbitmq", "/var/lib/leveret"
 OWN_CONFIG_FILE = "/etc/leveret/leveret.toml"
-GUEST = "guest"
 
 
 class Image(NamedTuple):
@@ -149,7 +148,6 @@ def _serve(image: Image, arguments: Sequence[str]) -> int:
     if image.plugins.unknown:
         log.warning("plugins without a counterpart here: %s", ", ".join(image.plugins.unknown))
     _warn_of_other_data(image)
-    _warn_of_guest(image.config)
     # Imported last: a wrong setting is reported without loading the broker.
     from broker.server.serve import run
 
@@ -164,14 +162,6 @@ def _warn_of_other_data(image: Image) -> None:
         log.warning("%s is mounted and not used: the data are in %s", own, data)
     if image.environment.below_root(f"{VOLUME}/mnesia").is_dir():
         log.warning("RabbitMQ's own data in %s are not read: import its definitions", VOLUME)
-
-
-def _warn_of_guest(config: Config) -> None:
-    if config.defaults.user == GUEST and GUEST not in config.defaults.loopback_users:
-        log.warning(
-            "user guest may log in from any address, as in RabbitMQ's image: RABBITMQ_DEFAULT_USER and "
-            "RABBITMQ_DEFAULT_PASS give a new data directory another user, LEVERET_LOOPBACK_USERS=guest keeps guest out"
-        )
 
 
 def _announce(plugins: Sequence[str]) -> None:

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import click
 
-from broker.admin.commands.node_admin import ShowVersion
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
-from broker.admin.socket_conversation import ask
 from broker.cli.named_directory import ROOT, Named, named, target_settings
 from broker.cli.table_output import echo
-from broker.config import Config
 from broker.rabbitmq.ctl.dialect import DIALECTS
 from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner, json_text
 from broker.rabbitmq.ctl.help_text import HelpText
@@ -26,11 +23,10 @@ from broker.rabbitmq.ctl.verb_catalogue import ACTIONS, verbs_of
 from broker.rabbitmq.ctl.verb_lines import VerbLine
 from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED, is_refused
 from broker.rabbitmq.program import program_command
+from broker.rabbitmq.spoken_identity import spoken_identity
 
 ALIKE = 0.7
 """Least similarity of an unknown verb to a known one, for it to be suggested."""
-IDENTITY_SECONDS = 5.0
-"""Longest time for a broker to say which RabbitMQ it is."""
 
 
 class CommandLine:
@@ -127,18 +123,7 @@ def _place(line: ParsedLine) -> NodePlace:
     root = Path(os.environ.get(ROOT) or "/")
     plugins = os.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or "/etc/rabbitmq/enabled_plugins"
     plugins_file = Path(line.options.get("enabled-plugins-file") or root / plugins.lstrip("/"))
-    return NodePlace(config.server.directory, *_spoken(config, line.options.get("timeout")), plugins_file)
-
-
-def _spoken(config: Config, timeout: float | None) -> tuple[str, str, str]:
-    """Return node name, version and series of RabbitMQ: those of the broker that runs, else those of the settings."""
-    seconds = min(IDENTITY_SECONDS, timeout or IDENTITY_SECONDS)
-    try:
-        found = ask(config.server.directory, ShowVersion(), seconds)
-        return found["node"], found["rabbitmq_version"], found["series"]
-    except AdministrationError:
-        identity = config.identity
-        return identity.shown_node_name, identity.version, config.personality.series_name
+    return NodePlace(config.server.directory, *spoken_identity(config, line.options.get("timeout")), plugins_file)
 
 
 def _show(call: VerbCall, known: VerbLine, verb: VerbAction, form: str) -> int:

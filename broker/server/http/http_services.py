@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
@@ -19,6 +20,7 @@ from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import StatisticsHistory
 from broker.server.http.asgi_exchange import Application, Message, Receive, Send
 from broker.server.http.http_server import WebServer
+from broker.server.http.probes import probed
 from broker.server.net.tls_context import Security
 from broker.session.registry import Registry
 
@@ -29,8 +31,14 @@ class HttpServices:
     """The applications, each with its server; the limits of section `[http]` hold for each."""
 
     def __init__(
-        self, config: Config, registry: Registry, administration: Administration, nursery: trio.Nursery
+        self,
+        config: Config,
+        registry: Registry,
+        administration: Administration,
+        nursery: trio.Nursery,
+        unready: Callable[[], str],
     ) -> None:
+        """Start the history of statistics. `unready`: the reason why AMQP clients are not accepted, or nothing."""
         self._look_around = administration.process.look_around
         segments = SegmentFiles(config.events_directory, config.http.reads_max)
         settings = management_settings(config)
@@ -43,7 +51,8 @@ class HttpServices:
         self._management = WebServer(config.http, self._names.guarded(self._answer), nursery)
         self._per_object_by_default = config.prometheus.return_per_object_metrics
         self._metrics: Application | None = None
-        self._prometheus = WebServer(config.http, self._names.guarded(self._answer_scrape), nursery)
+        scraped = self._names.guarded(probed(unready, self._answer_scrape))
+        self._prometheus = WebServer(config.http, scraped, nursery)
 
     def listen_management(self, listener: socket.socket, security: Security | None) -> None:
         """Serve the API and the web page on a socket."""
@@ -51,7 +60,7 @@ class HttpServices:
         self._management.listen(listener, security)
 
     def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve metrics on a socket."""
+        """Serve metrics and probes on a socket."""
         self._names.listen_on(*listener.getsockname()[:2])
         self._prometheus.listen(listener, security)
 

@@ -98,7 +98,7 @@ class ShovelHost:
         if foreign:
             self._keep(vhost, name, foreign)
             return
-        problems = shovel_check.problems(name, value, lambda vhost: "")
+        problems = shovel_check.problems(name, value, lambda vhost: "", self._server.broker.personality.series)
         if problems:  # it was imported by an earlier version, which did not check it
             log.error("shovel '%s' is not started: %s", name, "; ".join(problems))
             return

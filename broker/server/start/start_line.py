@@ -12,13 +12,16 @@ from pathlib import Path
 from broker import __version__
 from broker.config import Config
 from broker.entities.node.broker import Broker
+from broker.entities.node.users import Users
 from broker.environment_settings import obeyed_variables
 from broker.server.resource_alarms import ResourceWatch
+from broker.session.login import passwords
 from broker.wire import method
 
 log = logging.getLogger("leveret.server")
 
 NAMES_SHOWN = 10
+GUEST = "guest"
 MEBIBYTE = 1 << 20
 
 CORE = "pure" if str(method.__file__).endswith(".py") else "compiled"
@@ -46,6 +49,20 @@ def log_started(
         _names(broker.users.by_name, lambda name: _user(name, config)),
         _names(broker.vhosts),
     )
+    _warn_of_guest(config, broker.users)
+
+
+def _warn_of_guest(config: Config, users: Users) -> None:
+    """Warn of a user that everybody knows: guest with the password guest, who may log in from anywhere."""
+    guest = users.by_name.get(GUEST)
+    if guest is None or GUEST in config.defaults.loopback_users:
+        return
+    if passwords.verify(GUEST.encode(), guest.password_hash, guest.hashing_algorithm):
+        log.warning(
+            "user guest with password guest may log in from any address, as in RabbitMQ's image: another password, or "
+            "LEVERET_LOOPBACK_USERS=guest, keeps others out; a new data directory gets the user of "
+            "RABBITMQ_DEFAULT_USER and RABBITMQ_DEFAULT_PASS"
+        )
 
 
 def _user(name: str, config: Config) -> str:

@@ -272,3 +272,8 @@ def test_messages_that_are_looked_at_stay_first_and_are_not_counted(api: Api) ->
     found = [looked_at(mode) for mode in ("ack_requeue_true", "reject_requeue_true", "ack_requeue_true")]
     assert found == [("1", {}), ("1", {"x-acquired-count": 1}), ("1", {"x-acquired-count": 2, "x-delivery-count": 1})]
     api.request("DELETE", "queues/%2F/looked-at")
+
+
+def test_users_are_listed_by_pages(api: Api) -> None:
+    page = api.get("users?page=1&page_size=1&name=guest&columns=name")
+    assert (page["page"], page["page_size"], page["items"]) == (1, 1, [{"name": "guest"}])

@@ -55,6 +55,8 @@ LISTED = "queues", "exchanges", "bindings", "connections", "consumers", "vhosts"
 IN_VHOSTS = "queues", "exchanges", "bindings", "consumers", "permissions"
 CTL_FORMS = "table", "pretty_table", "json", "csv", "erlang"
 ADMIN_FORMS = "table", "tsv", "long", "kvp", "pretty_json"
+ADMIN_STYLES = "modern", "borderless", "psql", "ascii"
+"""Formats of rabbitmqadmin: of version 1, and styles of version 2."""
 
 
 class Scale(NamedTuple):
@@ -232,6 +234,9 @@ class Round:
             *outputs.terminal_problems(data, *ctl, "--formatter", dice.choice(CTL_FORMS)),
             *outputs.terminal_problems(
                 data, "rabbitmqadmin", "-P", port, "list", listed, "-f", dice.choice(ADMIN_FORMS)
+            ),
+            *outputs.terminal_problems(
+                data, "rabbitmqadmin", "-P", port, "--table-style", dice.choice(ADMIN_STYLES), "list", listed
             ),
         ]
 

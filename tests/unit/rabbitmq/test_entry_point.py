@@ -33,6 +33,7 @@ PROGRAM = (sys.executable, "-m", "broker.rabbitmq.container")
 CONF, PLUGINS = "etc/rabbitmq/rabbitmq.conf", "etc/rabbitmq/enabled_plugins"
 LOOPBACK = "listeners.tcp.1 = 127.0.0.1:0\n"
 HTTP = "management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = 0\n"
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, and give files away")
 
 
@@ -97,24 +98,60 @@ def test_a_container_reads_what_rabbitmqs_image_reads(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["rabbitmq's volume", "our own, where it is mounted"])
-def test_it_answers_health_checks_and_keeps_what_is_in_its_volume(tmp_path: Path, *, own: bool) -> None:
+def test_it_keeps_what_is_in_its_volume(tmp_path: Path, *, own: bool) -> None:
     container = ContainerProcess(tmp_path / "root", {"var/lib/leveret/.keep": ""} if own else {})
     with container.held():
-        environment = {**bare(tmp_path), "LEVERET_DATA_DIR": str(container.data_dir)}
-        command = (*PROGRAM, sys.executable, "-m", "broker", "ping")
-        assert subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode == 0
         client = Client.connect(container.address)
         client.ask(queue_declare("kept", durable=True))
         deposit(client, b"hello", key="kept", properties=PERSISTENT)
         client.close()
     assert container.data_dir.resolve() == (tmp_path / "root/var/lib/leveret" if own else container.data_dir)
-    assert (
-        "user guest may log in from any address, as in RabbitMQ's image: RABBITMQ_DEFAULT_USER and" in container.log()
-    )
     with container.held():
         client = Client.connect(container.address)
         assert drain(client, "kept") == [b"hello"]
         client.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metrics", [True, False], ids=["metrics", "no metrics"])
+def test_its_health_check_asks_whether_clients_are_accepted(tmp_path: Path, *, metrics: bool) -> None:
+    """By HTTP, and by `leveret ping` where nothing is on the metrics port."""
+    assert 'CMD ["leveret-healthcheck"]' in DOCKERFILE
+    files = {CONF: f"{LOOPBACK}prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = 0\n"}
+    files[PLUGINS] = "[rabbitmq_prometheus]." if metrics else "[]."
+    check, command, ping = (tmp_path / name for name in ("check", "bin/leveret", "pinged"))
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\necho "$1" > {ping}\nexec {sys.executable} -m broker "$@"\n')
+    command.chmod(0o755)
+
+    def healthy() -> bool:
+        environment = {**bare(tmp_path), "LEVERET_DATA_DIR": str(container.data_dir)}
+        environment["PATH"] = f"{command.parent}:{environment['PATH']}"
+        return subprocess.run(["bash", check], env=environment, cwd=ROOT, check=False).returncode == 0
+
+    container = ContainerProcess(tmp_path / "root", files)
+    with container.held():
+        port = web_address(container, "metrics")[1] if metrics else 1
+        check.write_text((ROOT / "deploy/healthcheck.bash").read_text().replace("15692", str(port)))
+        assert healthy()
+        assert ping.exists() is not metrics
+    assert not healthy()
+
+
+def test_a_user_that_everybody_knows_is_warned_of_while_there_is_one(tmp_path: Path) -> None:
+    """Settings are for a new data directory: guest stays there when they name another user."""
+    container = ContainerProcess(tmp_path / "root", {})
+    warning = "user guest with password guest may log in from any address, as in RabbitMQ's image: "
+    with container.held():
+        assert container.log().count(warning) == 1
+    assert container.environment is not None
+    container.environment["RABBITMQ_DEFAULT_USER"] = "app"
+    with container.held():
+        assert container.log().count(warning) == 2
+        container.tell("delete_user", name="guest")
+    del container.environment["RABBITMQ_DEFAULT_USER"]
+    with container.held():
+        assert container.log().count(warning) == 2
 
 
 @pytest.mark.parametrize(
@@ -175,9 +212,6 @@ def test_a_volume_of_another_user_is_said_with_the_cure() -> None:
                 data_directory(Path(directory))
         finally:
             os.seteuid(0)
-
-
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def test_the_image_has_rabbitmqs_files_ports_and_names(tmp_path: Path) -> None:

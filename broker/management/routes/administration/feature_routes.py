@@ -12,7 +12,7 @@ from broker.admin.node.deprecated_feature_list import deprecated_features, depre
 from broker.admin.views.columns import columns_of
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
-from broker.management.list_query import list_response
+from broker.management.list_query import ListQuery, list_response
 from broker.management.resources import Resource, resource
 from broker.management.responses import VARY_OF_ONE_TYPE, bad_request, empty, in_json
 
@@ -42,13 +42,19 @@ async def list_deprecated(call: ApiCall) -> Response:
     """List deprecated features."""
     personality = call.broker.personality
     columns = DEPRECATED_COLUMNS if personality.deprecation_states else USED_COLUMNS
-    return await list_response(deprecated_features(personality), columns, call.list_query(), _name)
+    return await list_response(deprecated_features(personality), columns, _query(call), _name)
 
 
 async def list_deprecated_in_use(call: ApiCall) -> Response:
     """List deprecated features that are in use."""
     used = await deprecated_features_in_use(call.broker, call.api.registry)
-    return await list_response(used, USED_COLUMNS, call.list_query(), _name)
+    return await list_response(used, USED_COLUMNS, _query(call), _name)
+
+
+def _query(call: ApiCall) -> ListQuery:
+    """Return the query without columns, which RabbitMQ 4 ignores here."""
+    query = call.list_query()
+    return query._replace(columns=()) if call.api.series >= (4, 0) else query
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -18,13 +18,16 @@ from broker.management.resources import Handler, Resource, resource
 from broker.management.responses import VARY_BEFORE, empty, in_json, not_found
 
 COLUMNS = columns_of("node", *SHOVEL_COLUMNS)
+FIGURES = ("blocked_status", "forwarded", "pending", "remaining", "remaining_unacked")
+COLUMNS_OF_4 = columns_of("node", *SHOVEL_COLUMNS, *FIGURES)
 
 
 async def list_shovels(call: ApiCall) -> Response:
     """List the shovels that the user sees, with their states."""
     vhosts = {vhost.name for vhost in call.vhosts()}
     rows = [row for row in call.api.administration.shovels.rows() if _shown(call, row, vhosts)]
-    return await list_response(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    columns = COLUMNS_OF_4 if call.api.series >= (4, 0) else COLUMNS
+    return await list_response(rows, columns, call.list_query(), lambda row: str(row["name"]))
 
 
 def _shown(call: ApiCall, row: Mapping[str, Any], vhosts: set[str]) -> bool:

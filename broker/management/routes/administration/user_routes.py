@@ -34,7 +34,9 @@ async def list_users_without_permissions(call: ApiCall) -> Response:
 
 
 async def _listed(call: ApiCall, users: Iterable[User]) -> Response:
-    return await list_response(sorted(users), _columns(call), call.list_query(), _name)
+    """List them, by pages from 4.0 on."""
+    query = call.list_query(paged=call.api.series >= (4, 0))
+    return await list_response(sorted(users), _columns(call), query, _name)
 
 
 def _name(user: User) -> str:

@@ -1,0 +1,1 @@
+"""Actions of the commands of `rabbitmqadmin` version 2, by subject."""
