@@ -119,6 +119,7 @@ def test_all_messages_are_seen_in_the_order_of_delivery_and_stay(site: Site, kin
     assert numbers(site.pages(queue, 1000, header="tenant:t2")) == [number for number in order if number % 4 == 2]
     assert numbers(site.pages(queue, 5, header="n:17")) == [17]
     assert site.pages(queue, 50, routing_key="else") == []
+    assert len(site.pages(queue, 50, routing_key=queue)) == MESSAGES
     assert site.figures(queue) == before
     assert site.peek(queue, offset=MESSAGES)["messages"] == []
     if kind != "stream":
