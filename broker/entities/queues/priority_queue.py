@@ -280,6 +280,8 @@ class PriorityQueue(OrderedQueue):
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
         self._levels = cast(PriorityReadyMessages, self.ready_messages)
+        self._highest = max(self.arguments.max_priority or 0, context.personality.max_priority_min)
+        self.highest_priority = self._highest
 
     def publish(self, message: Message) -> bool:
         """Enqueue a message at the end of its level; return True if its confirm has to wait for the disk.
@@ -293,7 +295,7 @@ class PriorityQueue(OrderedQueue):
             position = self.events.arrived((message,), position, kept=durable)
         self._position = position
         entry = QueuedMessage(self, position, message, len(message.body), self.limits.expires_at(message))
-        entry.level = level = min(message.priority, self.arguments.max_priority or 0)
+        entry.level = level = min(message.priority, self._highest)
         # Beyond the window transient messages go to the store too: they leave memory once they are there.
         if durable or self._levels.level(level).paging:
             self.store.put(entry, durable=durable)

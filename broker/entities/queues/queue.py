@@ -203,6 +203,8 @@ class Queue:
         self.policies = NONE_IN_FORCE
         self.arguments: QueueArguments = parse(spec.arguments)
         """The arguments in force: those of the declaration, with its policies applied."""
+        self.highest_priority: int | None = None
+        """The highest priority of a queue with `x-max-priority`: messages above it count as this one."""
         self.owner = owner
         recorder = context.recorder
         self.events = None if recorder is None else QueueEvents(recorder, context.vhost, spec.name)
