@@ -13,6 +13,9 @@ REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
 REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
 """The series of that RabbitMQ: 3.10 or 4.3."""
 
+REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
+"""Its series, as personalities are named."""
+
 
 def differs(reason: str) -> pytest.MarkDecorator:
     """Mark a test that holds for RabbitMQ and, for the reason given, not yet or never for Leveret."""
