@@ -97,7 +97,7 @@ def pages(site: Site) -> list[str]:
     """Every page, of things that are there."""
     connection, evil = quote(site.broker.tell("list_connections")[0]["name"], safe=""), quote(EVIL, safe="")
     lists = "connections channels exchanges queues commits alarms crash vhosts users permissions permissions/topic "
-    lists += "policies policies/operator limits limits/users definitions tracing event-log"
+    lists += "policies policies/operator limits limits/users definitions tracing event-log rehearsal"
     single = f"connections/{connection} channels/{connection}%20(1) exchanges/%2F/amq.topic exchanges/%2F/amq.default "
     single += "vhosts/%2F users/guest"
     tabs = ("", "/messages", "/bindings", "/consumers")
