@@ -37,7 +37,7 @@ class DefinitionsRehearsal:
         self._file = file
         self._types = {vhost.name: vhost.default_queue_type for vhost in file.vhosts}
         self._policies: dict[str, tuple[Policies, Policies]] = {}
-        """Of each virtual host, with the rules of now and of then; without those that are refused then."""
+        """The policies of each virtual host, by the rules of now and of then; those refused then are left out."""
 
     def check(self) -> None:
         """Note everything."""
