@@ -29,6 +29,9 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "report": CommandRow("cli.running_commands:report", "print a report for the analysis of a fault"),
         "testing": CommandRow("cli.testing.orders_command:testing", "requests of tests: reset, time, faults, ..."),
         "test": CommandRow("cli.testing.with_broker_command:test", "run a command with a fresh broker"),
+        "rehearse": CommandRow(
+            "cli.testing.rehearse_command:rehearse", "name what RabbitMQ 4.3 refuses or treats differently"
+        ),
         "set-memory-high-watermark": CommandRow(
             "cli.running_commands:set_memory_high_watermark", "memory above which publishers are blocked"
         ),
@@ -44,6 +47,7 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "list": CommandRow("cli.list_command:listing", "list queues, connections, users and so on"),
         "publish": CommandRow("cli.messages.publish_command:publish", "publish a message, or one per line"),
         "get": CommandRow("cli.messages.read_commands:get", "take messages off a queue"),
+        "peek": CommandRow("cli.messages.peek_command:peek", "look at a queue's messages, change nothing"),
         "consume": CommandRow("cli.messages.read_commands:consume", "print a queue's messages as they arrive"),
         "tail": CommandRow("cli.messages.tail_command:tail", "print what is published; queues keep it"),
         "bench": CommandRow("cli.messages.bench_command:bench", "measure publish and consume rates"),

@@ -97,7 +97,7 @@ def pages(site: Site) -> list[str]:
     """Every page, of things that are there."""
     connection, evil = quote(site.broker.tell("list_connections")[0]["name"], safe=""), quote(EVIL, safe="")
     lists = "connections channels exchanges queues commits alarms crash vhosts users permissions permissions/topic "
-    lists += "policies policies/operator limits limits/users definitions tracing event-log"
+    lists += "policies policies/operator limits limits/users definitions tracing event-log rehearsal"
     single = f"connections/{connection} channels/{connection}%20(1) exchanges/%2F/amq.topic exchanges/%2F/amq.default "
     single += "vhosts/%2F users/guest"
     tabs = ("", "/messages", "/bindings", "/consumers")
@@ -158,8 +158,23 @@ def test_a_queue_by_clicks(page: Site) -> None:
         tab.write('{"order": 1}', "[name=payload]")
         tab.click("Publish")
         tab.await_text("Published and confirmed.")
+    tab.write("1", "[name=count]")
     tab.click("Get messages")
+    tab.await_text("1 to 1 of 2 ready")
+    tab.click("Newer")
+    tab.await_text("2 to 2 of 2 ready")
+    tab.click("Older")
+    tab.await_text("1 to 1 of 2 ready")
     tab.await_text('"order": 1')
+    (looked_into,) = [each for each in page.broker.tell("list_queues") if each["name"] == "by clicks/1"]
+    assert looked_into["messages_ready"] == 2
+    tab.choose("unacknowledged", "[name=how]")
+    tab.click("Get messages")
+    tab.await_text("The queue has no unacknowledged message.")
+    tab.choose("ack_requeue_true", "[name=how]")
+    tab.click("Get messages")
+    tab.await_text("redelivered")
+    tab.await_true("!document.querySelector('.pager:not([hidden])')")
     tab.click("Move messages…")
     tab.write("q000", "dialog [name=target]")
     tab.write("1", "dialog [name=count]")

@@ -37,7 +37,7 @@ class ParameterEntry(DefinitionEntry, frozen=True):
         if self.component == VHOST_LIMITS:
             limit_kind.checked(self.value or {}, OF_VHOSTS, "limits")
         elif self.component == OPERATOR_POLICY:
-            self._operator_policy().check(broker, operator=True)
+            self.operator_policy().check(broker, operator=True)
         elif self.component == SHOVEL:
             self._check_shovel(broker.personality.series)
 
@@ -56,11 +56,12 @@ class ParameterEntry(DefinitionEntry, frozen=True):
         if self.component == VHOST_LIMITS:
             yield from limit_kind.replacing(broker, self.vhost, dict(self.value or {}))
         elif self.component == OPERATOR_POLICY:
-            yield from self._operator_policy().changes(broker, operator=True)
+            yield from self.operator_policy().changes(broker, operator=True)
         else:
             yield Put(ParameterRow(self.vhost, self.component, self.name, json.dumps(self.value)))
 
-    def _operator_policy(self) -> PolicyEntry:
+    def operator_policy(self) -> PolicyEntry:
+        """Return the operator policy that it stands for. Raises AdministrationError `invalid`."""
         if not isinstance(self.value, dict):
             raise invalid("value: expected an operator policy")
         return converted({**self.value, "vhost": self.vhost, "name": self.name}, PolicyEntry)
