@@ -15,7 +15,7 @@ from broker.cli.main import main
 from broker.wire.methods import ConnectionBlocked, ConnectionUnblocked
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address, web_broker
-from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
+from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP, REFERENCE_SERIES
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Address
 from tests.conformance import Connect
@@ -23,9 +23,7 @@ from tests.conformance.cli.printed_commands import BASE, Ending, Run, Section, d
 
 pytestmark = pytest.mark.slow
 
-SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", BASE)
-"""The series of the reference."""
-ALL_SERIES = [SERIES] if REFERENCE else [BASE, "4.3"]
+ALL_SERIES = [REFERENCE_SERIES] if REFERENCE else [BASE, "4.3"]
 SECTIONS = [
     section
     for file in sorted(Path(__file__).parent.glob("*.commands"))
