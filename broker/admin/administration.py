@@ -67,6 +67,9 @@ class Process(Protocol):
     def limit_disk(self, size: int) -> None:
         """Raise the disk alarm from now on below `size` free bytes."""
 
+    def hold_alarm(self, resource: str, *, on: bool) -> None:
+        """Keep the alarm of a resource raised, or let it follow the resource again."""
+
     def monitor_disk(self, *, on: bool) -> None:
         """Check the free disk space, or leave the disk alarm as it is until the next start."""
 
@@ -81,6 +84,16 @@ class Process(Protocol):
 
     async def seal_events(self) -> bool:
         """Show readers of the event log everything up to now; False if there is no log."""
+
+    @property
+    def application_stopped(self) -> bool:
+        """True if all listeners and connections are closed, by `stop_application`."""
+
+    async def stop_application(self) -> None:
+        """Close all listeners and connections; the process and its stores stay."""
+
+    def start_application(self) -> None:
+        """Start the broker again in this process, if `stop_application` has stopped it."""
 
     def stop(self) -> None:
         """End the process as on SIGTERM."""

@@ -72,6 +72,9 @@ LOGGED = {
     "limit",
     "on",
     "reason",
+    "resource",
+    "source",
+    "destination",
 }
 """The arguments that a log line may repeat; never others: a password may be among them."""
 

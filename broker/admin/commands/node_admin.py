@@ -24,10 +24,12 @@ class Ping(Question):
 
 
 class ShowVersion(Question):
-    """Show the node's name, and the version and the series of RabbitMQ that it stands for."""
+    """Show the node's name, and the version and the series of RabbitMQ that it stands for; and `stopped`: clients are
+    not served, by StopApplication."""
 
-    def answer(self, administration: Administration) -> dict[str, str]:
+    def answer(self, administration: Administration) -> dict[str, str | bool]:
         return {
+            "stopped": administration.process.application_stopped,
             "node": administration.process.node_name,
             "rabbitmq_version": administration.registry.settings.version,
             "series": administration.broker.personality.series_name,
@@ -143,6 +145,34 @@ class SetDiskFreeLimit(AdminChange):
             raise invalid("expected a multiple of the memory, or a number of bytes")
 
 
+class RaiseAlarm(AdminChange):
+    """Block publishers as if memory or disk were short, until the alarm is cleared or the next start."""
+
+    log_words: ClassVar[str] = "{resource} alarm is raised by hand until the next start"
+    resource: Text
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.hold_alarm(_resource(self.resource), on=True)
+
+
+class ClearAlarm(AdminChange):
+    """Take back an alarm that was raised by hand; it stays while memory or disk is short."""
+
+    log_words: ClassVar[str] = "{resource} alarm is no longer raised by hand"
+    resource: Text
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.hold_alarm(_resource(self.resource), on=False)
+
+
+def _resource(name: str) -> str:
+    from broker.entities.scheduling.alarms import DISK, MEMORY
+
+    if name not in (MEMORY, DISK):
+        raise invalid(f"argument resource: expected {MEMORY} or {DISK}")
+    return name
+
+
 class MonitorDisk(AdminChange):
     """Check the free disk space, or leave the disk alarm as it is until the next start."""
 
@@ -193,6 +223,24 @@ class Stop(AdminChange):
 
     async def apply(self, administration: Administration) -> None:
         administration.process.stop()
+
+
+class StopApplication(AdminChange):
+    """Close all listeners and connections, as rabbitmqctl's stop_app does; the process and its stores stay."""
+
+    log_words: ClassVar[str] = "listeners and connections are closed until rabbitmqctl start_app"
+
+    async def apply(self, administration: Administration) -> None:
+        await administration.process.stop_application()
+
+
+class StartApplication(AdminChange):
+    """Start the broker again in its process, after StopApplication."""
+
+    log_words: ClassVar[str] = "the broker starts again in this process, if it was stopped"
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.start_application()
 
 
 class SealEvents(LongQuestion):

@@ -18,7 +18,7 @@ from broker.admin.protocol import ValidationFailed, invalid
 from broker.credentials import without_credentials
 from broker.entities.arguments.personality import Series
 from broker.entities.node.broker import Broker
-from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
+from broker.entities.node.parameters import CLUSTER_TAGS, LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
 from broker.entities.node.user_limits import OF_VHOSTS
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_rows import Definitions, Delete, GlobalParameterRow, ParameterRow, Put
@@ -86,9 +86,12 @@ def exported(broker: Broker, stored: Definitions) -> Iterator[dict[str, Any]]:
     yield from policy_kind.exported_of_operators(stored)
 
 
-def exported_globally(stored: Definitions) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of the whole broker as definitions files have them."""
-    return ({"name": row.name, "value": json.loads(row.value)} for row in stored.global_parameters)
+def exported_globally(broker: Broker, stored: Definitions) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of the whole broker as definitions files have them, the cluster's id excepted."""
+    written = {row.name: json.loads(row.value) for row in stored.global_parameters}
+    if broker.personality.series >= (4, 0):
+        written.setdefault(CLUSTER_TAGS, [])
+    return ({"name": name, "value": value} for name, value in written.items())
 
 
 class RuntimeParameter(NamedTuple):

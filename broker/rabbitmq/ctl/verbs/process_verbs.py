@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from broker.admin.commands.feature_flags import EnableFeatureFlag
-from broker.admin.commands.node_admin import Ping, SetDiskFreeLimit, SetLogLevel, SetVmMemoryHighWatermark, Status, Stop
+from broker.admin.commands.node_admin import (
+    Ping,
+    SetDiskFreeLimit,
+    SetLogLevel,
+    SetVmMemoryHighWatermark,
+    ShowVersion,
+    StartApplication,
+    Status,
+    Stop,
+    StopApplication,
+)
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.admin.socket_conversation import ask
 from broker.cli.named_directory import in_use
 from broker.cli.target_broker import LOOK_SECONDS, await_end
 from broker.rabbitmq.conf.conf_values import Unfit, size
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import (
-    DATA,
     SOFTWARE,
     UNAVAILABLE,
     USAGE,
@@ -31,7 +40,6 @@ from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts
 
 PING_SECONDS, STARTUP_SECONDS, WAIT_SECONDS = 60.0, 300.0, 10.0
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
-_NODE = re.compile(r"\s*node\(\s*\)\s*\.\s*")
 _FRACTION = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -63,20 +71,6 @@ def _server_version(call: VerbCall) -> Outcome:
     return ShownText([version], {"result": "ok", "value": version})
 
 
-def _eval(call: VerbCall) -> Outcome:
-    expression = call.arguments[0] if call.arguments else sys.stdin.read()
-    if not expression.strip():
-        raise VerbRefusal(DATA, "Expression to evaluate is not provided via argument or stdin")
-    if not _NODE.fullmatch(expression):
-        raise VerbRefusal(UNAVAILABLE, "eval runs Erlang code, and there is no Erlang here: only node(). is answered")
-    return call.said(call.node)
-
-
-def _check_eval(call: VerbCall) -> None:
-    if call.arguments and not call.arguments[0].rstrip().endswith("."):
-        raise Misuse('"syntax error before: "')
-
-
 # Starting and stopping
 
 
@@ -90,6 +84,8 @@ def _connects(call: VerbCall) -> bool:
 
 def _await_startup(call: VerbCall) -> Outcome:
     """A broker in its start holds its stores, and does not answer yet."""
+    if call.place.stopped:
+        raise VerbRefusal(UNAVAILABLE, "rabbit_is_not_running")
     deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
     while not _connects(call):
         if not in_use(call.place.directory) and not _connects(call):
@@ -173,7 +169,34 @@ def _ending(call: VerbCall) -> Iterator[str]:
             yield f"{process} successfully shut down"
 
 
+def _stop_app(call: VerbCall) -> Outcome:
+    call.ask(StopApplication())
+    return call.done()
+
+
 def _start_app(call: VerbCall) -> Outcome:
+    """Return when the broker serves clients, which takes a start in its process if it was stopped."""
+    if not call.place.stopped:
+        return call.done()
+    pid = call.ask(Status())["pid"]
+    call.ask(StartApplication())
+    deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
+    while not _serves(call):
+        if not Path(f"/proc/{pid}").exists():
+            raise NotRunning(call.place.directory)
+        _look_again(deadline)
+    return call.done()
+
+
+def _serves(call: VerbCall) -> bool:
+    """Return whether the broker answers, and serves clients. It does not answer while it starts."""
+    try:
+        return not ask(call.place.directory, ShowVersion(), call.timeout)["stopped"]
+    except AdministrationError:
+        return False
+
+
+def _nothing_to_start(call: VerbCall) -> Outcome:
     call.ask(Ping())
     return call.done()
 
@@ -346,8 +369,11 @@ rotate_logs c 0-*
 shutdown c 0-0 [--wait] [--timeout <timeout>]
   Stops the broker
 start_app c 0-0
-  Does nothing to a broker that runs
+  Serves clients again after stop_app
   Starting node {node} ...
+stop_app c 0-0
+  Closes listeners and connections, and leaves the process running
+  Stopping rabbit application on node {node} ...
 stop c 0-1 [--idempotent] [<pidfile>]
   Stops the broker
   Stopping and halting node {node} ...
@@ -382,10 +408,6 @@ set_vm_memory_high_watermark c 1-2 <fraction> | absolute <value>
 enable_feature_flag c 1-1 <all | feature_flag>
   Does nothing: all are enabled
 
-[Operations]
-eval c 0-1 <expression>
-  Answers node(). and nothing else: there is no Erlang
-
 [Upgrade]
 post_upgrade u 0-0
   Does nothing: there is one node
@@ -406,12 +428,12 @@ VERBS: dict[str, VerbAction] = {
     "ping": VerbAction(_ping, banner=_ping_banner, alone=True),
     "version": VerbAction(_version, alone=True),
     "server_version": VerbAction(_server_version),
-    "eval": VerbAction(_eval, check=_check_eval),
     "await_startup": VerbAction(_await_startup, alone=True),
     "wait": VerbAction(_wait, options=_PID, check=_check_wait, alone=True),
     "stop": VerbAction(_stop, options=(Option("idempotent", bool),), alone=True),
-    "shutdown": VerbAction(_shutdown, options=(Option("wait", bool),)),
-    "start_app": VerbAction(_start_app),
+    "shutdown": VerbAction(_shutdown, options=(Option("wait", bool),), while_stopped=True),
+    "start_app": VerbAction(_start_app, while_stopped=True),
+    "stop_app": VerbAction(_stop_app, while_stopped=True),
     "await_online_nodes": VerbAction(_await_online_nodes, check=_check_count, banner=_nodes_banner),
     "node_health_check": VerbAction(_node_health_check, banner=_health_banner),
     "set_vm_memory_high_watermark": VerbAction(_set_memory, check=_check_memory, banner=_memory_banner),
@@ -421,8 +443,8 @@ VERBS: dict[str, VerbAction] = {
     "rotate_logs": VerbAction(_rotate_logs),
     "hipe_compile": VerbAction(_hipe_compile, alone=True),
     "rename_cluster_node": VerbAction(_rename_node, alone=True),
-    "force_standalone_khepri_boot": VerbAction(_start_app),
-    "post_upgrade": VerbAction(_start_app),
+    "force_standalone_khepri_boot": VerbAction(_nothing_to_start),
+    "post_upgrade": VerbAction(_nothing_to_start),
     "rebalance": VerbAction(
         _rebalance,
         options=(Option("vhost-pattern", str), Option("queue-pattern", str)),
