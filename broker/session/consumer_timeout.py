@@ -40,8 +40,11 @@ def milliseconds(settings: SessionSettings) -> int:
 
 def timeout_of(consumer: Receiver | None, queue: OriginQueue, default: int) -> int:
     """Return the timeout of a delivery in milliseconds; 0: none. The consumer is None after a `basic.get`."""
-    if not queue.may_time_out:
-        return 0
+    return announced_timeout(consumer, queue, default) if queue.may_time_out else 0
+
+
+def announced_timeout(consumer: Receiver | None, queue: OriginQueue, default: int) -> int:
+    """Return the timeout of a consumer's row: RabbitMQ 4.3 shows one for queues that have none, too."""
     said = [] if consumer is None else [consumer_timeout(consumer.arguments)]
     said.append(queue.consumer_timeout)
     return next((timeout for timeout in said if timeout is not None), default)

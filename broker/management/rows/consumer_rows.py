@@ -10,7 +10,7 @@ from broker.admin.views.connection_view import channel_name
 from broker.admin.views.topology_view import CONSUMER_COLUMNS
 from broker.entities.queues.consumer_prefetch import Consumer
 from broker.session.channel.channel import Channel
-from broker.session.consumer_timeout import milliseconds, timeout_of
+from broker.session.consumer_timeout import announced_timeout, milliseconds
 
 
 def consumer_rows(node: str) -> Columns[Consumer]:
@@ -38,7 +38,7 @@ def _timeout(consumer: Consumer) -> Any:
     channel = consumer.outlet
     if not isinstance(channel, Channel):
         return ABSENT
-    return timeout_of(consumer, consumer.queue, milliseconds(channel.connection.settings))
+    return announced_timeout(consumer, consumer.queue, milliseconds(channel.connection.settings))
 
 
 def channel_details(node: str) -> Callable[[Channel], dict[str, Any]]:

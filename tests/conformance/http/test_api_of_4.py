@@ -120,6 +120,16 @@ def test_keys_of_other_things(api: Api) -> None:
     assert api.get("whoami") == {"name": "guest", "tags": ["administrator"], "is_internal_user": True}
 
 
+def test_the_timeout_of_consumers(api: Api) -> None:
+    """It is shown for queues that have none, too."""
+    client = Client.connect(api.process.address)
+    client.ask(prefetch(1))
+    for name in QUEUES:
+        client.ask(consume(name))
+    assert [row["consumer_timeout"] for row in api.get("consumers")] == [1_800_000] * 3
+    client.close()
+
+
 def test_who_declared_what(api: Api) -> None:
     """Remembered over a restart; anybody may ask for anybody."""
     api.request("PUT", "users/ann", {"password": "x", "tags": "management"})
