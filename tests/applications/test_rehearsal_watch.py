@@ -94,6 +94,20 @@ def test_a_timeout_is_noted(tmp_path: Path) -> None:
         assert broker.findings() == {"series": "3.13", "watch": "4.3", "findings": [], "closures": [], "missed": 0}
 
 
+def test_a_cancelled_consumer_is_noted(tmp_path: Path) -> None:
+    settings = "[limits]\nconsumer_timeout_seconds = 60\n"
+    with Broker(tmp_path, settings=settings, variables=variables("4.3", "4.3")) as broker:
+        with connected(broker.url, "slow") as connection:
+            channel = connection.channel()
+            channel.basic_publish("", queue(channel, "slow", queue_type="quorum"), b"")
+            channel.basic_consume("slow", lambda *_: None)
+            broker.expect("delivered", queue="slow")
+            broker.clock.step(61)
+            (closure,) = broker.findings()["closures"]
+        assert (closure["connection"], closure["code"]) == ("slow", 0)
+        assert closure["text"].startswith("a consumer of queue 'slow' is cancelled")
+
+
 def test_without_the_setting_nothing_is_noted(tmp_path: Path) -> None:
     with Broker(tmp_path, variables=variables("3.13")) as broker:
         with connected(broker.url, "reporter") as connection:
