@@ -190,6 +190,7 @@ users/{user}                                              GET administrator PUT 
 vhosts                                                    GET tag
 vhosts/{vhost}                                            GET administrator PUT administrator DELETE administrator
 vhosts/{vhost}/start/{node}                               POST administrator
+rehearsal                                                 GET monitor DELETE administrator
 leveret/permissions                                       GET tag
 leveret/permissions/{vhost}/{name}                        GET sees
 leveret/alarms                                            GET monitor
