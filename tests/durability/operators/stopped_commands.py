@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from broker.cli.list_command import LISTINGS
 from broker.wire import methods
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from tests.durability.ledgers.conversation import Answer, Request, Said
 from tests.durability.ledgers.topology import COPY, TX_A, kept
 from tests.durability.operators.operated_store import OperatedStore, Refusal, chance
@@ -83,6 +84,23 @@ def _delete(store: OperatedStore, dice: random.Random) -> Commanded:
     return Commanded(("delete-queue", TX_A), asked, methods.QueueDeleteOk(0))
 
 
+def _queue(store: OperatedStore, dice: random.Random) -> Commanded:
+    name = f"queue {store.number()}"
+    return Commanded(("queue", "declare", name), queue_declare(name, durable=True), methods.QueueDeclareOk(name, 0, 0))
+
+
+def _exchange(store: OperatedStore, dice: random.Random) -> Commanded:
+    name = f"exchange {store.number()}"
+    asked = exchange_declare(name, "topic", durable=True)
+    return Commanded(("exchange", "declare", name, "--type", "topic"), asked, methods.ExchangeDeclareOk())
+
+
+def _binding(store: OperatedStore, dice: random.Random) -> Commanded:
+    key = f"key.{store.number()}"
+    asked = queue_bind(COPY, "amq.topic", key)
+    return Commanded(("binding", "add", "amq.topic", COPY, key), asked, methods.QueueBindOk())
+
+
 def _import(store: OperatedStore, dice: random.Random) -> Commanded:
     file = store.home / f"definitions-{store.number()}.json"
     file.write_text(json.dumps({"vhosts": [{"name": "/"}], "users": [], "permissions": []}))
@@ -122,6 +140,9 @@ COMMANDS: dict[str, tuple[int, Drawn]] = {
     "peek": (1, _fixed("peek", COPY, "--json")),
     "purge-queue": (1, _purge),
     "delete-queue": (1, _delete),
+    "queue": (1, _queue),
+    "exchange": (1, _exchange),
+    "binding": (1, _binding),
     "archive": (1, _archive),
     "status": (1, _named("status", "ping", "report", "environment", "memory", "stop", "testing")),
     "rabbitmqctl": (1, _named("rabbitmqctl list_queues", "rabbitmqctl status", "rabbitmqctl list_users")),
@@ -142,7 +163,7 @@ FINDING = ("check", "recover")
 """Verbs that say what they find, and then end with 1."""
 NO_DIRECTORY = frozenset(
     (
-        *("config", "test", "publish", "get", "consume", "tail", "bench", "migrate", "pipeline"),
+        *("config", "rehearse", "test", "publish", "get", "consume", "tail", "bench", "migrate", "pipeline"),
         *("rabbitmq-diagnostics", "rabbitmq-plugins", "rabbitmq-queues", "rabbitmq-streams", "rabbitmq-upgrade"),
         "rabbitmqadmin",
     )
