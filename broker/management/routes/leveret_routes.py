@@ -62,8 +62,10 @@ def _allowed(check: Callable[[], None]) -> bool:
 
 
 async def show_commits(call: ApiCall) -> Response:
-    """Show the histograms of commits: messages, waits of confirms, times of the disk."""
-    return in_json(commits(call.broker))
+    """Show the histograms of commits, and the history that `node_stats_age` and `node_stats_incr` ask for."""
+    history, ages = call.history_query
+    past = {} if ages.node_stats is None else {"history": history.commits(ages.node_stats)}
+    return in_json(commits(call.broker) | past)
 
 
 async def show_alarms(call: ApiCall) -> Response:

@@ -122,6 +122,20 @@ def plain(stats: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stats.items() if not name.endswith("_details")}
 
 
+def test_the_history_of_commits_is_of_each_interval(past: Past) -> None:
+    measured = past.core.broker.statistics.measurements
+    for messages, wait in ((4, 0.004), (6, 0.04)):
+        measured.commit_messages.observe(messages)
+        measured.confirm_seconds.observe(wait)
+        past.five_seconds()
+    past.five_seconds()
+    none, second, first, *earlier = past.history.commits(SampleWindow(60, 5))
+    assert (none["rate"], none["messages"], none["confirm_seconds"]) == (0, None, {"median": None, "p99": None})
+    assert (first["rate"], first["messages"], second["messages"]) == (0.2, 4, 6)
+    assert 0.0025 < first["confirm_seconds"]["median"] <= 0.005 < second["confirm_seconds"]["p99"] <= 0.05
+    assert [each["rate"] for each in earlier] == [0] * 9
+
+
 def test_samples_are_newest_first_at_multiples_of_their_distance(past: Past) -> None:
     for count in (1, 2, 0, 3):
         past.five_seconds(published=count)
