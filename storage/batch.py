@@ -12,7 +12,7 @@ broker listens, so a position handed out before a crash is never handed out agai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 COUNTER_BITS: Final = 40
@@ -297,6 +297,36 @@ class StoredMessage(NamedTuple):
     header: bytes
     body: bytes
     body_id: int
+
+
+class PeekLimits(NamedTuple):
+    """Limits of one step of a look at stored messages, and the messages that are wanted."""
+
+    messages: int
+    """Messages to return."""
+    looked_at: int
+    """Messages to look at."""
+    size_bytes: int
+    """Bytes of headers and bodies after which no further message is returned."""
+    body_bytes: int
+    """Bytes of each body; the rest is cut off."""
+    wants: Callable[[int, bytes, bytes], bool] | None = None
+    """Returns True for a wanted message, by its flags, route and stored header, which may be damaged; None: all are."""
+
+
+class PeekedLane(Protocol):
+    """A look at a part of a lane, in steps, by one thread at a time: `LanePeek` of the message store."""
+
+    passed: int
+    unreadable: int
+    reached: int
+    done: bool
+
+    def step(self, limits: PeekLimits) -> list[tuple[int, StoredMessage]]:
+        """Read on; return wanted messages with their numbers, which count from 0."""
+
+    def at(self, positions: Sequence[int], limits: PeekLimits) -> list[StoredMessage]:
+        """Return the wanted ones of the messages at these positions."""
 
 
 _BOTH, _UNCOUNTED_BITS = 1 << 31, (1 << 15) - 1

@@ -26,12 +26,17 @@ def frame(payload: bytes) -> bytes:
 
 def unframe(data: bytes | memoryview, what: str) -> bytes:
     """Return a record's payload. Raises StoreCorrupt, naming the record as `what`, for a wrong version or checksum."""
+    return bytes(framed(data, what))
+
+
+def framed(data: bytes | memoryview, what: str) -> memoryview:
+    """Return a record's payload in place. Raises as `unframe` does."""
     if len(data) < _FRAME.size:
         raise StoreCorrupt(f"{what} is cut short at {len(data)} bytes")
     version, checksum = _FRAME.unpack_from(data)
     if version != VERSION:
         raise unknown_version(what, version)
-    payload = bytes(data[_FRAME.size :])
+    payload = memoryview(data)[_FRAME.size :]
     if crc32(payload) != checksum:
         raise StoreCorrupt(f"{what} fails its checksum")
     return payload

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ LARGEST = (16 << 20) - 64
 LARGE = (1 << 20) - 1024
 """Largest body of anything else."""
 VALUES = 4500
+TRIAL_BODIES = 10
+"""Bodies of a route in a run that only shows that the row works."""
 SOUND: dict[str, Any] = {
     "ackmode": "ack_requeue_true",
     "action": "sync",
@@ -83,12 +86,13 @@ def request_bodies(wanted: Wanted) -> None:
         routes: list[Route | None] = [None, *routes_with_bodies(where, node)]
     only = named("BODIES_ONLY")
     chosen = [each for each in routes if each is None or not only or any(part in each.path for part in only)]
-    lines = [_measured(route) for route in (chosen if wanted.part >= 0.1 else chosen[:2])]
+    whole = wanted.part >= 0.1
+    lines = [_measured(route, None if whole else TRIAL_BODIES) for route in (chosen if whole else chosen[:2])]
     worst = max(lines, key=lambda line: float(line["longest_turn_ms"]))
     report("worst of all routes", **worst)
 
 
-def _measured(route: Route | None) -> dict[str, Any]:
+def _measured(route: Route | None, bodies_max: int | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="leveret-turns-") as directory:
         turns = Path(directory) / "turns"
         with own_broker(serves_http=True, **watched(turns)) as broker:
@@ -100,7 +104,7 @@ def _measured(route: Route | None) -> dict[str, Any]:
             longest(target, turns)
             before = own_memory(target.pid)
             with MemoryWatch(target.pid, 0.01) as memory, Confirms(target) as confirms:
-                answers, worst, of = _sent(where, route, lambda: _turn(longest(target, turns)))
+                answers, worst, of = _sent(where, route, bodies_max, lambda: _turn(longest(target, turns)))
     figures = {
         "route": "none" if route is None else f"{route.method} {route.path}",
         "answers": {str(status): count for status, count in sorted(answers.items())},
@@ -142,7 +146,7 @@ def _turn(found: dict[str, Any]) -> float:
 
 
 def _sent(
-    where: tuple[str, int], route: Route | None, longest_turn: Callable[[], float]
+    where: tuple[str, int], route: Route | None, bodies_max: int | None, longest_turn: Callable[[], float]
 ) -> tuple[Counter[int], float, str]:
     """Send each body; how often there was which answer, the longest turn that one took, and of which."""
     answers = Counter[int]()
@@ -150,7 +154,7 @@ def _sent(
         time.sleep(IDLE_SECONDS)
         return answers, longest_turn(), ""
     worst = (0.0, "")
-    for name, body in bodies(route):
+    for name, body in islice(bodies(route), bodies_max):
         answers[_answer(where, route, body())] += 1
         worst = max(worst, (longest_turn(), name))
     return answers, *worst

@@ -44,6 +44,7 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "list": CommandRow("cli.list_command:listing", "list queues, connections, users and so on"),
         "publish": CommandRow("cli.messages.publish_command:publish", "publish a message, or one per line"),
         "get": CommandRow("cli.messages.read_commands:get", "take messages off a queue"),
+        "peek": CommandRow("cli.messages.peek_command:peek", "look at a queue's messages, change nothing"),
         "consume": CommandRow("cli.messages.read_commands:consume", "print a queue's messages as they arrive"),
         "tail": CommandRow("cli.messages.tail_command:tail", "print what is published; queues keep it"),
         "bench": CommandRow("cli.messages.bench_command:bench", "measure publish and consume rates"),

@@ -1,11 +1,10 @@
-"""Messages in JSON: properties by their AMQP names, and payloads as texts."""
+"""Messages in bodies of requests: properties by their AMQP names, and payloads as texts."""
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from typing import Any
 
-from broker.admin.json_tables import plain
 from broker.admin.short_steps import pause_if_due
 from broker.management.json_bodies import ECHO_CHARACTERS, BodyFields, encoded_text
 from broker.management.responses import Problem, bad_request
@@ -16,14 +15,6 @@ NUMBERS = {"delivery_mode": 8, "priority": 8, "timestamp": 64}
 
 BASE64_AT_ONCE = 64 * 1024
 """Bytes that are decoded between two checks of the time: this takes some 0.1 ms."""
-
-
-def properties_in_json(properties: BasicProperties) -> dict[str, Any] | list[Any]:
-    """The properties that are set; an empty list for none, as in RabbitMQ."""
-    found = {name: value for name, value in properties._asdict().items() if value is not None}
-    if "headers" in found:
-        found["headers"] = plain(found["headers"])
-    return found or []
 
 
 def properties_of(fields: BodyFields) -> BasicProperties:
@@ -80,13 +71,3 @@ def _from_base64(payload: bytearray, start: int) -> bytes:
 
 def _not_base64(payload: bytearray) -> Problem:
     return bad_request(["not_base64", payload[:ECHO_CHARACTERS].decode("utf-8", "replace")])
-
-
-def payload_in_json(payload: bytes, *, as_base64: bool) -> dict[str, str]:
-    """A payload as text if it is UTF-8, or else in base64."""
-    if not as_base64:
-        try:
-            return {"payload": payload.decode(), "payload_encoding": "string"}
-        except UnicodeDecodeError:
-            pass
-    return {"payload": b64encode(payload).decode(), "payload_encoding": "base64"}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from broker.admin.messages.message_in_json import payload_in_json, properties_in_json
 from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.events.event_recording import (
     ACK,
@@ -31,7 +32,6 @@ from broker.entities.queues.events.event_recording import (
     ROUTE,
     Recorder,
 )
-from broker.management.message_json import payload_in_json, properties_in_json
 from broker.wire.properties import decode_properties
 from storage.batch import COUNTER_BITS
 

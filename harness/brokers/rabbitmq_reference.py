@@ -11,6 +11,9 @@ REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
 REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
 """`host:port` of its management API."""
 
+REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
+"""Its series, as personalities are named."""
+
 
 def differs(reason: str) -> pytest.MarkDecorator:
     """Mark a test that holds for RabbitMQ and, for the reason given, not yet or never for Leveret."""

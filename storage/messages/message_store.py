@@ -26,7 +26,7 @@ from storage.batch import (
 )
 from storage.batch_removals import removals
 from storage.journal.journal_mark import NO_BATCH_YET
-from storage.messages import lmdb_environment, stepwise_deletion, stream_index
+from storage.messages import lane_peek, lmdb_environment, stepwise_deletion, stream_index
 from storage.messages.key_lookup import records
 from storage.messages.keys import (
     DELETION,
@@ -85,6 +85,7 @@ class MessageStore:
         self.journal = opened.journal
         self.space = opened.space
         self.streams = stream_index.Streams(environment, opened.journal)
+        self.peeks = lane_peek.Peeks(environment, opened.journal, lambda: self.boot)
         self._environment = environment
         self._classifier = opened.classifier
         self._lock = lock

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from broker.entities.arguments.personality import Series
+from broker.wire.field_tables import to_python
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_broker
 from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare, queue_delete
@@ -21,6 +23,13 @@ def web_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProc
     process.start()
     yield process
     process.stop()
+
+
+@pytest.fixture
+def series(client: Client) -> Series:
+    """The series of RabbitMQ that the broker says it is: (3, 13)."""
+    major, minor, *_ = to_python(client.peer.server_start.server_properties)["version"].split(".")
+    return int(major), int(minor)
 
 
 def _table(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -17,14 +17,19 @@ from bisect import insort
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import trio
 
+from broker.admin.messages.queue_peek import UNACKNOWLEDGED, PeekRequest, peek
 from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.consumer_prefetch import Consumer
+from broker.entities.queues.ordered_queue import OrderedQueue
+from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.statistics.counters import QueueCounters
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.offline.verify_messages import verify
@@ -33,6 +38,7 @@ from tests.models.random_walk import Step, take_steps
 WINDOW = MemoryWindow(4, 400)
 MAIN, DEAD_LETTERS = "q", "dl"
 LEVELS = 4
+CUT = 5
 
 
 class Lists:
@@ -190,6 +196,22 @@ class Pair:
         ready = self.lists.ready[DEAD_LETTERS]
         assert body == (self.bodies[ready.pop(0)] if ready else None)
 
+    def look(self, start: int, count: int) -> None:
+        """Look at messages of both queues: they are as expected, and stay as they are."""
+        for queue in (self.main, self.dead_letter_queue):
+            before = _state_of(queue)
+            page = trio.run(peek, queue, PeekRequest(start, count, body_bytes=CUT))
+            assert _state_of(queue) == before
+            serials = self.lists.ready[queue.name][start : start + count]
+            assert [row["payload"].encode() for row in page.messages] == [self.bodies[each][:CUT] for each in serials]
+            assert [row["position"] for row in page.messages] == list(range(start, start + len(serials)))
+            if queue is self.main:
+                for serial, row in zip(serials, page.messages, strict=True):
+                    if serial not in self.in_doubt:
+                        assert row["redelivered"] == (serial in self.redelivered), serial
+        held = trio.run(peek, self.main, PeekRequest(state=UNACKNOWLEDGED, messages=1000, body_bytes=CUT)).messages
+        assert [row["payload"].encode() for row in held] == [self.bodies[each][:CUT] for each in self.lists.held]
+
     def purge(self) -> None:
         """Drop what is ready."""
         assert self.main.purge() == self.lists.clear()
@@ -303,6 +325,14 @@ class Pair:
         self.in_doubt.discard(serial)
 
 
+def _state_of(queue: Queue) -> tuple[object, ...]:
+    """Everything about a queue that a look could change: its messages in memory, and its counters."""
+    ready = cast(OrderedQueue, queue).ready_in_order
+    contents = [(entry, entry.message, entry.redelivered, entry.deliveries) for entry in ready.resident()]
+    counters = {name: getattr(queue.counters, name) for name in QueueCounters.__slots__}
+    return contents, len(ready), ready.bytes, ready.in_memory, queue.unacked, queue.last_used, counters
+
+
 def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
     """A long run in which acknowledgements are common and purges rare, as in life."""
     chance = random.Random(seed)
@@ -330,6 +360,7 @@ def walk_with(chance: random.Random, pair: Pair, steps: int, further: Sequence[S
         (3, pair.drop_exhausted),
         (1, pair.purge),
         (3, pair.forget_contents),
+        (8, lambda: pair.look(chance.randrange(chance.choice((1, 4, 20))), chance.randint(1, 20))),
         (4, pair.seal),
         (4, pair.land),
         (4, pair.commit),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from storage.batch import TRANSIENT_QUEUE, SealedBatch
+from storage.batch import TRANSIENT_QUEUE, PeekLimits, SealedBatch, StoredMessage
 from storage.batch_removals import additions, removals
 from storage.journal.journal_file import PAGE_BYTES
 from storage.journal.unapplied_writes import merged
@@ -33,6 +33,8 @@ LANES = (0, 5)
 BODY_IDS = (1, 2, 3)
 SIZES = (0, 10, 700, 5000)
 JOURNAL_PAGES_MIN = 8
+CUT = 3
+LIMITS = PeekLimits(messages=100, looked_at=1000, size_bytes=1 << 16, body_bytes=CUT)
 
 
 class Held(NamedTuple):
@@ -202,6 +204,19 @@ class Pair:
                     counters = lanes[queue_id][lane]
                     assert (counters.messages, counters.bytes) == (len(durable), sum(durable))
         assert not self.store.corrupt
+        self._look(QUEUES[self.serial % len(QUEUES)], LANES[self.serial % len(LANES)])
+
+    def _look(self, queue_id: int, lane: int) -> None:
+        """A look at a lane, from a message within on, sees what the dictionary holds."""
+        held = self.committed.get((queue_id, lane), {})
+        skip = self.serial % (len(held) + 1)
+        look, seen = self.store.peeks.lane(queue_id, lane, 0, END, skip), list[tuple[int, StoredMessage]]()
+        while not look.done:
+            seen += look.step(LIMITS)
+        expected = list(enumerate((position, m.body[:CUT], m.deliveries) for position, m in held.items()))
+        assert [(number, (m.position, m.body, m.delivery_count)) for number, m in seen] == expected[skip:]
+        found = self.store.peeks.lane(queue_id, lane, 0, END).at(list(held)[::2], LIMITS)
+        assert [(m.position, m.body) for m in found] == [(position, body) for _, (position, body, _) in expected[::2]]
 
     def store_catches_up(self) -> None:
         """LMDB takes over what is in the journal, or a parcel of it that is made up already."""

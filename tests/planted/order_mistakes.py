@@ -17,6 +17,7 @@ from broker.entities.queues.quorum.quorum_messages import ReturnedMessages
 from broker.entities.queues.quorum.quorum_store import RetryLane
 from broker.entities.queues.quorum.returning import Returning
 from broker.entities.queues.ready_messages import ReadyMessages
+from broker.entities.queues.ready_section import ReadySection
 from storage.messages.message_store import MessageStore
 from tests.planted.mistake import BrokerCrashes, Model, Patch, mistake
 
@@ -40,6 +41,35 @@ def later_boots_first(patch: Patch) -> None:
 def returned_to_the_end(patch: Patch) -> None:
     """Put what comes back behind everything else."""
     patch(ReadyMessages, "give_back", lambda ready, entries: [ready.append(entry) for entry in entries])
+
+
+@mistake("look: changes nothing", Model("queue"))
+def look_reads_back(patch: Patch) -> None:
+    """Read back what is on disk only, into the queue, before a look."""
+    look = ReadyMessages.look
+
+    def look_behind(ready: ReadyMessages, section: ReadySection, level: int = 0) -> None:
+        ready.peek()
+        look(ready, section, level)
+
+    patch(ReadyMessages, "look", look_behind)
+
+
+@mistake("look: shows all messages", Model("queue"))
+def look_into_memory_alone(patch: Patch) -> None:
+    """Leave out of a look what is on disk only."""
+    patch(ReadySection, "add_on_disk", lambda section, *place, **kind: None)
+
+
+@mistake("look: in the order of delivery", Model("queue"))
+def look_at_returned_last(patch: Patch) -> None:
+    """Show what comes back behind everything else that is in memory."""
+
+    def add_apart(section: ReadySection, returned: list[QueuedMessage], head: deque[QueuedMessage]) -> None:
+        section.add(head)
+        section.add(deque(reversed(returned)))
+
+    patch(ReadySection, "add_returned", add_apart)
 
 
 @mistake("priority: what comes back keeps it", Model("priorities"))

@@ -607,6 +607,16 @@ def test_messages_are_published_and_read(run: Run, fresh_broker: BrokerProcess) 
         "payload": "hello",
         "payload_encoding": "string",
     }
+    shown = leveret("peek q --count 2 --bodies 4")
+    assert [line.split() for line in shown.out.splitlines()] == [
+        ["position", "redelivered", "exchange", "routing_key", "payload_bytes", "body"],
+        ["0", "true", "q", "5", "hell"],
+        ["1", "false", "q", "1", "a"],
+    ]
+    assert shown.err == "there may be more: --offset 2\n"
+    (found,) = leveret("peek q --header n:5 --json").out.splitlines()
+    assert (json.loads(found)["payload"], json.loads(found)["message_count"]) == ("hello", 3)
+    assert leveret("peek other").err == "leveret: error: no queue 'other' in vhost '/'\n"
     assert leveret("get q --count 2") == (0, "hello\na\n", "")
     assert leveret("consume q --count 2") == (0, "b\nwhole\ninput\n", "")
     assert leveret("get q") == (1, "", "leveret: error: queue 'q' is empty\n")

@@ -73,6 +73,13 @@ class Memory(LongQuestion):
         return await memory_parts(administration)
 
 
+class MessageSizes(Question):
+    """Count published messages by the bytes of their bodies: up to each bound, and above all of them."""
+
+    def answer(self, administration: Administration) -> list[int]:
+        return administration.broker.statistics.message_sizes.counts
+
+
 class ListListeners(RowList):
     """List the addresses that clients connect to."""
 

@@ -1,10 +1,12 @@
-"""Queues, streams, exchanges, bindings and consumers: listed, purged, deleted."""
+"""Queues, streams, exchanges, bindings and consumers: listed, looked into, purged, deleted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker.admin.commands.admin_command import AdminChange, Question, Text, VhostList
+from msgspec import structs
+
+from broker.admin.commands.admin_command import AdminChange, LongQuestion, Question, Text, VhostList
 from broker.admin.protocol import AdministrationError, invalid, not_found
 
 if TYPE_CHECKING:
@@ -63,6 +65,31 @@ class StreamStatus(Question):
         log = queue.log
         offsets = {"offset": log.next - 1, "committed_offset": log.stored - 1, "first_offset": log.first}
         return {**offsets, "readers": len(queue.consumers), "segments": len(log.segments)}
+
+
+class PeekQueue(LongQuestion):
+    """Look at messages of a queue from number `offset` on; nothing changes. The answer is a `PeekPage`.
+
+    Those in this `state`, ready or unacknowledged, with this `routing_key`, and with this `header`: a name, or
+    `NAME:VALUE`. Bodies are cut to `truncate` bytes.
+    """
+
+    vhost: Text
+    name: Text
+    offset: int = 0
+    count: int | None = None
+    truncate: int | None = None
+    encoding: str = "auto"
+    routing_key: Text | None = None
+    header: Text | None = None
+    state: str = "ready"
+
+    async def answer(self, administration: Administration) -> dict[str, Any]:
+        from broker.admin.messages import queue_peek
+
+        queue = administration.queue(self.vhost, self.name)
+        page = await queue_peek.peek(queue, queue_peek.checked(structs.asdict(self)))
+        return page._asdict()
 
 
 class _QueueChange(AdminChange):

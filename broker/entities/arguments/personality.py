@@ -68,6 +68,8 @@ class Personality(NamedTuple):
     """An x-death header of a publisher counts on; otherwise the broker's replaces it."""
     returned_replies: bool = True
     """A mandatory direct reply that cannot be delivered is returned."""
+    volatile_replies: bool = False
+    """A direct reply uses up a delivery tag, and waits for the commit of its transaction."""
     classic_timeouts: bool = True
     """The consumer timeout applies to classic queues and streams."""
     named_actions: bool = False
@@ -86,6 +88,12 @@ class Personality(NamedTuple):
     """A passive declaration takes a permission on the name: any of configure, write and read."""
     exact_headers: bool = True
     """A headers exchange tells integers from floating-point numbers of the same value."""
+    typed_hashes: bool = False
+    """x-consistent-hash hashes a header with the name of its type."""
+    modulus_by_name: bool = False
+    """x-modulus-hash sorts destinations by name, not by binding key."""
+    max_priority_min: int = 1
+    """The smallest x-max-priority that has an effect; a smaller one counts as this."""
     topic_wildcards_max: int = 0
     """Most words `#` in the binding key of a topic exchange; 0: any number."""
     delivery_modes: bool = True
@@ -140,6 +148,7 @@ _OF_4_2 = Personality(
     takeover=True,
     published_deaths=False,
     returned_replies=False,
+    volatile_replies=True,
     named_actions=True,
     speaks_1_0=True,
     exchange_type_406=True,
@@ -167,6 +176,8 @@ PERSONALITIES = {
         fallback_type=False,
         imported_types=False,
         exact_headers=False,
+        typed_hashes=True,
+        max_priority_min=0,
     ),
     "3.13": Personality("3.13.7"),
     "4.2": _OF_4_2,
@@ -186,6 +197,7 @@ PERSONALITIES = {
         delayed_retries=True,
         purged_dead_letters=True,
         topic_wildcards_max=2,
+        modulus_by_name=True,
     ),
 }
 LATEST = {"4": "4.3"}

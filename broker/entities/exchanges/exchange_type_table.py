@@ -40,6 +40,10 @@ class RouterRules(NamedTuple):
     chance: Random
     exact_headers: bool
     """A headers exchange tells integers from floating-point numbers of the same value."""
+    typed_hashes: bool
+    """x-consistent-hash hashes a header with the name of its type."""
+    modulus_by_name: bool
+    """x-modulus-hash sorts destinations by name, not by binding key."""
 
 
 ROUTERS: dict[str, Callable[[Table, RouterRules], Router]] = {
@@ -47,10 +51,10 @@ ROUTERS: dict[str, Callable[[Table, RouterRules], Router]] = {
     "fanout": lambda arguments, rules: Fanout(),
     "topic": lambda arguments, rules: Topic(),
     "headers": lambda arguments, rules: Headers(exact=rules.exact_headers),
-    "x-consistent-hash": lambda arguments, rules: ConsistentHash(arguments),
+    "x-consistent-hash": lambda arguments, rules: ConsistentHash(arguments, typed=rules.typed_hashes),
     DELAYED_TYPE: lambda arguments, rules: ROUTERS[delayed_type(arguments)](arguments, rules),
     "x-local-random": lambda arguments, rules: LocalRandom(rules.chance),
-    "x-modulus-hash": lambda arguments, rules: ModulusHash(),
+    "x-modulus-hash": lambda arguments, rules: ModulusHash(by_name=rules.modulus_by_name),
     "x-random": lambda arguments, rules: RandomChoice(rules.chance),
     "x-recent-history": lambda arguments, rules: RecentHistory(arguments),
 }

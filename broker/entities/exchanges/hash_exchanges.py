@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from broker.entities.arguments.erlang_terms import UNDEFINED, Term, printed, typed
+from broker.entities.arguments.erlang_terms import UNDEFINED, Term, printed, value
+from broker.entities.arguments.erlang_terms import typed as typed_term
 from broker.entities.exchanges.erlang_hash import jump, phash2
 from broker.entities.exchanges.exchange import Binding, Destination, Router
 from broker.entities.exchanges.exchange_types import OneBinding
@@ -32,17 +33,18 @@ class ConsistentHash(Router):
     """Type x-consistent-hash: one destination per value; the binding key is a destination's number of buckets.
 
     The ring is in order of binding. As in RabbitMQ, a destination is on it once, by its first binding, and leaves it
-    when any of its bindings is removed. Weights are summed, so a large one costs nothing.
+    when any of its bindings is removed. Weights are summed, so a large one costs nothing. A header is hashed with its
+    type if `typed`.
     """
 
-    def __init__(self, arguments: Table) -> None:
+    def __init__(self, arguments: Table, *, typed: bool) -> None:
         header, property_ = (_text(arguments.get(name)) for name in ("hash-header", "hash-property"))
         if header is not None and property_ is not None:
             raise precondition_failed("hash-header and hash-property are mutually exclusive")
         if property_ is not None and property_ not in _PROPERTIES:
             raise precondition_failed(f"Unsupported property: {property_}")
         self.by_key_alone = header is None and property_ is None
-        self._subject = _subject(header, property_)
+        self._subject = _subject(header, property_, typed=typed)
         self._weights: dict[Destination, int] = {}
         self._destinations: list[Destination] = []
         self._ends: list[int] = []
@@ -68,7 +70,7 @@ class ConsistentHash(Router):
             return tuple(self._weights)
         if not self._destinations:  # computed when needed, not for each of a thousand bindings that are added
             self._destinations, self._ends = list(self._weights), list(accumulate(self._weights.values()))
-        bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
+        bucket = jump(_key(self._subject(keys, headers, message)), self._ends[-1])
         return (self._destinations[bisect_right(self._ends, bucket)],)
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -80,10 +82,17 @@ class ConsistentHash(Router):
 
 
 class ModulusHash(OneBinding):
-    """Type x-modulus-hash: the binding number `hash(routing keys) % number of bindings`."""
+    """Type x-modulus-hash: the binding number `hash(routing keys) % number of bindings`.
+
+    They are sorted by the name of their destination if `by_name`, otherwise by binding key first.
+    """
+
+    def __init__(self, *, by_name: bool) -> None:
+        super().__init__()
+        self._place = _named_place if by_name else _place
 
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
-        return sorted(bindings, key=_place)
+        return sorted(bindings, key=self._place)
 
     def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         destinations = self.destinations
@@ -93,12 +102,26 @@ class ModulusHash(OneBinding):
 _PROPERTIES = ("correlation_id", "message_id", "timestamp")
 
 
-def _subject(header: str | None, property_: str | None) -> Subject:
+def _subject(header: str | None, property_: str | None, *, typed: bool) -> Subject:
     if header is not None:
-        return lambda keys, headers, message: UNDEFINED if (field := headers.get(header)) is None else typed(field)
+        term = typed_term if typed else _header_term
+        return lambda keys, headers, message: UNDEFINED if (field := headers.get(header)) is None else term(field)
     if property_ is not None:
         return lambda keys, headers, message: UNDEFINED if message is None else _property(message, property_)
     return lambda keys, headers, message: _bytes(keys[0])
+
+
+def _header_term(field: Field) -> Term:
+    """Return the value of a header without its type, times in milliseconds; of a list or table its first item."""
+    if field.kind == "T":
+        return int(field.value) * 1000
+    term = value(field)
+    return term[0] if isinstance(term, list) and term else term
+
+
+def _key(term: Term) -> int:
+    """Return the number by which a bucket is drawn: integers are not hashed, as in RabbitMQ."""
+    return term if isinstance(term, int) else phash2(term)
 
 
 def _property(message: Message, name: str) -> Term:
@@ -108,8 +131,12 @@ def _property(message: Message, name: str) -> Term:
 
 def _place(binding: Binding) -> tuple[bytes, bool, bytes]:
     """Return the sort key of RabbitMQ's bindings: key, exchanges before queues, name."""
+    return _bytes(binding.key), *_named_place(binding)
+
+
+def _named_place(binding: Binding) -> tuple[bool, bytes]:
     destination = binding.destination
-    return _bytes(binding.key), isinstance(destination, Queue), _bytes(destination.name)
+    return isinstance(destination, Queue), _bytes(destination.name)
 
 
 def _bytes(text: str) -> bytes:

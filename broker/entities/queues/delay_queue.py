@@ -21,6 +21,7 @@ from broker.entities.queues.due_messages import DueMessages, due_of, position_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.ready_section import ReadySection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,9 @@ class NothingReady:
 
     def __len__(self) -> int:
         return 0
+
+    def look(self, section: ReadySection) -> None:
+        """Add nothing."""
 
     def end(self) -> int:
         """Return 0: there is nothing to drop."""

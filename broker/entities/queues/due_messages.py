@@ -118,6 +118,10 @@ class DueMessages:
             self.last_due = 0
         return number
 
+    def content(self, position: int) -> QueuedMessage | None:
+        """Return a message that is in memory; None if it is on disk only."""
+        return self._in_memory.get(position)
+
     def take_content(self, position: int) -> QueuedMessage | None:
         """Remove a message from memory and return it; None if it is on disk only."""
         entry = self._in_memory.pop(position, None)

@@ -20,6 +20,7 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import Front, MemoryWindow, ReadBack, ReadyMessages
+from broker.entities.queues.ready_section import ReadySection
 from storage.batch import LaneState
 
 
@@ -132,6 +133,11 @@ class PriorityReadyMessages:
         """Return the first `limit` returned messages of the highest level and leave them."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].next_returned(limit)
+
+    def look(self, section: ReadySection) -> None:
+        """Add all messages to a section, in order: see `ReadyMessages.look`."""
+        for number in self.filled:
+            self._levels[number].look(section, number)
 
     def stored(self, up_to: int, number: int = 0) -> None:
         """Page the messages of one priority up to a position that is on disk: see `ReadyMessages.stored`."""
@@ -274,6 +280,8 @@ class PriorityQueue(OrderedQueue):
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
         self._levels = cast(PriorityReadyMessages, self.ready_messages)
+        self._highest = max(self.arguments.max_priority or 0, context.personality.max_priority_min)
+        self.highest_priority = self._highest
 
     def publish(self, message: Message) -> bool:
         """Enqueue a message at the end of its level; return True if its confirm has to wait for the disk.
@@ -287,7 +295,7 @@ class PriorityQueue(OrderedQueue):
             position = self.events.arrived((message,), position, kept=durable)
         self._position = position
         entry = QueuedMessage(self, position, message, len(message.body), self.limits.expires_at(message))
-        entry.level = level = min(message.priority, self.arguments.max_priority or 0)
+        entry.level = level = min(message.priority, self._highest)
         # Beyond the window transient messages go to the store too: they leave memory once they are there.
         if durable or self._levels.level(level).paging:
             self.store.put(entry, durable=durable)

@@ -18,6 +18,7 @@ from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.events.queue_events import QueueEvents
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.ready_section import ReadySection
 from broker.entities.queues.unlimited import GONE, Unlimited
 from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.entities.scheduling.background_work import BackgroundWork
@@ -108,6 +109,9 @@ class ReadyRole(Protocol):
     def head(self) -> QueuedMessage | None:
         """The first ready message, if it is in memory."""
 
+    def look(self, section: ReadySection) -> None:
+        """Add all messages to a section, in the order of delivery. Nothing changes, and nothing is read."""
+
     def end(self) -> int:
         """Forget every message and the queue; return the number of messages."""
 
@@ -139,6 +143,9 @@ class StoreRole(Protocol):
 
     def load(self, entries: Sequence[QueuedMessage]) -> None:
         """Read the content of messages back into memory; unreadable ones stay without."""
+
+    def lane(self, number: int) -> QueueStore:
+        """Return the lane of a level."""
 
     def restore(self) -> Mapping[int, QueueStore]:
         """Take up the lanes that are on disk at a start, and return them. Messages delivered before are redelivered."""
@@ -196,6 +203,8 @@ class Queue:
         self.policies = NONE_IN_FORCE
         self.arguments: QueueArguments = parse(spec.arguments)
         """The arguments in force: those of the declaration, with its policies applied."""
+        self.highest_priority: int | None = None
+        """The highest priority of a queue with `x-max-priority`: messages above it count as this one."""
         self.owner = owner
         recorder = context.recorder
         self.events = None if recorder is None else QueueEvents(recorder, context.vhost, spec.name)
@@ -332,6 +341,11 @@ class Queue:
     def forget(self, outlet: Outlet) -> None:
         """Forget a channel that has ended and has no unacknowledged messages left."""
         self._outlets.pop(outlet, None)
+
+    @property
+    def outlets(self) -> Sequence[Outlet]:
+        """The channels that may have unacknowledged messages."""
+        return tuple(self._outlets)
 
     @property
     def unacknowledged(self) -> Iterable[QueuedMessage]:

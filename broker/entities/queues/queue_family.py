@@ -78,7 +78,7 @@ def _returned_first(queue: QuorumQueue, store: QuorumStore, context: QueueContex
     priorities = context.personality.quorum_priorities
     levels = FairLevels if priorities is QuorumPriorities.TWO else PriorityReadyMessages
     return QuorumReadyMessages(
-        ReturnedMessages(lambda numbers: queue.delayed.bring(numbers)),
+        ReturnedMessages(lambda numbers: queue.delayed.bring(numbers), lambda number: queue.delayed.look_at(number)),
         levels(context.window, lambda level: partial(store.read, queue, level), QuorumLevel),
         all_fronts=priorities is QuorumPriorities.STRICT,
     )

@@ -10,12 +10,14 @@ from broker.entities.messages.message import BccMessage, Message, OriginQueue, Q
 from broker.entities.queues.ready_messages import MemoryWindow
 from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.entities.statistics.counters import QueueCounters
+from broker.wire.properties import body_size
 from storage.batch import (
     BLIND,
     PERSISTENT,
     TRANSIENT_QUEUE,
     LaneState,
     LaneWrites,
+    PeekedLane,
     Purge,
     StoredMessage,
     StreamHistory,
@@ -40,6 +42,13 @@ class StreamSource(Protocol):
         """Return the first position in [first, end) whose message is not older than `time`; else `end`."""
 
 
+class PeekSource(Protocol):
+    """Looks at the lanes of the message store."""
+
+    def lane(self, queue_id: int, lane: int, after: int, before: int, skip: int = 0) -> PeekedLane:
+        """Return a look at the live messages between two positions, exclusive, without the first `skip` of them."""
+
+
 class MessageSource(Protocol):
     """The message store, as queues read it."""
 
@@ -51,6 +60,10 @@ class MessageSource(Protocol):
     @property
     def streams(self) -> StreamSource:
         """Reads that only streams need."""
+
+    @property
+    def peeks(self) -> PeekSource:
+        """Looks, which any thread may take and which change nothing."""
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
         """Return the messages stored at these ascending positions; those not found are left out."""
@@ -199,6 +212,23 @@ class QueueStore:
         found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
         self.counters.read(len(found))
         return [self._entry(queue, stored) for stored in found]
+
+    def peek(self, after: int, before: int, skip: int = 0) -> PeekedLane:
+        """Return a look at the stored messages between two positions, exclusive, without the first `skip`.
+
+        Any thread may take it, in steps. It counts no reads.
+        """
+        return self._source.peeks.lane(self.queue_id, self.number, after, before, skip)
+
+    def peeked(self, queue: OriginQueue, stored: StoredMessage) -> QueuedMessage:
+        """Return what a look has found as the queue would read it back; its body may be cut."""
+        entry = self._entry(queue, stored)
+        entry.size = body_size(stored.header)
+        return entry
+
+    def lane(self, number: int) -> QueueStore:
+        """Return the lane of a level: it is the only one."""
+        return self
 
     def load(self, entries: Iterable[QueuedMessage]) -> None:
         """Read the content of messages back into memory; unreadable ones stay without."""

@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from broker.entities.messages.message import QueuedMessage
+from broker.entities.queues.ready_section import ReadySection
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
@@ -131,7 +132,7 @@ class ReadyMessages:
 
     def give_back(self, entries: Sequence[QueuedMessage]) -> None:
         """Put returned messages back in order. Many are cheapest in descending order."""
-        if self._are_first(entries):
+        if _are_first(entries, self._returned):
             self._returned.extend(entries)
         elif len(entries) * FEW_OF < len(self._returned):
             for entry in entries:
@@ -144,11 +145,6 @@ class ReadyMessages:
     def put_back(self, entries: Sequence[QueuedMessage]) -> None:
         """Put the first messages, which were taken, back to where they were."""
         self.give_back(entries)
-
-    def _are_first(self, entries: Sequence[QueuedMessage]) -> bool:
-        """Return whether they are in descending order and before all other returned messages."""
-        before = self._returned[-1].position if self._returned else _END
-        return all(after < last for last, after in pairwise((before, *map(_position, entries))))
 
     def peek(self) -> QueuedMessage | None:
         """Return the first ready message and leave it; None without one. May read from disk."""
@@ -229,6 +225,13 @@ class ReadyMessages:
     def next_returned(self, limit: int) -> list[QueuedMessage]:
         """Return the first `limit` returned messages and leave them."""
         return self._returned[: -limit - 1 : -1]
+
+    def look(self, section: ReadySection, level: int = 0) -> None:
+        """Add all messages to a section, in order. Nothing is read back."""
+        section.add_returned(self._returned, self._head)
+        before = self._tail[0].position if self._tail else _END
+        section.add_on_disk(self._paged, self._read_up_to, before, level)
+        section.add(self._tail)
 
     def stored(self, up_to: int, number: int = 0) -> None:
         """Drop from the tail, and count as paged, all messages up to a position that is on disk."""
@@ -323,3 +326,9 @@ _position: Final = attrgetter("position")
 
 def _descending(entry: QueuedMessage) -> int:
     return -entry.position
+
+
+def _are_first(entries: Sequence[QueuedMessage], returned: Sequence[QueuedMessage]) -> bool:
+    """Return whether messages are in descending order and before all that were returned earlier."""
+    before = returned[-1].position if returned else _END
+    return all(after < last for last, after in pairwise((before, *map(_position, entries))))

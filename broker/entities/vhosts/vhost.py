@@ -101,7 +101,10 @@ class VHost:
             context.watch,
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
-        rules = RouterRules(context.chance, context.personality.exact_headers)
+        personality = context.personality
+        rules = RouterRules(
+            context.chance, personality.exact_headers, personality.typed_hashes, personality.modulus_by_name
+        )
         self._new_exchange = partial(new_exchange, rules=rules)
         self._new_queues = Creations(self.queues, self._queue_declared)
         self._new_exchanges = Creations(self.exchanges, self._exchange_declared)
@@ -255,8 +258,7 @@ class VHost:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.store.queue_id] = queue
         if queue.events is not None:
-            priorities = queue.arguments.max_priority
-            queue.events.declared(queue.type.name, durable=queue.durable, priorities=priorities)
+            queue.events.declared(queue.type.name, durable=queue.durable, priorities=queue.highest_priority)
         self.policy_application.queue_appears(queue)
         self._exclusive_queues.add(queue)
 

@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from broker.admin.json_tables import plain
+from broker.admin.messages.message_in_json import payload_in_json
 from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
 from broker.management.api_call import ApiCall
-from broker.management.message_json import payload_in_json
 from broker.management.responses import SECURITY, Problem, encoded
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import trio
 
 from broker.admin.json_tables import table
+from broker.admin.messages.message_in_json import payload_in_json, properties_in_json
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.api_call import ApiCall
-from broker.management.message_json import payload_in_json, properties_in_json
 from broker.management.responses import JsonArray, encoded
 from broker.wire import methods
 from broker.wire.assembler import Command

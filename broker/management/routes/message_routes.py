@@ -1,4 +1,4 @@
-"""Messages: publish to an exchange, get from a queue."""
+"""Messages: publish to an exchange, get from a queue, look at those in a queue."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from broker.admin.commands.queue_admin import PeekQueue
+from broker.admin.messages.message_in_json import payload_in_json, properties_in_json
 from broker.admin.short_steps import pause_if_due
+from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.freed_memory import give_freed_memory_back
-from broker.management.access import Tag
+from broker.management.access import NOT_IN_VHOST, Tag, denied
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
-from broker.management.message_json import (
-    payload_in_json,
-    payload_of,
-    properties_in_json,
-    properties_of,
-)
+from broker.management.message_json import payload_of, properties_of
 from broker.management.resources import Resource, resource
 from broker.management.responses import JsonArray, JsonResponse, Problem, bad_request, encoded, in_json
 from broker.management.routes.exchange_routes import exchange_in_path
 from broker.management.routes.queue_routes import assert_queue
 from broker.session.direct_session import DirectSession, Refused
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, reply_text
 from broker.wire.assembler import Command
 from broker.wire.constants import ReplyCode
 from broker.wire.properties import decode_properties, encode_header
@@ -142,6 +141,35 @@ def _wanted(fields: BodyFields) -> GetRequest:
     return GetRequest(count, ackmode, encoding, truncate)
 
 
+async def look(call: ApiCall) -> Response:
+    """Look at messages of a queue; nothing changes. The user needs the same permission as to get them."""
+    queue, given = _readable(call), call.parameters
+    numbers = {name: _number(given[name], name) for name in ("offset", "count", "truncate") if name in given}
+    texts = {name: given[name] for name in ("encoding", "routing_key", "header", "state") if name in given}
+    return in_json(
+        await call.change(PeekQueue.parse({"vhost": queue.vhost_name, "name": queue.name, **numbers, **texts}))
+    )
+
+
+def _readable(call: ApiCall) -> Queue:
+    """Return the queue that the path names, if the user may read it. Raises Problem as a request to get does."""
+    vhost, name = call.vhost, call.short_name("queue")
+    if not call.account.enters(vhost.name):  # GET is let through for administrators, who see each queue
+        raise denied(call.account.name, NOT_IN_VHOST)
+    try:
+        call.api.registry.routes(call.account.name, vhost.name).access.read_queue(name)
+        return vhost.queue(name, None)
+    except ChannelException as error:
+        raise _refusal(Refused(error.code, reply_text(error.code, error.text))) from None
+
+
+def _number(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f"argument {name}: expected a number") from None
+
+
 def _refusal(refused: Refused) -> Problem:
     if refused.code == ReplyCode.NOT_FOUND:
         return Problem(404, "not_found", refused.text)
@@ -183,4 +211,5 @@ def _shown(found: Command, got: methods.BasicGetOk, wanted: GetRequest) -> dict[
 RESOURCES: list[Resource] = [
     resource("/api/exchanges/{vhost}/{exchange}/publish", in_vhost=True, POST=(Tag.ANY, publish)),
     resource("/api/queues/{vhost}/{queue}/get", in_vhost=True, POST=(Tag.ANY, take)),
+    resource("/api/queues/{vhost}/{queue}/peek", in_vhost=True, GET=(Tag.ANY, look)),
 ]

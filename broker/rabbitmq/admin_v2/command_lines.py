@@ -110,9 +110,9 @@ policies delete_definition_keys_from_all | --definition-keys:list!
 
 definitions export, export definitions | --file=- --stdout? -t,--transformations:list
 definitions export_from_vhost | --file=- --stdout? -t,--transformations:list
-definitions import | --file --stdin?
+definitions import | --file! --stdin?
 import definitions | --file!
-definitions import_into_vhost | --file --stdin?
+definitions import_into_vhost | --file! --stdin?
 
 feature_flags list, list feature_flags | | GET feature-flags feature_flags
 feature_flags enable | --name!

@@ -22,6 +22,8 @@ from broker.rabbitmq.admin_v2.value_types import TYPES
 
 PROGRAM = "rabbitmqadmin"
 HELP = "help"
+INSTEAD = {"file": "stdin"}
+"""Flags that stand for an argument."""
 
 
 class Parsed(NamedTuple):
@@ -146,11 +148,16 @@ def _given(context: click.Context, keys: Collection[str]) -> dict[str, Any]:
     return {key: context.params[key] for key in keys if context.params[key] not in (None, False)}
 
 
+def _has(context: click.Context, key: str) -> bool:
+    """An argument is there, or a flag that stands for it."""
+    return context.params[key] is not None or bool(context.params.get(INSTEAD.get(key, "")))
+
+
 def _check_leaf(context: click.Context, line: CommandSyntax) -> frozenset[str]:
     """Return the keys of the arguments that are given. Raises click.UsageError."""
     if context.args:
         refuse(f"unexpected argument '{context.args[0]}' found", context)
-    missing = [each for each in line.arguments if each.required and context.params[each.key] is None]
+    missing = [each for each in line.arguments if each.required and not _has(context, each.key)]
     if missing:
         names = "".join(f"\n  {shown_argument(each)}" for each in missing)
         refuse(f"the following required arguments were not provided:{names}", context)

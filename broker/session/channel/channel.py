@@ -362,6 +362,9 @@ class Channel(Outlet):
         self.deliveries.check()
         if self.confirms is not None:
             self.confirms.check()
+        if not self.consumers:  # before anything slow: an attack has thousands of idle channels
+            assert not self.prefixes, "there are prefixes of consumers, and no consumers"
+            return
         assert self.prefixes.keys() == set(self.consumers.values()), "consumers and their prefixes differ"
         out = Counter(
             entry.consumer

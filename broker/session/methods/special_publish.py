@@ -4,6 +4,7 @@ each message by itself.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
@@ -150,11 +151,21 @@ def _promise_reply(channel: Channel, message: Message) -> None:
 
 
 def _reply(channel: Channel, key: str, message: Message) -> None:
-    """Deliver a direct reply, at once even in a transaction. It goes to no queue: see `taken_as_reply`."""
-    if key.startswith(REPLY_TO + "."):
-        asking = channel.connection.reply_channels.get(key)
-        if asking is not None and asking.vhost is channel.vhost:
-            asking.direct_reply.deliver(asking, message)
+    """Deliver a direct reply; before 4.2 at once even in a transaction. It goes to no queue: see `taken_as_reply`."""
+    if not key.startswith(REPLY_TO + "."):
+        return
+    if channel.transaction is not None and channel.connection.settings.personality.volatile_replies:
+        channel.transaction.publishes.append(partial(_deliver_reply, channel, key, message))
+    else:
+        _deliver_reply(channel, key, message)
+
+
+def _deliver_reply(channel: Channel, key: str, message: Message) -> int:
+    """Deliver a direct reply if its channel is still there; return the number of copies that a commit counts, 1."""
+    asking = channel.connection.reply_channels.get(key)
+    if asking is not None and asking.vhost is channel.vhost:
+        asking.direct_reply.deliver(asking, message)
+    return 1
 
 
 def taken_as_reply(channel: Channel, route: CachedRoute) -> bool:

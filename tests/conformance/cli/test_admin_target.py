@@ -10,6 +10,7 @@ import pytest
 
 from broker.cli.main import main
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.certificate_authority import Authority
 from harness.brokers.http_broker import web_address, web_broker
 
 Run = Callable[..., tuple[int, str, str]]
@@ -127,6 +128,21 @@ def test_a_named_broker_without_the_api_is_an_error(run: Run, tmp_path: Path) ->
     try:
         code, _, err = run("vhosts", "list", data_dir=process.data_dir)
         assert (code, "the broker has no management API (management.listen is off)" in err) == (65, True)
+    finally:
+        process.stop()
+
+
+def test_version_2_checks_certificates(run: Run, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    process = web_broker(tmp_path, tls=authority.config())
+    process.start()
+    try:
+        uri = f"https://localhost:{web_address(process, 'https')[1]}"
+        for trusted in (["--tls-ca-cert-file", str(authority.ca_file)], ["-k"]):
+            code, out, _ = run("-U", uri, *trusted, "vhosts", "list")
+            assert (code, out[:4]) == (0, VERSION_2)
+        code, out, err = run("-U", uri, "vhosts", "list")
+        assert (code, out, "certificate verify failed" in err) == (65, "", True)
     finally:
         process.stop()
 

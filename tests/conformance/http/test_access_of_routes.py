@@ -100,6 +100,7 @@ queues/{vhost}/{queue}/contents                           DELETE enters
 queues/{vhost}/{queue}/actions                            POST administrator-in
 queues/{vhost}/{queue}/bindings                           GET sees
 queues/{vhost}/{queue}/get                                POST enters
+queues/{vhost}/{queue}/peek                               GET enters
 queues/quorum/{vhost}/{queue}/replicas/add                POST administrator-in
 queues/quorum/{vhost}/{queue}/replicas/delete             DELETE administrator-in
 queues/quorum/{vhost}/{queue}/status                      GET sees

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.entities.arguments.personality import Series
 from broker.wire.field_tables import Field
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import (
@@ -70,10 +71,9 @@ def delivered(client: Client, count: int) -> list[str]:
         (5, ("a4", "b9", "c5", "d255", "e6"), ("b9", "c5", "d255", "e6", "a4")),
         (1, ("a0", "b0", "c1"), ("c1", "a0", "b0")),
         (255, ("a0", "b254", "c255"), ("c255", "b254", "a0")),
-        (0, MIXED, MIXED),
         *((Field(kind, 3), ("a0", "b3", "c2"), ("b3", "c2", "a0")) for kind in "bBsuIil"),
     ],
-    ids=["levels", "beyond the highest", "two levels", "256 levels", "none", *"bBsuIil"],
+    ids=["levels", "beyond the highest", "two levels", "256 levels", *"bBsuIil"],
 )
 def test_higher_priorities_come_first_and_equal_ones_in_order(
     client: Client, declare: Made, highest: Any, published: tuple[str, ...], expected: tuple[str, ...]
@@ -83,6 +83,14 @@ def test_higher_priorities_come_first_and_equal_ones_in_order(
     publish(client, queue, *published)
     found = [(message.body.decode(), message.properties.priority) for message in drain_messages(client, queue)]
     assert found == [(body, int(body[1:])) for body in expected]
+
+
+def test_a_highest_priority_of_0(client: Client, declare: Made, series: Series) -> None:
+    """3.10: no priorities; later versions take it for 1."""
+    queue = declare(max_priority=0)
+    publish(client, queue, *MIXED)
+    expected = MIXED if series < (3, 13) else ("b5", "c3", "e5", "a0", "d0", "f0")
+    assert [message.body.decode() for message in drain_messages(client, queue)] == list(expected)
 
 
 def test_no_priority_is_the_lowest(client: Client, declare: Made, queue: str) -> None:

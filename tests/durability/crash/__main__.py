@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from harness.campaign_options import exit_on_sigterm
+from leveret.testing.power.disk_states import Chance
 from tests.durability.crash.campaign import run
 from tests.durability.crash.explorer import Place, explore, replay, shown
 from tests.durability.crash.recording.recorder import Recording
@@ -27,6 +28,7 @@ def main() -> int:
     search = verbs.add_parser("explore", help="explore a record")
     search.add_argument("record", type=Path)
     search.add_argument("--decisive", action="store_true", help="only where something is about to become certain")
+    search.add_argument("--kinds", nargs="+", default=Chance.KINDS, choices=Chance.KINDS, help="kinds of disks left")
     search.add_argument("--first", action="store_true", help="end at the first failure")
     again = verbs.add_parser("replay", help="recover one state of a record, and judge it")
     again.add_argument("record", type=Path)
@@ -40,7 +42,7 @@ def _do(given: argparse.Namespace) -> int:
         return run(given.directory, given.jobs, given.minutes, given.steps)
     recording = Recording(given.record)
     if given.verb == "explore":
-        print(shown(explore(recording, decisive=given.decisive, first=given.first)))
+        print(shown(explore(recording, decisive=given.decisive, first=given.first, kinds=given.kinds)))
         return 0
     failure = replay(recording, given.place)
     print(f"{failure.place} {failure.mark} {failure.problem or 'as promised'}")

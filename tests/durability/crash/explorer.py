@@ -121,7 +121,7 @@ def instants(events: list[Event], *, decisive: bool) -> set[int]:
     return before | set(changes[-1:] if decisive else changes)
 
 
-def crashes(recording: Recording, attempts: range, *, decisive: bool) -> Iterator[State]:
+def crashes(recording: Recording, attempts: Sequence[int], *, decisive: bool) -> Iterator[State]:
     """The disks that a crash may leave after each event, in several attempts."""
     seed, events = recording.about.seed, recording.events()
     disk = Disk(Path(recording.about.root))
@@ -197,8 +197,10 @@ class Examination:
         shutil.rmtree(self._root)
 
 
-def explore(recording: Recording, *, decisive: bool = False, first: bool = False) -> Findings:
-    """Check a record's states, at decisive instants alone (see `instants`), until the `first` failure.
+def explore(
+    recording: Recording, *, decisive: bool = False, first: bool = False, kinds: Sequence[str] = Chance.KINDS
+) -> Findings:
+    """Check a record's states of these `kinds`, at decisive instants alone (see `instants`), until the `first` failure.
 
     Most mistakes show in what is certain: who wants one failure looks there first.
     """
@@ -206,9 +208,9 @@ def explore(recording: Recording, *, decisive: bool = False, first: bool = False
     failures: list[Failure] = []
     failed = 0
     places: set[int] = set()
-    kinds, nothing = range(len(Chance.KINDS)), Chance.KINDS.index("nothing")
+    wanted, nothing = [Chance.KINDS.index(kind) for kind in kinds], [Chance.KINDS.index("nothing")]
     try:
-        for attempts in [kinds[nothing : nothing + 1], kinds] if first else [kinds]:
+        for attempts in [nothing, wanted] if first else [wanted]:
             for state in crashes(recording, attempts, decisive=decisive):
                 places.add(state.place.event)
                 problems = examination.problems(state)

@@ -119,6 +119,7 @@ COMMANDS: dict[str, tuple[int, Drawn]] = {
     "parameter": (1, _fixed("parameter", "list")),
     "global-parameter": (1, _fixed("global-parameter", "set", "named", '"a value"')),
     "cluster-name": (1, _fixed("cluster-name", "a name")),
+    "peek": (1, _fixed("peek", COPY, "--json")),
     "purge-queue": (1, _purge),
     "delete-queue": (1, _delete),
     "archive": (1, _archive),

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 600
 """Seconds for the broker to work off an attack before sockets are closed: half bodies by the byte keep a busy machine
 for a minute."""
 
-SIZES = dict.fromkeys(ATTACKS, 0.05) | {"non-reading getter": 0.01}
+SIZES = dict.fromkeys(ATTACKS, 0.05) | {"non-reading getter": 0.01, "half bodies by the byte": 0.01}
 """Sizes of attacks on memory. The C library keeps gaps between others' memory and large bodies: a plateau of a few
 bodies."""
 ROUNDS = 4

@@ -85,10 +85,12 @@ def odd_definitions() -> dict[str, Any]:
     }
 
 
-def as_form(definitions: bytes) -> tuple[bytes, str]:
-    """A file in a form, as a browser sends it; its content type."""
-    head = b'--B\r\nContent-Disposition: form-data; name="file"; filename="d.json"\r\n\r\n'
-    return head + definitions + b"\r\n--B--\r\n", "multipart/form-data; boundary=B"
+def as_form(*definitions: bytes, redirect: bytes | None = None) -> tuple[bytes, str]:
+    """Files in a form, as a browser sends them; its content type."""
+    fields = [] if redirect is None else [(b'"redirect"', redirect)]
+    fields += [(b'"file"; filename="d.json"', file) for file in definitions]
+    parts = [b"--B\r\nContent-Disposition: form-data; name=%b\r\n\r\n%b\r\n" % field for field in fields]
+    return b"".join(parts) + b"--B--\r\n", "multipart/form-data; boundary=B"
 
 
 def test_definitions_go_from_broker_to_broker(web: BrokerProcess, tmp_path: Path) -> None:
@@ -130,15 +132,30 @@ def test_a_virtual_host_is_copied_into_another(web: BrokerProcess) -> None:
 def test_what_is_wrong_with_a_form_changes_nothing(web: BrokerProcess) -> None:
     before = get(web, "definitions")
     for form, kind, status in (
-        (b"", "multipart/form-data", 204),
-        (b"--B--\r\n", "multipart/form-data; boundary=B", 204),
-        (*as_form(b"not json"), 400),
+        (*as_form(b""), 204),
+        (b"", "multipart/form-data", 400),
+        (*as_form(), 400),
+        (*as_form(redirect=b"../"), 400),
+        (*as_form(b"not json", redirect=b"../"), 400),
+        (*as_form(b"{}", b"not json"), 400),
+        (*as_form(b"{}", redirect=b"x\r\nX-Header: y"), 400),
         (*as_form(b'{"queues":[{"name":"x","vhost":"none"}]}'), 400),
         (b"{}", "text/plain", 415),
         (b"{}", "", 415),
     ):
         assert call(web, "POST", "definitions", form, Content_Type=kind).status == status, form
     assert get(web, "definitions") == before
+
+
+@pytest.mark.parametrize(
+    "redirect", [b"../#/import-succeeded", b"http://mq.example.com/x?y=1&z", 'a b"é'.encode(), b""]
+)
+def test_the_form_s_redirect_is_where_the_browser_goes(web: BrokerProcess, redirect: bytes) -> None:
+    """Whatever URL it is, as in RabbitMQ; of several files the last one counts."""
+    form, kind = as_form(b"not json", b'{"vhosts":[]}', redirect=redirect)
+    for path in ("definitions", "all-configuration", "definitions/%2F"):
+        reply = call(web, "POST", path, form, Content_Type=kind)
+        assert (reply.status, reply.headers["location"].encode("latin-1"), reply.body) == (303, redirect, b"")
 
 
 DEEP = b"[" * 90 + b"]" * 90

@@ -91,6 +91,10 @@ class DelayedMessages:
         self._store.retries.load(unread)
         return entries
 
+    def look_at(self, number: int) -> QueuedMessage:
+        """Return a due message by its number, without its content if that is on disk only. Nothing changes."""
+        return self._waiting.content(position_of(number)) or self._on_disk(number)
+
     def _on_disk(self, number: int) -> QuorumEntry:
         assert self._queue is not None, "a deleted queue has no messages"
         entry = QuorumEntry(self._queue, position_of(number), None, size_of(number), 0)

@@ -40,6 +40,11 @@ class QuorumEntry(QueuedMessage):
         if self.original is not None and counts:
             self.message = _counted(self.original, counts)
 
+    def with_counts(self, counts: Table) -> Message | None:
+        """Return the message with counts among its headers; None without content."""
+        published = self.original or self.message
+        return published if published is None or not counts else _counted(published, counts)
+
     def conceal(self) -> None:
         """Restore the message as it was published."""
         if self.original is not None:

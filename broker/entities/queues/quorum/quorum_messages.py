@@ -15,6 +15,7 @@ from broker.entities.messages.message import QueuedMessage
 from broker.entities.queues.due_messages import size_of
 from broker.entities.queues.priority_queue import PriorityReadyMessages
 from broker.entities.queues.ready_messages import Front, MemoryWindow, ReadyMessages
+from broker.entities.queues.ready_section import ReadySection
 
 HIGH_IN_TURN = 2
 """Messages delivered before one of a lower level may go first, where high ones must not keep the others waiting."""
@@ -81,11 +82,17 @@ class FairLevels(PriorityReadyMessages):
 class ReturnedMessages:
     """Messages that were returned, in the order of their return.
 
-    `bring` makes objects of numbers, with their contents; it may leave some of the last ones out.
+    `bring` makes objects of numbers, with their contents; it may leave some of the last ones out. `look_at` makes an
+    object of one, perhaps without its content, and leaves it a number.
     """
 
-    def __init__(self, bring: Callable[[Sequence[int]], Sequence[QueuedMessage]]) -> None:
+    def __init__(
+        self,
+        bring: Callable[[Sequence[int]], Sequence[QueuedMessage]],
+        look_at: Callable[[int], QueuedMessage],
+    ) -> None:
         self._bring: Callable[[Sequence[int]], Sequence[QueuedMessage]] | None = bring
+        self._look_at: Callable[[int], QueuedMessage] | None = look_at
         self._entries: deque[QueuedMessage] = deque()
         """Objects that go before the rest."""
         self._rest: deque[QueuedMessage | int] = deque()
@@ -132,6 +139,12 @@ class ReturnedMessages:
         """Return the first messages, at most `limit`, and leave them."""
         return list(islice(self._entries, limit))
 
+    def look(self, section: ReadySection) -> None:
+        """Add all messages to a section, in order."""
+        section.add(self._entries)
+        if self._rest and self._look_at is not None:
+            section.add_numbers(self._rest, self._look_at)
+
     @property
     def head(self) -> QueuedMessage | None:
         """The first message, if it is an object."""
@@ -156,7 +169,7 @@ class ReturnedMessages:
 
     def end(self) -> None:
         """Forget the queue, which is deleted."""
-        self._bring = None
+        self._bring = self._look_at = None
 
     def check(self) -> None:
         """Raise AssertionError unless the bytes are counted right."""
@@ -270,6 +283,11 @@ class QuorumReadyMessages:
     def next_returned(self, limit: int) -> list[QueuedMessage]:
         """Return the first `limit` returned messages and leave them."""
         return self.returned.first(limit)
+
+    def look(self, section: ReadySection) -> None:
+        """Add all messages to a section, in order: see `ReadyMessages.look`."""
+        self.returned.look(section)
+        self.levels.look(section)
 
     def clear(self) -> int:
         """Drop every ready message; return their number."""

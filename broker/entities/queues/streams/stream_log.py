@@ -14,9 +14,10 @@ import struct
 from typing import NamedTuple
 
 from broker.entities.arguments.stream_arguments import StreamArguments
-from broker.entities.messages.message import Message
+from broker.entities.messages.message import Message, OriginQueue, QueuedMessage
 from broker.entities.queues.queue_store import RECORD_BYTES, QueueStore
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.ready_section import ReadySection
 from broker.entities.queues.streams.stream_retention import StreamSegment, StreamSegments
 from broker.wire.field_tables import Field
 from broker.wire.properties import body_size, decode_properties, encode_header
@@ -83,6 +84,11 @@ class StreamStore(QueueStore):
     def find(self, time: int, first: int, end: int) -> int:
         """Return the first offset in [first, end) of a message not older than `time`; else `end`."""
         return self._source.streams.find(self.queue_id, self.number, time, first, end)
+
+    def peeked(self, queue: OriginQueue, stored: StoredMessage) -> QueuedMessage:
+        """Return what a look has found as consumers get it; its body may be cut."""
+        stamped = _Stamp().stamped(stored.position, stored.expires_at, _message(stored))
+        return QueuedMessage(queue, stored.position, stamped.message, body_size(stored.header), 0)
 
     def history(self) -> StreamHistory:
         """Return the closed segments and the last message in the store."""
@@ -191,6 +197,16 @@ class StreamLog:
         found = self._store.between(start, end, window)
         stamped = [self._stamp.stamped(stored.position, stored.expires_at, _message(stored)) for stored in found]
         return stamped, stamped[-1].offset + 1 if stamped else max(start, end)
+
+    def look(self, section: ReadySection) -> None:
+        """Add the messages that are synced to a section. A message's number is its offset less that of the first."""
+        first, tail = self.first, max(self.first, min(self.tail_first, self.stored))
+        section.add_on_disk(tail - first, first - 1, tail, 0, dense=True)
+        section.add_numbers(range(tail, self.stored), lambda offset: self._entry(section.queue, offset))
+
+    def _entry(self, queue: OriginQueue, offset: int) -> QueuedMessage:
+        message = self._tail[offset].message
+        return QueuedMessage(queue, offset, message, len(message.body), 0)
 
     def find(self, time: int) -> int:
         """Return the offset of the first message not older than `time`, or the next offset."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from email.message import Message
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -18,7 +18,7 @@ from broker.admin.definitions.definitions_file import DefinitionsFile, read_defi
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
-from broker.management.form_field import field_of_form
+from broker.management.form_field import fields_of_form
 from broker.management.resources import Handler, Resource, resource
 from broker.management.responses import (
     JsonResponse,
@@ -32,12 +32,20 @@ from broker.management.responses import (
 
 Sections = Iterable[tuple[str, Iterable[dict[str, Any]]]]
 
-FILE = "file"
-"""The field of a form with the definitions."""
+FILE, REDIRECT = "file", "redirect"
+"""Fields of a form: the definitions, and the place that the browser goes to once they are imported."""
 NOT_JSON = "failed_to_parse_json"
 BLANK_MAX = 64
 EMPTY = (b"", b"null")
 """Bodies that are taken for an empty object."""
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+class Upload(NamedTuple):
+    """Definitions that a client has sent; `redirect` is the place it goes to afterwards, None if it names none."""
+
+    definitions: DefinitionsFile
+    redirect: bytes | None
 
 
 async def export_all(call: ApiCall) -> Response:
@@ -112,34 +120,56 @@ def _named(file: str) -> dict[str, str]:
 
 async def import_all(call: ApiCall) -> Response:
     """Import definitions: users, permissions, policies, limits and parameters are replaced, others are only added."""
-    await call.change(ImportDefinitions(definitions=await _uploaded(call)))
-    return empty(204)
+    upload = await _uploaded(call)
+    await call.change(ImportDefinitions(definitions=upload.definitions))
+    return _done(upload)
 
 
 async def import_vhost(call: ApiCall) -> Response:
     """Import definitions into a virtual host, whatever virtual host they were exported from."""
     vhost = call.names["vhost"]
     with where_absent(vhost_not_found):
-        await call.change(ImportDefinitions(definitions=await _uploaded(call, vhost), vhost=vhost))
-    return empty(204)
+        upload = await _uploaded(call, vhost)
+        await call.change(ImportDefinitions(definitions=upload.definitions, vhost=vhost))
+    return _done(upload)
 
 
-async def _uploaded(call: ApiCall, vhost: str | None = None) -> DefinitionsFile:
-    """Read definitions from a body: JSON, or the file of a form. Raises Problem 400 or 415."""
+async def _uploaded(call: ApiCall, vhost: str | None = None) -> Upload:
+    """Read definitions from a body: JSON, or a form. Raises Problem 400 or 415."""
     described = Message()
     described["content-type"] = call.request.headers.get("content-type", "")
     kind = described.get_content_type()
     if kind not in ("application/json", "multipart/form-data"):
         raise Problem(415)
-    body = await call.api.bodies.read(call.request)
+    body, redirect = await call.api.bodies.read(call.request), None
     if kind == "multipart/form-data":
-        body = await field_of_form(described.get_boundary(""), body, FILE)
+        body, redirect = await _of_form(described.get_boundary(""), body)
     try:
-        return await read_definitions(body if bytes(body[:BLANK_MAX]).strip() not in EMPTY else b"{}", vhost)
+        read = await read_definitions(body if bytes(body[:BLANK_MAX]).strip() not in EMPTY else b"{}", vhost)
     except UnreadableJson as error:
         raise bad_request(f"{NOT_JSON}: {error}") from None
     except ValueError:
         raise bad_request(NOT_JSON) from None
+    return Upload(read, redirect)
+
+
+async def _of_form(boundary: str, body: bytearray) -> tuple[bytearray, bytes | None]:
+    """Return the file of a form, and the place that the browser goes to afterwards. Raises Problem 400."""
+    if not boundary:
+        raise Problem(400)
+    fields = await fields_of_form(boundary, body, (FILE, REDIRECT))
+    if FILE not in fields:
+        raise bad_request(NOT_JSON)
+    redirect = bytes(fields[REDIRECT]).strip() if REDIRECT in fields else None
+    if redirect is not None and _CONTROL.search(redirect):
+        raise bad_request("redirect: expected a URL without control characters")
+    return fields[FILE], redirect
+
+
+def _done(upload: Upload) -> Response:
+    if upload.redirect is None:
+        return empty(204)
+    return empty(303, {"location": upload.redirect.decode("latin-1")})
 
 
 def _routes(path: str, export: Handler, import_: Handler) -> list[Resource]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from broker.admin.commands.feature_flags import ListDeprecatedFeatures
-from broker.admin.commands.node_admin import MonitorDisk, Ping, ResetStatistics
+from broker.admin.commands.node_admin import MessageSizes, MonitorDisk, Ping, ResetStatistics
 from broker.admin.commands.vhost_admin import ListVhosts
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import UNAVAILABLE, ListedRows, Outcome, ShownText, VerbRefusal, bad_argument
@@ -95,6 +95,32 @@ def _leaders_banner(call: VerbCall) -> str:
     return f"Checking leader replicas of quorum queues matching '{call.arguments[0]}' in {where} ..."
 
 
+# Sizes of messages
+
+SIZES = (
+    "below 100B",
+    "between 100B and 1KB",
+    "between 1KB and 10KB",
+    "between 10KB and 100KB",
+    "between 100KB and 1MB",
+    "between 1MB and 10MB",
+    "between 10MB and 50MB",
+    "between 50MB and 100MB",
+    "above 100MB",
+)
+"""RabbitMQ's words for the bounds by which sizes are counted."""
+
+
+def _message_sizes(call: VerbCall) -> Outcome:
+    counts = call.ask(MessageSizes())
+    whole = sum(counts) or 1
+    rows = [
+        {"Message Size": size, "Count": count, "Percentage": f"{100 * count / whole:.2f}"}
+        for size, count in zip(SIZES, counts, strict=True)
+    ]
+    return ListedRows(("Message Size", "Count", "Percentage"), rows, streamed=False)
+
+
 # Interceptors: there are none
 
 
@@ -161,6 +187,9 @@ has_reached_target_cluster_size cdu 0-0 since=4.2 [--timeout <timeout>]
 list_channel_interceptors cd 0-0 since=4.3 [--no-table-headers] [--timeout <timeout>]
   Lists nothing: channels have no interceptors
   Listing channel interceptors ...
+message_size_stats d 0-0 since=4.2 [--timeout <timeout>]
+  Counts published messages by their sizes
+  Gathering message size statistics across the cluster using node {node} ...
 metadata_store_status d 0-0 since=3.13
   Shows the one node that keeps definitions
   Status of metadata store on node {node} ...
@@ -179,6 +208,7 @@ reset_stats_db c 0-* [--all]
 """
 
 VERBS: dict[str, VerbAction] = {
+    "message_size_stats": VerbAction(_message_sizes, form="pretty_table"),
     "list_deprecated_features": VerbAction(
         _list_deprecated,
         options=(Option("used", bool),),

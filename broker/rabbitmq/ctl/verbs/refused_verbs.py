@@ -25,7 +25,7 @@ _REASONS = {
     ERLANG: """
         eval_file exec force_gc erlang_version erlang_cookie_hash erlang_cookie_sources maybe_stuck observer
         remote_shell runtime_thread_stats command_line_arguments resolver_info schema_info list_ciphers list_hashes
-        encode decode cipher_suites tls_versions os_env list_network_interfaces
+        encode decode encrypt_conf_value decrypt_conf_value cipher_suites tls_versions os_env list_network_interfaces
     """,
     LOG: "log_tail_stream consume_event_stream",
     NO_REPLICAS: """
@@ -38,8 +38,11 @@ _REASONS = {
 REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 _LAST = {"change_cluster_node_type": "4.2", "schema_info": "4.2"}
 """The last series of RabbitMQ that has a verb, where it is not the newest."""
+_FIRST = {"encrypt_conf_value": "4.2", "decrypt_conf_value": "4.2"}
+"""The first series, where it is not the oldest."""
 
 
 def is_refused(name: str, series: str) -> bool:
     """Return True for a verb that a series of RabbitMQ has, and a broker here cannot have."""
-    return name in REFUSED and SERIES.index(series) <= SERIES.index(_LAST.get(name, SERIES[-1]))
+    first, last = _FIRST.get(name, SERIES[0]), _LAST.get(name, SERIES[-1])
+    return name in REFUSED and SERIES.index(first) <= SERIES.index(series) <= SERIES.index(last)

@@ -1,10 +1,11 @@
-/** Browsing messages: those of a queue are requeued at their positions, a stream is read from any offset. */
+/** Browsing messages: a look that changes nothing, or get; a stream is read from any offset. */
 
-import { post } from "../../api/requests.js";
+import { get, post } from "../../api/requests.js";
 import { h, show } from "../../dom/element.js";
 import { bytes, moment, number } from "../../dom/format.js";
 import { save } from "../../dom/download.js";
 import { confirmed } from "../../widgets/dialogs.js";
+import { link } from "../../router.js";
 import { badge, facts, plain, argumentLines } from "../../widgets/facts.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
 import { button } from "../../widgets/page_parts.js";
@@ -12,47 +13,91 @@ import { shownExchange } from "./exchanges.js";
 
 const SHOWN_BYTES = 50000;
 const MESSAGES_MAX = 1000;
+const PEEK = "ready";
+const PEEK_HELD = "unacknowledged";
 
 /** The form for a classic or quorum queue, with the messages below. `taken` is called after messages were fetched. */
 export function browseQueue({ vhost, name, taken }) {
   const list = h("div", { class: "messages", role: "status" });
+  const pages = h("div", { class: "pager", hidden: true });
+  let turnedTo = null; // the offsets of this page and of those before it, if a button of the pages was pressed
+  const look = async (state, wanted) => {
+    const offsets = turnedTo ?? [0];
+    turnedTo = null;
+    const query = { ...wanted, state, offset: offsets.at(-1), truncate: SHOWN_BYTES };
+    const found = await get(["queues", vhost, name, "peek"], query);
+    return { ...found, offsets, state, all: found[`messages_${state}`] };
+  };
+  const turn = (offsets) => {
+    turnedTo = offsets;
+    element.requestSubmit();
+  };
   const element = form({
     fields: [
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
-      choiceField("mode", "Then messages", [
-        ["ack_requeue_true", "stay in the queue"],
-        ["ack_requeue_false", "are removed from the queue"],
-        ["reject_requeue_false", "are rejected: dead-lettered or removed"],
+      choiceField("how", "How", [
+        [PEEK, "Peek (changes nothing)"],
+        [PEEK_HELD, "Peek at unacknowledged messages"],
+        ["ack_requeue_true", "Get, and return to the queue"],
+        ["ack_requeue_false", "Get, and remove from the queue"],
+        ["reject_requeue_false", "Get, and reject: dead-letter or remove"],
       ]),
       choiceField("encoding", "Payloads", [
         ["auto", "As text if possible"],
         ["base64", "Base64"],
       ]),
+      textField("routing_key", "Routing key", { hint: "Peek only messages with this key." }),
+      textField("header", "Header", { placeholder: "NAME or NAME:VALUE", hint: "Peek only messages with this header." }),
     ],
     action: "Get messages",
-    send: async ({ count, mode, encoding }) => {
-      const get = () => post(["queues", vhost, name, "get"], { count, ackmode: mode, encoding, truncate: SHOWN_BYTES });
+    send: async ({ how, ...wanted }) => {
+      if (how === PEEK || how === PEEK_HELD) {
+        return look(how, wanted);
+      }
+      const { count, encoding } = wanted;
+      const take = () => post(["queues", vhost, name, "get"], { count, ackmode: how, encoding, truncate: SHOWN_BYTES });
       let messages = null;
-      if (mode === "ack_requeue_true") {
-        messages = await get();
+      if (how === "ack_requeue_true") {
+        messages = await take();
       } else {
         await confirmed({
           title: "Remove messages from the queue?",
           text: `Up to ${number(count)} messages are removed from the queue ${name}, and not delivered to its consumers.`,
           action: "Remove messages",
-          run: async () => (messages = await get()),
+          run: async () => (messages = await take()),
         });
       }
-      return messages;
+      return messages && { messages };
     },
-    done: (messages) => {
-      if (messages) {
-        showMessages(list, messages, "The queue has no ready message.");
+    done: (found) => {
+      if (found) {
+        showMessages(list, found.messages, found.offsets ? nothingSeen(found) : "The queue has no ready message.");
+        showPages(pages, found, turn);
         taken();
       }
     },
   });
-  return h("div", {}, element, list);
+  return h("div", {}, element, list, pages);
+}
+
+function nothingSeen({ looked_at, all, state }) {
+  return all ? `No message among the ${number(looked_at)} that were looked at.` : `The queue has no ${state} message.`;
+}
+
+/** Show where these messages are in the queue, with buttons to those before and behind; nothing after get. */
+function showPages(element, { messages, offsets, next_offset, all, state }, turn) {
+  element.hidden = !all;
+  if (element.hidden) {
+    show(element);
+    return;
+  }
+  const [first, last] = [messages[0]?.position, messages.at(-1)?.position];
+  const place = first === undefined ? "None" : `${number(first + 1)} to ${number(last + 1)}`;
+  const older = button("Older", () => turn(offsets.slice(0, -1)));
+  const newer = button("Newer", () => turn([...offsets, next_offset]));
+  older.disabled = offsets.length < 2;
+  newer.disabled = next_offset === null;
+  show(element, h("span", {}, `${place} of ${number(all)} ${state}`), h("div", { class: "actions" }, older, newer));
 }
 
 /** The form for a stream, with the messages below. */
@@ -103,16 +148,23 @@ export function shownMessage(message, place) {
       h(
         "span",
         { class: "number" },
-        message.offset === undefined ? `Message ${number(place + 1)}` : `Offset ${number(message.offset)}`,
+        message.offset === undefined
+          ? `Message ${number((message.position ?? place) + 1)}`
+          : `Offset ${number(message.offset)}`,
       ),
       h("span", {}, h("span", { class: "soft" }, "exchange "), shownExchange(message.exchange)),
       h("span", {}, h("span", { class: "soft" }, "key "), h("span", { class: "mono" }, message.routing_key)),
+      message.channel && h("span", {}, h("span", { class: "soft" }, "channel "), heldBy(message.channel)),
       h("span", { class: "soft" }, bytes(message.payload_bytes)),
       message.redelivered && badge("redelivered"),
     ),
     facts(Object.entries(Array.isArray(message.properties) ? {} : (message.properties ?? {})).map(property)),
     payload(message),
   );
+}
+
+function heldBy(channel) {
+  return h("a", { href: link("channels", channel) }, channel);
 }
 
 function property([name, value]) {

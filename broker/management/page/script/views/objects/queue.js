@@ -166,7 +166,7 @@ function messagesTab(page, { vhost, name, may, type }, refresh) {
   const remark =
     type === "stream"
       ? "Reading does not remove messages from a stream."
-      : "Messages that stay are marked as redelivered, and meanwhile consumers may get messages in another order.";
+      : "Peek changes nothing. With get, messages that are returned are marked as redelivered, and consumers may meanwhile get messages in another order.";
   const element = h(
     "div",
     { class: "sections" },

@@ -1,0 +1,1 @@
+"""Messages as operators see them: in JSON, looked at in their queue."""
