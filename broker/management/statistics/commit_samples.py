@@ -26,7 +26,7 @@ def commit_row(measurements: Measurements) -> Row:
     return (sum(messages.counts), messages.total, *counts)
 
 
-def commit_history(series: Series | None, window: SampleWindow, newest: int) -> list[dict[str, Any]]:
+def intervals(series: Series | None, window: SampleWindow, newest: int) -> list[dict[str, Any]]:
     """The intervals of a window up to `newest`, in seconds since the epoch, the last one first.
 
     `timestamp` is the end of an interval, in ms. Without commits `messages` and the quantiles are null.

@@ -13,7 +13,6 @@ Its methods for routes:
     history.vhost_traffic(vhost, ages)           the same and the bytes: {"recv_oct": 3, "recv_oct_details": ...}
     history.churn_rates(ages)                 -> {"connection_created": 3, "connection_created_details": {...}, ...}
     history.node_details(ages)                -> {"mem_used_details": {...}, ...}: of the node's `figures`
-    history.commits(window)                   -> [{"timestamp": ..., "rate": 3.2, "messages": 1.5, ...}, ...]
     history.queue_idle_since(queue)           -> milliseconds since the epoch, None while it is in use
     history.channel_idle_since(channel)
     queue.consumers.capacity                  -> consumer_capacity, which is consumer_utilisation: 0 to 1
@@ -38,7 +37,6 @@ from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
-from broker.management.statistics.commit_samples import commit_history
 from broker.management.statistics.message_stats import Details, columns_of, message_stats, with_details
 from broker.management.statistics.sample_series import SLOT_MILLISECONDS, SLOT_SECONDS, Series
 from broker.management.statistics.sampler import BYTES, DISK, LENGTHS, Figures, Remembered, Sampler
@@ -132,10 +130,6 @@ class StatisticsHistory:
         figures = self._only_details(series.kind.columns if series else (), (self.sampler.node,), ages.node_stats)
         churn = self._broker.statistics.churn.values()._fields
         return figures | self._only_details(churn, (self.sampler.broker,), ages.node_stats)
-
-    def commits(self, window: SampleWindow) -> list[dict[str, Any]]:
-        """The intervals of a window, the last one first: commits per second, messages in each, quantiles of times."""
-        return commit_history(self.sampler.commits.history, window, self.sampler.slot * SLOT_SECONDS)
 
     # Last use
 

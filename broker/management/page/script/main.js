@@ -14,6 +14,7 @@ import { showEventLog } from "./views/admin/event_log.js";
 import { showLimits } from "./views/admin/limits.js";
 import { showPermissions } from "./views/admin/permissions.js";
 import { showPolicies } from "./views/admin/policies.js";
+import { showShovels } from "./views/admin/shovels.js";
 import { showTracing } from "./views/admin/tracing.js";
 import { showUser } from "./views/admin/user.js";
 import { showUsers } from "./views/admin/users.js";
@@ -41,6 +42,7 @@ const PAGES = [
   ["queues", showQueues],
   ["queues/:vhost/:name", showQueue],
   ["queues/:vhost/:name/:tab", showQueue],
+  ["shovels", showShovels],
   ["commits", showCommits],
   ["alarms", showAlarms],
   ["crash", showCrash],
