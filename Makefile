@@ -11,7 +11,7 @@ TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; don
 # Three test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
 # time; WORKERS= for one.
 WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
-SOURCES := leveret broker storage migrations pipeline leveret_spark leveret_events tools harness tests bench examples
+SOURCES := leveret pytest_leveret broker storage migrations pipeline leveret_spark leveret_events tools harness tests bench examples
 
 # Seeds that `make crash-states` explores at one time.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)

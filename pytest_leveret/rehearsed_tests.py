@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from leveret.testing.rehearsal.rehearsal_runs import Run
 from leveret.testing.rehearsal.report_forms import form_of, report
 from leveret.testing.rehearsal.report_text import lines
-from leveret.testing.rehearsal.rehearsal_runs import Run
 from leveret.testing.rehearsal.run_comparison import Comparison, compare
 
 if TYPE_CHECKING:

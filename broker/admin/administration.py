@@ -67,6 +67,9 @@ class Process(Protocol):
     def limit_disk(self, size: int) -> None:
         """Raise the disk alarm from now on below `size` free bytes."""
 
+    def hold_alarm(self, resource: str, *, on: bool) -> None:
+        """Keep the alarm of a resource raised, or let it follow the resource again."""
+
     def monitor_disk(self, *, on: bool) -> None:
         """Check the free disk space, or leave the disk alarm as it is until the next start."""
 

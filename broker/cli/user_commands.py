@@ -45,11 +45,17 @@ def _password(given: str | None, *, new: bool = False) -> str:
 
 
 def asked_password(*, new: bool = False) -> str:
-    """The password that is typed, unseen, a new one twice; or comes as the first line of standard input."""
+    """The password that is typed, unseen, a new one twice; or comes as the first line of standard input.
+
+    Raises UsageError where that is at its end.
+    """
     if sys.stdin.isatty():
         typed: str = click.prompt("Password", hide_input=True, err=True, confirmation_prompt=new)
         return typed
-    return sys.stdin.readline().rstrip("\n")
+    line = sys.stdin.readline()
+    if not line:
+        raise click.UsageError("there is no password: expected one as an argument, or as a line of standard input")
+    return line.rstrip("\n")
 
 
 @click.group(cls=Commands)
@@ -207,8 +213,11 @@ def vhost() -> None:
 )
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
-    target.run(AddVhost(name=name, description=description, tags=_tags(tags), default_queue_type=default_queue_type))
-    done("virtual host {} is added", name)
+    wanted = AddVhost(name=name, description=description, tags=_tags(tags), default_queue_type=default_queue_type)
+    if (target.run(wanted) or {}).get("added", True):
+        done("virtual host {} is added", name)
+    else:
+        done("virtual host {} was there already, and stays as it is; `leveret vhost set {}` changes it", name, name)
 
 
 @vhost.command(name="set", example="staging --description 'tests of the shop'")

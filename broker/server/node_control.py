@@ -103,6 +103,10 @@ class NodeControl:
         """Set the least free disk space, in bytes."""
         self._resources.limit_disk(size)
 
+    def hold_alarm(self, resource: str, *, on: bool) -> None:
+        """Keep the alarm of a resource raised, or let it follow the resource again."""
+        self._resources.hold(resource, on=on)
+
     def monitor_disk(self, *, on: bool) -> None:
         """Check the free disk space, or leave the disk alarm as it is."""
         self._resources.monitor_disk(on=on)

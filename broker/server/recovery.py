@@ -30,7 +30,7 @@ from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import MemoryWindow
-from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
+from broker.entities.rehearsal.rehearsal_watch import Finding, RehearsalWatch
 from broker.entities.scheduling.clock import Clock, SteadyClock
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
@@ -227,11 +227,11 @@ def recover(
     return Recovered(broker, definition_log, found.tombstones, found.metadata.get(unfinished_import.NAME, b""))
 
 
-def new_watch(config: Config, clock: Clock) -> RehearsalWatch:
-    """Return the watch of the settings."""
+def new_watch(config: Config, clock: Clock, tell: Callable[[Finding], None] | None = None) -> RehearsalWatch:
+    """Return the watch of the settings; `tell`: see there."""
     later, limit = config.rehearsed, config.limits.message_bytes_max
     largest = DEFAULTS_OF[later[-1].series_name]["limits"]["message_bytes_max"] if later else limit
-    return RehearsalWatch(config.personality, later, clock.now, largest if largest < limit else 0)
+    return RehearsalWatch(config.personality, later, clock.now, largest if largest < limit else 0, tell)
 
 
 def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]]) -> None:

@@ -167,6 +167,7 @@ class ResourceWatch:
         self._disk_full = False
         self._disk_monitored = True
         self._disk_short = False
+        self._held = set[str]()
         self._least_reusable = space.reusable_bytes()
         self._idle_since = time.monotonic()
         self.memory_limit = memory_limit(config)
@@ -194,8 +195,18 @@ class ResourceWatch:
         self._disk_monitored = on
         self.check_disk()
 
+    def hold(self, resource: str, *, on: bool) -> None:
+        """Keep the alarm of a resource raised whatever is measured, or let it follow the resource again."""
+        if on:
+            self._held.add(resource)
+        else:
+            self._held.discard(resource)
+        self.check_memory()
+        self.check_disk()
+
     def restore_limits(self) -> None:
-        """Set both limits to those of the settings again."""
+        """Set both limits to those of the settings again, and let alarms follow what is measured."""
+        self._held.clear()
         memory = self._config.memory
         size = memory.high_watermark_bytes
         self.limit_memory(None if size else memory.high_watermark, size)
@@ -263,6 +274,7 @@ class ResourceWatch:
         self.check_disk()
 
     def _set(self, name: str, short: bool) -> None:
+        short = short or name in self._held
         if self._alarms.is_raised(name) != short:
             change = "raised: publishers are blocked" if short else "cleared: publishers continue"
             log.warning("%s alarm %s", name, change)

@@ -10,6 +10,8 @@ REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
 """`host:port` of a RabbitMQ to test instead of a broker of our own."""
 REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
 """`host:port` of its management API."""
+REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
+"""The series of that RabbitMQ: 3.10 or 4.3."""
 
 REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
 """Its series, as personalities are named."""

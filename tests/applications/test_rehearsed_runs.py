@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.project import ROOT
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +106,17 @@ def test_an_application_without_an_end_is_ended(environment: dict[str, str]) -> 
     report = json.loads(said)
     assert (code, [each["exit_code"] for each in report["runs"]]) == (3, [0, None])
     assert {finding["rule"] for finding in report["findings"]} == {"endless-returns", "delivery-count"}
+
+
+def test_a_signal_ends_all_runs(environment: dict[str, str], tmp_path: Path) -> None:
+    text = "import os, time; open('began', 'a').write('x')\nwhile True: time.sleep(0.1)"
+    options = "--personality", "3.13,4.3", "--timeout", "60", *program(text)
+    command = [sys.executable, "-m", "leveret", "test", *options]
+    process = subprocess.Popen(command, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
+    eventually((tmp_path / "began").exists, "the command to begin")
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert (tmp_path / "began").read_text() == "x"
 
 
 def pytest_run(project: Path, environment: dict[str, str], *options: str) -> tuple[int, str]:

@@ -11,9 +11,20 @@ from broker.entities.arguments.personality import Series
 from broker.wire.field_tables import to_python
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_broker
+from harness.brokers.rabbitmq_reference import REFERENCE_SERIES
 from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from tests.conformance import Connect, Made
+from tests.conformance.changed_in_4_3 import CHANGED, DIFFERENT, reason
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Expect of a reference of 4.3 what has changed since 3.10."""
+    for item in items if REFERENCE_SERIES == "4.3" else ():
+        for table, strict in ((CHANGED, True), (DIFFERENT, False)):
+            why = reason(table, item.nodeid)
+            if why:
+                item.add_marker(pytest.mark.xfail(reason=why, strict=strict))
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,7 @@ class Rules:
 
 
 VALUES: dict[str, tuple[Any, ...]] = {
-    "max_priority": (None, None, 1, 3, 255),
+    "max_priority": (None, None, 0, 1, 3, 255),
     "message_ttl": (None, None, None, 0, 50, 300),
     "max_length": (None, None, 0, 1, 3, 9),
     "max_length_bytes": (None, None, None, 0, 40, 300),

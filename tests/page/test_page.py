@@ -29,6 +29,8 @@ pytestmark = [
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 """The name of a queue."""
 BLANK = "blank "
+LINE = 30
+"""Pixels: a row with one line is lower."""
 QUEUES = 120
 TELEPHONE, DESK = 360, 1280
 ROWS = "document.querySelectorAll('tbody tr').length"
@@ -97,10 +99,8 @@ def page(site: Site) -> Iterator[Site]:
 def pages(site: Site) -> list[str]:
     """Every page, of things that are there."""
     connection, evil = quote(site.broker.tell("list_connections")[0]["name"], safe=""), quote(EVIL, safe="")
-    lists = (
-        "connections channels exchanges queues shovels commits alarms crash vhosts users permissions permissions/topic "
-    )
-    lists += "policies policies/operator limits limits/users definitions tracing event-log"
+    lists = "connections channels exchanges queues shovels commits alarms crash vhosts users permissions "
+    lists += "permissions/topic policies policies/operator limits limits/users definitions tracing event-log rehearsal"
     single = f"connections/{connection} channels/{connection}%20(1) exchanges/%2F/amq.topic exchanges/%2F/amq.default "
     single += "vhosts/%2F users/guest"
     tabs = ("", "/messages", "/bindings", "/consumers")
@@ -257,6 +257,7 @@ def test_a_list_shows_what_is_chosen_and_remembers_it(page: Site) -> None:
     tab.choose("", "[aria-label=Show]")
     tab.await_true("document.querySelector('tfoot')?.innerText.includes('Total of')")
     assert "Acked,Redelivered" in tab.evaluate(heads)
+    assert tab.evaluate("document.querySelector('tbody tr:last-child').offsetHeight") < LINE
     tab.click("Columns")
     tab.click("Bytes")
     tab.await_true(f"{heads}.includes('Bytes')")

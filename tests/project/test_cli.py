@@ -217,6 +217,16 @@ def test_a_password_may_come_from_standard_input(run: Run, peer: Peer, given: tu
     assert peer.requests[0]["arguments"]["password"] == "secret "
 
 
+def test_without_a_password_none_is_made_up(run: Run, peer: Peer) -> None:
+    assert "there is no password: expected one as an argument, or as a line" in run("user", "authenticate", "ann").err
+    assert (run("user", "add", "ann").code, peer.requests) == (2, [])
+
+
+def test_a_virtual_host_that_is_there_is_not_said_to_be_added(run: Run, peer: Peer) -> None:
+    peer.answers({"added": False})
+    assert "virtual host v was there already, and stays as it is" in run("vhost", "add", "v").out
+
+
 def test_a_new_password_is_typed_twice_on_a_terminal(run: Run, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = iter(["secret", "typo", "secret", "secret"])
     monkeypatch.setattr("getpass.getpass", lambda *_, **__: next(typed))

@@ -72,6 +72,7 @@ LOGGED = {
     "limit",
     "on",
     "reason",
+    "resource",
 }
 """The arguments that a log line may repeat; never others: a password may be among them."""
 

@@ -143,6 +143,34 @@ class SetDiskFreeLimit(AdminChange):
             raise invalid("expected a multiple of the memory, or a number of bytes")
 
 
+class RaiseAlarm(AdminChange):
+    """Block publishers as if memory or disk were short, until the alarm is cleared or the next start."""
+
+    log_words: ClassVar[str] = "{resource} alarm is raised by hand until the next start"
+    resource: Text
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.hold_alarm(_resource(self.resource), on=True)
+
+
+class ClearAlarm(AdminChange):
+    """Take back an alarm that was raised by hand; it stays while memory or disk is short."""
+
+    log_words: ClassVar[str] = "{resource} alarm is no longer raised by hand"
+    resource: Text
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.hold_alarm(_resource(self.resource), on=False)
+
+
+def _resource(name: str) -> str:
+    from broker.entities.scheduling.alarms import DISK, MEMORY
+
+    if name not in (MEMORY, DISK):
+        raise invalid(f"argument resource: expected {MEMORY} or {DISK}")
+    return name
+
+
 class MonitorDisk(AdminChange):
     """Check the free disk space, or leave the disk alarm as it is until the next start."""
 

@@ -50,7 +50,9 @@ class ListGlobalParameters(RowList):
     null: ClassVar[str | None] = None
 
     def rows(self, administration: Administration) -> list[dict[str, Any]]:
-        return [{"name": name, "value": value} for name, value in administration.broker.parameters.everywhere.items()]
+        broker = administration.broker
+        shown = broker.parameters.shown_everywhere(broker.personality.series)
+        return [{"name": name, "value": value} for name, value in shown.items()]
 
 
 class SetParameter(AdminChange):

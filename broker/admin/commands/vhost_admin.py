@@ -24,23 +24,25 @@ class ListVhosts(ListCommand):
 
 
 class AddVhost(AdminChange):
-    """Create a virtual host. An existing one gets this description, as in RabbitMQ."""
+    """Create a virtual host. One that is there already stays as it is, as in RabbitMQ; `added` in the answer tells."""
 
-    log_words: ClassVar[str] = "virtual host '{name}' is added"
+    log_words: ClassVar[str] = "virtual host '{name}' is added, unless it was there"
     name: Text
     description: Text
     tags: list[Text]
     default_queue_type: Text
 
-    async def apply(self, administration: Administration) -> None:
+    async def apply(self, administration: Administration) -> dict[str, bool]:
         from broker.admin.kinds.vhost_kind import check_queue_type, protection_of, queue_type_put
 
         broker, name = administration.broker, named(self.name)
         check_queue_type(broker, self.default_queue_type)
+        if name in broker.vhosts:
+            return {"added": False}
         queue_type = queue_type_put(broker, name, self.default_queue_type)
         row = VhostRow(name, self.description, distinct(self.tags), queue_type, protection_of(broker, name))
-        if row.name not in administration.broker.vhosts or any(row[1:]):
-            await administration.change(Put(row))
+        await administration.change(Put(row))
+        return {"added": True}
 
 
 class PutVhost(AdminChange):

@@ -75,7 +75,7 @@ def whole(administration: Administration, stored: Definitions) -> list[Section]:
         ("permissions", (row._asdict() for row in stored.permissions)),
         ("topic_permissions", (row._asdict() for row in stored.topic_permissions)),
         ("parameters", parameter_kind.exported(broker, stored)),
-        ("global_parameters", parameter_kind.exported_globally(stored)),
+        ("global_parameters", parameter_kind.exported_globally(broker, stored)),
         *_in_vhosts(contents, stored),
     ]
 

@@ -18,7 +18,7 @@ from broker.admin.protocol import ValidationFailed, invalid
 from broker.credentials import without_credentials
 from broker.entities.arguments.personality import Series
 from broker.entities.node.broker import Broker
-from broker.entities.node.parameters import LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
+from broker.entities.node.parameters import CLUSTER_TAGS, LIMITS, OPERATOR_POLICY, POLICY, SHOVEL, VHOST_LIMITS
 from broker.entities.node.user_limits import OF_VHOSTS
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_rows import Definitions, Delete, GlobalParameterRow, ParameterRow, Put
@@ -37,7 +37,7 @@ class ParameterEntry(DefinitionEntry, frozen=True):
         if self.component == VHOST_LIMITS:
             limit_kind.checked(self.value or {}, OF_VHOSTS, "limits")
         elif self.component == OPERATOR_POLICY:
-            self._operator_policy().check(broker, operator=True)
+            self.operator_policy().check(broker, operator=True)
         elif self.component == SHOVEL:
             self._check_shovel(broker.personality.series)
 
@@ -56,11 +56,12 @@ class ParameterEntry(DefinitionEntry, frozen=True):
         if self.component == VHOST_LIMITS:
             yield from limit_kind.replacing(broker, self.vhost, dict(self.value or {}))
         elif self.component == OPERATOR_POLICY:
-            yield from self._operator_policy().changes(broker, operator=True)
+            yield from self.operator_policy().changes(broker, operator=True)
         else:
             yield Put(ParameterRow(self.vhost, self.component, self.name, json.dumps(self.value)))
 
-    def _operator_policy(self) -> PolicyEntry:
+    def operator_policy(self) -> PolicyEntry:
+        """Return the operator policy that it stands for. Raises AdministrationError `invalid`."""
         if not isinstance(self.value, dict):
             raise invalid("value: expected an operator policy")
         return converted({**self.value, "vhost": self.vhost, "name": self.name}, PolicyEntry)
@@ -85,9 +86,12 @@ def exported(broker: Broker, stored: Definitions) -> Iterator[dict[str, Any]]:
     yield from policy_kind.exported_of_operators(stored)
 
 
-def exported_globally(stored: Definitions) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of the whole broker as definitions files have them."""
-    return ({"name": row.name, "value": json.loads(row.value)} for row in stored.global_parameters)
+def exported_globally(broker: Broker, stored: Definitions) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of the whole broker as definitions files have them, the cluster's id excepted."""
+    written = {row.name: json.loads(row.value) for row in stored.global_parameters}
+    if broker.personality.series >= (4, 0):
+        written.setdefault(CLUSTER_TAGS, [])
+    return ({"name": name, "value": value} for name, value in written.items())
 
 
 class RuntimeParameter(NamedTuple):

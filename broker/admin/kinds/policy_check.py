@@ -56,19 +56,27 @@ def checked(
 
 
 def rehearse(
-    watch: RehearsalWatch | None, vhost: str, name: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
-) -> None:
-    """Note a policy, accepted here, that a later series refuses."""
+    watch: RehearsalWatch | None,
+    vhost: str,
+    name: str,
+    apply_to: str,
+    definition: Mapping[str, Any],
+    *,
+    operator: bool,
+    client: str = "administration",
+) -> bool:
+    """Note a policy that a later series refuses; return whether one does."""
     if watch is None:
-        return
+        return False
     for personality in watch.later:
         try:
             checked(name, "", apply_to, definition, 0, personality, operator=operator)
         except ValidationFailed as failed:
             kind = "operator policy" if operator else "policy"
             text = " ".join(str(failed).split())
-            watch.note(POLICY, vhost, (kind, name), "administration", text, since=personality.series_name)
-            return
+            watch.note(POLICY, vhost, (kind, name), client, text, since=personality.series_name)
+            return True
+    return False
 
 
 _WORDS_OF_4 = (

@@ -107,7 +107,7 @@ class BindingEntry(DefinitionEntry, frozen=True):
     arguments: FieldTable = {}
 
 
-_RULES = RouterRules(Random(), exact_headers=True, typed_hashes=False, modulus_by_name=False)
+_RULES = RouterRules(Random(), exact_headers=True, typed_hashes=True, modulus_by_name=False)
 
 
 def new_router(type_: str, arguments: FieldTable) -> Router:

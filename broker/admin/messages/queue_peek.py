@@ -73,14 +73,15 @@ class PeekRequest(NamedTuple):
 
     def matches(self, flags: int, route: bytes, header: bytes) -> bool:
         """Return whether a message matches, by its stored parts; damaged ones do not."""
-        if self.routing_key is not None and route[1 + route[0] :] != route_of("", self.routing_key)[1:]:
+        key = route[1 + int.from_bytes(route[:1]) :]  # its length and itself, behind the exchange's
+        if self.routing_key is not None and key != route_of("", self.routing_key)[1:]:
             return False
         if self.header is None:
             return True
         name, value = self.header
         try:
             headers = plain(decode_properties(_own_header(flags, header)).headers or {})
-        except DecodeError:
+        except (DecodeError, ValueError, IndexError):
             return False
         return name in headers and (value is None or _text(headers[name]) == value)
 

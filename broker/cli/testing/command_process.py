@@ -16,15 +16,23 @@ KILL_AFTER_SECONDS = 5.0
 """Time between SIGTERM and SIGKILL for a command whose time is over."""
 
 
-def run(command: tuple[str, ...], environment: dict[str, str], seconds: float | None = None) -> int | None:
-    """Run a command to its end; return its exit code, as a shell has it. None: it was ended after `seconds`."""
+def run(
+    command: tuple[str, ...],
+    environment: dict[str, str],
+    seconds: float | None = None,
+    received: list[int] | None = None,
+) -> int | None:
+    """Run a command to its end; return its exit code, as a shell has it. None: it was ended after `seconds`.
+
+    Signals that this process gets meanwhile are added to `received`.
+    """
     try:
         # A group of its own where it may have to be ended: its children end with it.
         process = subprocess.Popen(command, env=environment, process_group=None if seconds is None else 0)
     except OSError as error:
         click.echo(f"leveret: error: {command[0]}: {error.strerror}", err=True)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-    with _passing_on(process, grouped=seconds is not None):
+    with _passing_on(process, [] if received is None else received, grouped=seconds is not None):
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -48,19 +56,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _passing_on(process: subprocess.Popen[bytes], *, grouped: bool) -> Iterator[None]:
+def _passing_on(process: subprocess.Popen[bytes], received: list[int], *, grouped: bool) -> Iterator[None]:
     """The command ends first, then the broker. ^C reaches it from the terminal, unless it has a group of its own."""
 
     def pass_on(number: int, _: object) -> None:
+        received.append(number)
         if grouped:
             os.killpg(process.pid, number)
-        else:
+        elif number == signal.SIGTERM:
             process.send_signal(number)
 
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, pass_on if grouped else signal.SIG_IGN),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
-    }
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

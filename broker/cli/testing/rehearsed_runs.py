@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -41,7 +42,10 @@ def _run(
     with broker:
         began = time.monotonic()
         try:
-            this.exit_code = run(command, {**environment(broker), RESULTS: str(results)}, timeout)
+            received: list[int] = []
+            this.exit_code = run(command, {**environment(broker), RESULTS: str(results)}, timeout, received)
+            if received:
+                sys.exit(128 + received[0])  # there are no further runs
             this.seconds = time.monotonic() - began
             this.ask(broker)
         finally:

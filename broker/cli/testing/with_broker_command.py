@@ -66,7 +66,7 @@ def test(
             from broker.cli.testing.rehearsed_runs import rehearse
 
             comparison = rehearse(command, personality, settings, timeout, log)
-            _report(comparison, form, output)
+            write_report(comparison, form, output)
             sys.exit(comparison.code)
         chosen = dict(zip(("LEVERET_PERSONALITY",), personality, strict=False))
         with Broker(settings=settings, variables=chosen) as broker:
@@ -88,7 +88,8 @@ def environment(broker: Broker) -> dict[str, str]:
     return {**os.environ, **urls}
 
 
-def _report(comparison: Comparison, form: str, output: Path | None) -> None:
+def write_report(comparison: Comparison, form: str, output: Path | None) -> None:
+    """Write a report to a file, or to standard output."""
     from leveret.testing.rehearsal.report_forms import report
 
     written = report(comparison, form)

@@ -88,11 +88,11 @@ class Personality(NamedTuple):
     """A passive declaration takes a permission on the name: any of configure, write and read."""
     exact_headers: bool = True
     """A headers exchange tells integers from floating-point numbers of the same value."""
-    typed_hashes: bool = False
+    typed_hashes: bool = True
     """x-consistent-hash hashes a header with the name of its type."""
     modulus_by_name: bool = False
     """x-modulus-hash sorts destinations by name, not by binding key."""
-    max_priority_min: int = 1
+    max_priority_min: int = 0
     """The smallest x-max-priority that has an effect; a smaller one counts as this."""
     topic_wildcards_max: int = 0
     """Most words `#` in the binding key of a topic exchange; 0: any number."""
@@ -149,6 +149,8 @@ _OF_4_2 = Personality(
     published_deaths=False,
     returned_replies=False,
     volatile_replies=True,
+    typed_hashes=False,
+    max_priority_min=1,
     named_actions=True,
     speaks_1_0=True,
     exchange_type_406=True,
@@ -176,8 +178,6 @@ PERSONALITIES = {
         fallback_type=False,
         imported_types=False,
         exact_headers=False,
-        typed_hashes=True,
-        max_priority_min=0,
     ),
     "3.13": Personality("3.13.7"),
     "4.2": _OF_4_2,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from broker.wire.amqp_errors import precondition_failed
 from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
+from broker.wire.frames import render_octets
 
 SEGMENT_BYTES = 500_000_000
 """Default segment size, as in RabbitMQ."""
@@ -113,4 +114,4 @@ def _term(field: Field) -> str:
     kind = TYPE_NAMES[field.kind]
     if field.kind != "S":
         return kind
-    return f'{{{kind},<<"{plain_value(field)}">>}}'
+    return f"{{{kind},{render_octets(bytes(field.value))}}}"

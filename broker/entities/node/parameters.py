@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from broker.entities.arguments.personality import Series
+
 CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"
-"""Global parameters with a meaning: the cluster's name, and its permanent id."""
+CLUSTER_TAGS = "cluster_tags"
+"""Global parameters with a meaning: the cluster's name, its permanent id, and its tags, which are none here."""
 POLICY, OPERATOR_POLICY, VHOST_LIMITS = "policy", "operator_policy", "vhost-limits"
 """Components under which RabbitMQ has policies and limits."""
 SHOVEL = "shovel"
@@ -40,6 +43,11 @@ class Parameters:
     def _changed(self, vhost: str, component: str, name: str) -> None:
         if component == SHOVEL and self.on_shovel is not None:
             self.on_shovel(vhost, name)
+
+    def shown_everywhere(self, series: Series) -> dict[str, Any]:
+        """Return the global parameters that lists show. Since RabbitMQ 4.0 there are always tags of the cluster."""
+        tags: dict[str, Any] = {CLUSTER_TAGS: []} if series >= (4, 0) else {}
+        return tags | self.everywhere
 
     @property
     def cluster_name(self) -> str:

@@ -177,13 +177,51 @@ LIMIT_SHOWN = Rule(
     "the management API shows a delivery_limit, which the application asks for",
     "set x-delivery-limit or the policy delivery-limit to the value that the application expects, before the upgrade",
 )
+DEFAULT_LIMIT = Rule(
+    "default-limit",
+    "4.2",
+    CHANGED,
+    "quorum queues without a delivery limit get one: a message returned more often is dropped, or dead-lettered",
+    "give them a dead letter exchange, or the limit that is meant, by x-delivery-limit or the policy delivery-limit",
+)
+POLICY_SCOPE = Rule(
+    "policy-scope",
+    "4.2",
+    CHANGED,
+    "another policy applies to queues: a policy with a key that a queue type does not support passes its queues over",
+    "set apply-to to the queue type that is meant, one policy for each type",
+)
+CONF_KEY = Rule(
+    "conf-key",
+    "4.3",
+    REFUSED,
+    "the setting, or its value, is gone: a node with it does not start",
+    "take the line out of rabbitmq.conf",
+)
+CONF_RENAMED = Rule(
+    "conf-renamed", "4.3", DEPRECATED, "the setting has another name; the old one still works", "use the new name"
+)
+CONF_PERMIT = Rule(
+    "conf-permit",
+    "4.3",
+    DEPRECATED,
+    "the feature is gone and cannot be permitted; the line has no effect",
+    "take the line out of rabbitmq.conf",
+)
+CONF_TIMEOUT = Rule(
+    "conf-timeout",
+    "4.3",
+    CHANGED,
+    "the timeout applies to quorum queues alone, whose consumers it cancels; classic queues and streams wait for ever",
+    "set x-consumer-timeout or the policy consumer-timeout on quorum queues that need another time",
+)
 RULES = {
     rule.name: rule
     for rule in (
         *(TRANSIENT_QUEUE, MASTER_LOCATOR, QUEUE_ARGUMENT, REDECLARATION, CONSUMER_ARGUMENT, TOPIC_WILDCARDS, POLICY),
         *(FRAME_SIZE, MESSAGE_SIZE, PASSIVE_DECLARATION, GLOBAL_QOS, GLOBAL_QOS_FLAG, DELIVERY_LIMIT, ENDLESS_RETURNS),
         *(RETURN_ORDER, DELIVERY_COUNT, PRIORITY_ORDER, PUBLISHED_DEATHS, CONSUMER_TIMEOUT, CONSUMER_TAKEOVER),
-        *(MANDATORY_REPLY, LIMIT_SHOWN),
+        *(MANDATORY_REPLY, LIMIT_SHOWN, DEFAULT_LIMIT, POLICY_SCOPE, CONF_KEY, CONF_RENAMED, CONF_PERMIT, CONF_TIMEOUT),
     )
 }
 """By name, in the order in which they are shown."""

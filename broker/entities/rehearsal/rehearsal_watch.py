@@ -64,14 +64,21 @@ class RehearsalWatch:
     """
 
     def __init__(
-        self, own: Personality, later: tuple[Personality, ...], now: Callable[[], int], message_bytes_max: int = 0
+        self,
+        own: Personality,
+        later: tuple[Personality, ...],
+        now: Callable[[], int],
+        message_bytes_max: int = 0,
+        tell: Callable[[Finding], None] | None = None,
     ) -> None:
-        """`later`: the series above the broker's own one, up to the target; none where they are the same."""
+        """`later`: the series above the broker's own one, up to the target; none where they are the same. `tell` is
+        called at the first sight of each finding; the default writes it to the log."""
         self.own = own
         self.later = later
         self.target = later[-1] if later else own
         self.message_bytes_max = message_bytes_max
         self._now = now
+        self._tell = tell or _log
         self._findings: dict[tuple[str, ...], Finding] = {}
         self._closures: dict[tuple[str, int, str], int] = {}
         self.missed = 0
@@ -103,7 +110,7 @@ class RehearsalWatch:
             finding = Finding(rule, since or rule.since, vhost, subject, client, self._now())
             self._findings[key] = finding
             finding.detail = shown_name(detail)
-            _log(finding)
+            self._tell(finding)
         finding.count += count
 
     def refused(self, check: Callable[[Personality], object]) -> tuple[str, str]:

@@ -22,7 +22,6 @@ from broker.management.rows.binding_rows import (
     BINDING_ROWS,
     all_bindings,
     location,
-    location_from_source,
     matches,
     properties_key,
 )
@@ -128,10 +127,7 @@ async def bind(call: ApiCall) -> Response:
     async with call.session() as session:
         await call.answered(session.ask(method))
     properties = properties_key(key, encode_table(dict(sorted(arguments.items()))))
-    found = location(destination, properties)
-    if call.api.series >= (4, 0):
-        found = location_from_source(source, "q" if "queue" in call.names else "e", found)
-    return empty(201, {"location": found})
+    return empty(201, {"location": location(destination, properties)})
 
 
 async def unbind(call: ApiCall) -> Response:

@@ -146,9 +146,13 @@ async def look(call: ApiCall) -> Response:
     queue, given = _readable(call), call.parameters
     numbers = {name: _number(given[name], name) for name in ("offset", "count", "truncate") if name in given}
     texts = {name: given[name] for name in ("encoding", "routing_key", "header", "state") if name in given}
-    return in_json(
-        await call.change(PeekQueue.parse({"vhost": queue.vhost_name, "name": queue.name, **numbers, **texts}))
-    )
+    command = PeekQueue.parse({"vhost": queue.vhost_name, "name": queue.name, **numbers, **texts})
+    page: Any = await call.change(command)
+    rows = JsonArray()
+    for row in page.pop("messages"):
+        rows.add(encoded(row))
+        await pause_if_due()
+    return JsonResponse([encoded(page)[:-1], b',"messages":', *rows.pieces(), b"}"])
 
 
 def _readable(call: ApiCall) -> Queue:

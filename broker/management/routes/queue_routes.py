@@ -76,7 +76,7 @@ async def list_queues_of_user(call: ApiCall) -> Response:
     vhosts, user = call.broker.vhosts.values(), call.names["user"]
     every = (queue for vhost in vhosts for queue in list(vhost.queues.values()))
     queues = [queue async for queue in in_steps(every, at_once=AT_ONCE) if queue.spec.declared_by == user]
-    return await list_response(queues, _columns(call), call.list_query(), queue_name, queue_order)
+    return await list_response(queues, _columns(call), call.list_query(paged=True), queue_name, queue_order)
 
 
 async def show_queue(call: ApiCall) -> Response:

@@ -42,11 +42,6 @@ def location(destination: str, properties: str) -> str:
     return f"{_quoted(destination)}/{_quoted(properties)}"
 
 
-def location_from_source(source: str, kind: str, place: str) -> str:
-    """The same in RabbitMQ 4, with the way from the source to a queue, `q`, or an exchange, `e`."""
-    return f"../../{_quoted(source)}/{kind}/{place}"
-
-
 BINDING_ROWS = Columns[BindingOf](
     {
         **BINDING_COLUMNS,

@@ -15,6 +15,7 @@ from broker.rabbitmq.admin_v2.usage_errors import (
     EXCLUSIVE,
     WRONG_LINE,
     check_conflicts,
+    check_repeated,
     refuse,
     shown_argument,
 )
@@ -62,7 +63,13 @@ def parse(words: Sequence[str]) -> Parsed:
     check_conflicts(options, CONFLICTS, root)
     if "password" in options and "username" not in options:
         refuse("the following required arguments were not provided:\n  --username <username>", root)
-    return Parsed(known[name], {each.key: leaf.params[each.key] for each in known[name].arguments}, given, options)
+    return Parsed(known[name], {each.key: _value(leaf, each) for each in known[name].arguments}, given, options)
+
+
+def _value(context: click.Context, argument: Argument) -> Any:
+    """The value of an argument; a list that is given in parts is put together."""
+    value = context.params[argument.key]
+    return [each for part in value for each in part] if argument.kind == "list" else value
 
 
 def options_of(words: Sequence[str]) -> dict[str, Any]:
@@ -101,6 +108,8 @@ def _parameter(argument: Argument) -> click.Parameter:
         return click.Argument([argument.key], required=False)
     if argument.kind == "flag":
         return click.Option([*argument.names, argument.key], is_flag=True)
+    if argument.kind == "list":
+        return click.Option([*argument.names, argument.key], type=TYPES[argument.kind], multiple=True)
     return click.Option([*argument.names, argument.key], type=TYPES[argument.kind], default=argument.default)
 
 
@@ -113,6 +122,8 @@ def _context(
 ) -> click.Context:
     """Return the context of a command that has read its words. Raises click.UsageError, Help."""
     with click.Context(command, info_name=name, parent=parent, allow_extra_args=True) as context:
+        _, _, order = command.make_parser(context).parse_args(list(words))
+        check_repeated(order, context)
         command.parse_args(context, list(words))
     if context.params[HELP]:
         raise Help(command.get_help(context))
@@ -150,7 +161,7 @@ def _given(context: click.Context, keys: Collection[str]) -> dict[str, Any]:
 
 def _has(context: click.Context, key: str) -> bool:
     """An argument is there, or a flag that stands for it."""
-    return context.params[key] is not None or bool(context.params.get(INSTEAD.get(key, "")))
+    return context.params[key] not in (None, ()) or bool(context.params.get(INSTEAD.get(key, "")))
 
 
 def _check_leaf(context: click.Context, line: CommandSyntax) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NoReturn
 
@@ -49,6 +50,13 @@ def check_conflicts(given: Collection[str], pairs: Sequence[tuple[str, str]], co
     for first, second in pairs:
         if first in given and second in given:
             refuse(f"the argument '{_named(second)}' cannot be used with '{_named(first)}'", context)
+
+
+def check_repeated(order: Sequence[click.Parameter], context: click.Context) -> None:
+    """Refuse a line with an option twice; lists may be given in parts. Raises click.UsageError."""
+    for param, count in Counter(order).items():
+        if count > 1 and not param.multiple and param.name is not None:
+            refuse(f"the argument '{_named(param.name)}' cannot be used multiple times", context)
 
 
 def shown_argument(argument: Argument) -> str:

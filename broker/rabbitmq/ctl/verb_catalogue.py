@@ -9,6 +9,7 @@ from broker.rabbitmq.ctl.verb_lines import SeriesVerbs, VerbLine, read_verbs
 from broker.rabbitmq.ctl.verbs import (
     access_verbs,
     check_verbs,
+    eval_verb,
     feature_verbs,
     list_verbs,
     parameter_verbs,
@@ -51,6 +52,7 @@ SECTIONS = (
 _MODULES = (
     access_verbs,
     check_verbs,
+    eval_verb,
     feature_verbs,
     list_verbs,
     parameter_verbs,

@@ -17,8 +17,7 @@ text-align:left;vertical-align:top;overflow-wrap:anywhere}th{background:#f3f3f3}
 
 def page(comparison: Comparison) -> str:
     """Return the page."""
-    names = ", ".join(run.personality for run in comparison.runs)
-    title = escape(f"Rehearsal with {names}: {VERDICTS[comparison.code]}")
+    title = escape(f"Rehearsal with {', '.join(comparison.series)}: {VERDICTS[comparison.code]}")
     command = f"<p><code>{escape(shown_command(comparison))}</code></p>" if comparison.command else ""
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
     return f"{head}<h1>{title}</h1>{command}{''.join(_parts(comparison))}</html>\n"

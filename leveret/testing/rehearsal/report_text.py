@@ -19,8 +19,7 @@ def text(comparison: Comparison) -> str:
 
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the lines of the report."""
-    names = ", ".join(run.personality for run in comparison.runs)
-    yield f"Rehearsal with {names}: {VERDICTS[comparison.code]}"
+    yield f"Rehearsal with {', '.join(comparison.series)}: {VERDICTS[comparison.code]}"
     if comparison.command:
         yield f"  {shown_command(comparison)}"
     for run in comparison.runs:

@@ -18,7 +18,10 @@ class Comparison(NamedTuple):
     """The differences between runs. All parts are lists of JSON objects, as the report has them."""
 
     command: Sequence[str]
+    """The command that was run, or the files that were looked at."""
+    series: Sequence[str]
     runs: Sequence[Run]
+    """None where nothing was run."""
     findings: list[Json]
     """The rules of later series that the application met, each with the personalities whose run has seen it."""
     tests: list[Json]
@@ -31,11 +34,10 @@ class Comparison(NamedTuple):
     @property
     def code(self) -> int:
         """The exit code."""
-        first, *others = self.runs
-        if first.exit_code != 0 or first.problem:
+        if any(run.exit_code != 0 or run.problem for run in self.runs[:1]):
             return FAILED
         weighty = [finding for finding in self.findings if finding["level"] != "deprecated"]
-        ends = any(run.exit_code != first.exit_code for run in others)
+        ends = len({run.exit_code for run in self.runs}) > 1
         return DIFFERENT if weighty or self.tests or self.refusals or self.messages or ends else SAME
 
     def shown(self) -> Json:
@@ -44,6 +46,7 @@ class Comparison(NamedTuple):
             "command": list(self.command),
             "verdict": VERDICTS[self.code],
             "exit_code": self.code,
+            "series": list(self.series),
             "runs": [_shown(run) for run in self.runs],
             "findings": self.findings,
             "tests": self.tests,
@@ -55,7 +58,12 @@ class Comparison(NamedTuple):
 def compare(command: Sequence[str], runs: Sequence[Run]) -> Comparison:
     """Compare runs, the first of which is the baseline."""
     parts = _findings(runs), _tests(runs), _refusals(runs), _messages(runs)
-    return Comparison(command, runs, *map(list, parts))
+    return Comparison(command, [run.personality for run in runs], runs, *map(list, parts))
+
+
+def findings_alone(files: Sequence[str], series: Sequence[str], findings: list[Json]) -> Comparison:
+    """Return the report of files, for which nothing was run."""
+    return Comparison(files, series, (), findings, [], [], [])
 
 
 def _shown(run: Run) -> Json:

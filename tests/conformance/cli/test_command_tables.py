@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from broker.cli.main import main
+from broker.wire.methods import ConnectionBlocked, ConnectionUnblocked
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address, web_broker
-from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
+from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP, REFERENCE_SERIES
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Address
 from tests.conformance import Connect
@@ -22,9 +23,7 @@ from tests.conformance.cli.printed_commands import BASE, Ending, Run, Section, d
 
 pytestmark = pytest.mark.slow
 
-SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", BASE)
-"""The series of the reference."""
-ALL_SERIES = [SERIES] if REFERENCE else [BASE, "4.3"]
+ALL_SERIES = [REFERENCE_SERIES] if REFERENCE else [BASE, "4.3"]
 SECTIONS = [
     section
     for file in sorted(Path(__file__).parent.glob("*.commands"))
@@ -138,3 +137,15 @@ def test_a_connection_is_listed_and_closed_by_its_pid(
     assert f"{queue}\ttrue\t{pid}\t0" in rows
     assert run(["rabbitmqctl", "close_connection", pid, "why"]).out == [f"Closing connection {pid}, reason: why..."]
     assert client.closing() == "connection 320 CONNECTION_FORCED - why"
+
+
+def test_an_alarm_raised_by_hand_blocks_publishers_until_it_is_cleared(series: str, connect: Connect, run: Run) -> None:
+    """As the suite of RabbitMQ's Java client does."""
+    publisher = connect()
+    for resource in ("memory", "disk"):
+        alarm = f"{{resource_limit, {resource}, node()}}"
+        assert run(["rabbitmqctl", "eval", f"rabbit_alarm:set_alarm({{{alarm}, []}})."]).out == ["ok"]
+        publisher.publish(b"held", key="nowhere")
+        assert publisher.expect(ConnectionBlocked, channel=0).reason == f"low on {resource}"
+        assert run(["rabbitmqctl", "eval", f"rabbit_alarm:clear_alarm({alarm})."]).out == ["ok"]
+        publisher.expect(ConnectionUnblocked, channel=0)

@@ -16,7 +16,7 @@ from harness.clients.shorthand import consume, get, prefetch, queue_declare
 from harness.clients.wire_client import Address, Client
 from harness.waiting import eventually
 from tests.conformance.http.conftest import VHOST
-from tests.conformance.http.request_table import Request, Send, differences, sections
+from tests.conformance.http.request_table import BASE, Request, Send, differences, sections
 
 LOCKED = "cannot obtain exclusive access to locked queue 'own'..."
 SEEN = """
@@ -74,11 +74,11 @@ def test_clients_are_seen(client: Client, send: Send) -> None:
     requests = table(SEEN.replace("PORT", str(client.socket.getsockname()[1])))
 
     def all_seen() -> bool:  # RabbitMQ shows what clients did some seconds later
-        return not differences(requests[:8], send, reference=bool(REFERENCE))
+        return not differences(requests[:8], send, BASE, reference=bool(REFERENCE))
 
     if REFERENCE:
         eventually(all_seen, "clients to be seen")
-    wrong = differences(requests, send, reference=bool(REFERENCE))
+    wrong = differences(requests, send, BASE, reference=bool(REFERENCE))
     assert not wrong, "\n".join(wrong)
     assert client.ask(queue_declare("filled", durable=True)).message_count == 0
 

@@ -86,10 +86,10 @@ def test_higher_priorities_come_first_and_equal_ones_in_order(
 
 
 def test_a_highest_priority_of_0(client: Client, declare: Made, series: Series) -> None:
-    """3.10: no priorities; later versions take it for 1."""
+    """No priorities; 4.2 takes it for 1."""
     queue = declare(max_priority=0)
     publish(client, queue, *MIXED)
-    expected = MIXED if series < (3, 13) else ("b5", "c3", "e5", "a0", "d0", "f0")
+    expected = MIXED if series < (4, 0) else ("b5", "c3", "e5", "a0", "d0", "f0")
     assert [message.body.decode() for message in drain_messages(client, queue)] == list(expected)
 
 

@@ -238,7 +238,16 @@ class Round:
             *outputs.terminal_problems(
                 data, "rabbitmqadmin", "-P", port, "--table-style", dice.choice(ADMIN_STYLES), "list", listed
             ),
+            *self._peek_problems(dice),
         ]
+
+    def _peek_problems(self, dice: random.Random) -> list[str]:
+        named = [place for place in self.places if "\0" not in place.vhost + place.queue and place.held]
+        if not named:
+            return []
+        place = dice.choice(named)
+        data = self.told.process.data_dir
+        return outputs.terminal_problems(data, "peek", "-p", place.vhost, "--count", "1000", "--", place.queue)
 
     # What is said
 

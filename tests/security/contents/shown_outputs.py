@@ -139,6 +139,7 @@ def api_problems(broker: BrokerProcess, places: Sequence[Place]) -> list[str]:
     for place in places:
         if readable(place):
             problems += _one_queue(address, place)
+            problems += _looked_at(address, place)
             problems += _first_message(address, place)
     return problems
 
@@ -151,6 +152,23 @@ def _one_queue(address: tuple[str, int], place: Place) -> Iterator[str]:
             yield f"queue {place.queue!a} is shown as {row['name']!a}"
     except (ValueError, KeyError) as error:
         yield f"queue {place.queue!a}: {reply.status} {type(error).__name__} {shown(reply.body)}"
+
+
+def _looked_at(address: tuple[str, int], place: Place) -> Iterator[str]:
+    """Have the API look at all messages, which stay as they are."""
+    if place.kept_out or place.uncertain:
+        return
+    path = f"/api/queues/{quote(place.vhost, safe='')}/{quote(place.queue, safe='')}/peek"
+    reply = ask(address, f"{path}?count=1000&encoding=base64&truncate=1000")
+    try:
+        rows = strict_json(reply.body)["messages"]
+        read = [(b64decode(row["payload"]), row["exchange"], row["routing_key"]) for row in rows]
+    except (ValueError, KeyError) as error:
+        yield f"queue {place.queue!a}, looked at: {reply.status} {type(error).__name__} {shown(reply.body)}"
+        return
+    expected = [(sent.body[:1000], sent.exchange, sent.key) for sent in place.held[: len(read)]]
+    if read != expected or (len(read) < len(place.held) and len(read) < 1000 and len(reply.body) < 1 << 20):
+        yield f"a look into {place.queue!a} shows {len(read)} messages, which are not the {len(place.held)} sent"
 
 
 def _first_message(address: tuple[str, int], place: Place) -> Iterator[str]:

@@ -114,6 +114,8 @@ def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: 
     assert {row["name"]: row["messages"] for row in tell(stopped, "list_queues", vhost="/")} == {"q": 2, "other": 1}
     assert tell(stopped, "list_connections") == []
     assert waiting(tell(stopped, "list_exchanges", vhost="/")) == {"later": 2}
+    seen = tell(stopped, "peek_queue", vhost="/", name="q")
+    assert (len(seen["messages"]), seen["next_offset"], seen["messages_ready"]) == (2, None, 2)
     (exchange,) = tell(stopped, "export_definitions")["exchanges"]
     assert exchange["arguments"] == {"x-delayed-type": "topic"}
     with pytest.raises(AdministrationError, match='User "nobody" does not exist') as caught:

@@ -21,12 +21,13 @@ from broker.entities.arguments.personality import PERSONALITIES
 from broker.wire.field_tables import from_python
 from broker.wire.methods import BasicGetOk
 from broker.wire.properties import BasicProperties
-from harness.brokers.broker_core import Core, Reader, message
+from harness.brokers.broker_core import Core, Reader, flip, message
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import GUEST, ask, web_address, web_broker
 from harness.clients.shorthand import ack, get, nack, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
+from storage.messages.keys import SEGMENT
 
 WINDOW = "[limits]\nqueue_window_messages = 8\n"
 KINDS: dict[str, dict[str, Any]] = {
@@ -118,6 +119,7 @@ def test_all_messages_are_seen_in_the_order_of_delivery_and_stay(site: Site, kin
     assert numbers(site.pages(queue, 1000, header="tenant:t2")) == [number for number in order if number % 4 == 2]
     assert numbers(site.pages(queue, 5, header="n:17")) == [17]
     assert site.pages(queue, 50, routing_key="else") == []
+    assert len(site.pages(queue, 50, routing_key=queue)) == MESSAGES
     assert site.figures(queue) == before
     assert site.peek(queue, offset=MESSAGES)["messages"] == []
     if kind != "stream":
@@ -238,6 +240,23 @@ def test_an_answer_has_a_limited_size(tmp_path: Path, monkeypatch: pytest.Monkey
         assert 1 <= len(page.messages) <= 3
         shown, offset = shown + len(page.messages), page.next_offset
     assert shown == 20
+    core.close()
+
+
+def test_a_damaged_message_is_counted_and_left_where_it_is(tmp_path: Path) -> None:
+    """The store sets it aside when it would be delivered."""
+    core = Core(tmp_path / "messages")
+    core.deposit(core.queue(), *(b"%d" % number for number in range(10)))
+    core.restart()
+    flip(core.store._environment, SEGMENT)
+    queue = core.queue_named("q")
+    for offset, shown in ((0, 9), (5, 4), (9, 0)):
+        page = trio.run(peek, queue, PeekRequest(offset))
+        assert (len(page.messages), page.next_offset, page.unreadable) == (shown, None, 1)
+    assert not core.store.corrupt
+    assert queue.ready == 10
+    assert Reader().drain(queue) == [b"%d" % number for number in range(9)]
+    assert core.store.corrupt
     core.close()
 
 

@@ -45,6 +45,7 @@ function sections() {
         ["Definitions", "definitions", administrates],
         ["Tracing", "tracing", administrates],
         ["Event log", "event-log", monitors],
+        ["Rehearsal", "rehearsal", monitors],
       ],
     ],
   ];

@@ -14,6 +14,7 @@ import { showEventLog } from "./views/admin/event_log.js";
 import { showLimits } from "./views/admin/limits.js";
 import { showPermissions } from "./views/admin/permissions.js";
 import { showPolicies } from "./views/admin/policies.js";
+import { showRehearsal } from "./views/admin/rehearsal.js";
 import { showShovels } from "./views/admin/shovels.js";
 import { showTracing } from "./views/admin/tracing.js";
 import { showUser } from "./views/admin/user.js";
@@ -59,6 +60,7 @@ const PAGES = [
   ["definitions", showDefinitions],
   ["tracing", showTracing],
   ["event-log", showEventLog],
+  ["rehearsal", showRehearsal],
 ];
 
 async function start() {

@@ -77,13 +77,14 @@ async def delete_parameter(call: ApiCall) -> Response:
 
 async def list_global_parameters(call: ApiCall) -> Response:
     """List global parameters."""
-    rows = [{"name": name, "value": value} for name, value in sorted(call.broker.parameters.everywhere.items())]
+    shown = call.broker.parameters.shown_everywhere(call.api.series)
+    rows = [{"name": name, "value": value} for name, value in sorted(shown.items())]
     return await list_response(rows, GLOBAL_COLUMNS, call.list_query(), _name)
 
 
 async def show_global_parameter(call: ApiCall) -> Response:
     """Show a global parameter."""
-    name, values = call.names["name"], call.broker.parameters.everywhere
+    name, values = call.names["name"], call.broker.parameters.shown_everywhere(call.api.series)
     if name not in values:
         raise not_found()
     return in_json(call.chosen({"value": values[name], "name": name}))

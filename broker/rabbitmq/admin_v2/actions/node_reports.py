@@ -15,6 +15,7 @@ from broker.rabbitmq.admin_v2.shown_columns import number_text, plain_text
 
 UNAVAILABLE = 69
 HEADING = ["key", "value"]
+NO_MEMORY = "memory breakdown is not available (yet) on target node"
 OVERVIEW = """
 Product name = product_name
 Product version = product_version
@@ -103,20 +104,29 @@ def _text(value: Any) -> str:
     return "" if value == [] else plain_text(value)
 
 
-def _memory_in_bytes(call: CommandCall) -> None:
-    parts = _memory(call)
-    total = parts.get("total", {})
-    total = total if isinstance(total, dict) else {"rss": total, "allocated": 0}
-    rows = [("Total (RSS)", total.get("rss", 0)), ("Total (allocated by the runtime)", total.get("allocated", 0))]
+def _with_memory(show: Callable[[CommandCall, Mapping[str, Any]], None]) -> Callable[[CommandCall], None]:
+    """Return a command that shows the memory of a node by its uses."""
+
+    def report(call: CommandCall) -> None:
+        parts = call.get(call.path("nodes/{node}/memory")).get("memory")
+        if isinstance(parts, dict):
+            show(call, parts)
+        else:
+            call.table([HEADING, ["result", "not available"], ["reason", NO_MEMORY]], "Memory Breakdown")
+
+    return report
+
+
+def _memory_in_bytes(call: CommandCall, parts: Mapping[str, Any]) -> None:
+    total = parts["total"]
+    rows = [("Total (RSS)", total["rss"]), ("Total (allocated by the runtime)", total["allocated"])]
     rows += [(words, _size(parts, place)) for words, place in _memory_words()]
     call.table([HEADING, *([words, number_text(size)] for words, size in sorted(rows, key=_by_size))])
 
 
-def _memory_in_percent(call: CommandCall) -> None:
-    parts = _memory(call)
-    total = parts.get("total", {})
-    whole = max(total.values(), default=0) if isinstance(total, dict) else total
-    shares = [(words, 100 * _size(parts, place) / whole if whole else 0.0) for words, place in _memory_words()]
+def _memory_in_percent(call: CommandCall, parts: Mapping[str, Any]) -> None:
+    whole = max(parts["total"].values()) or 1
+    shares = [(words, 100 * _size(parts, place) / whole) for words, place in _memory_words()]
     rows = [["total", "100%"], *([words, f"{share:.2f}%"] for words, share in sorted(shares, key=_by_size))]
     call.table([["key", "percentage"], *rows])
 
@@ -131,13 +141,6 @@ def _by_size(row: tuple[str, float]) -> float:
 
 def _size(parts: Mapping[str, Any], place: str) -> int:
     return max(int(parts.get(place, 0)), 0)
-
-
-def _memory(call: CommandCall) -> dict[str, Any]:
-    parts = call.get(call.path("nodes/{node}/memory")).get("memory")
-    if not isinstance(parts, dict):
-        raise Failure("memory breakdown is not available (yet) on target node")
-    return parts
 
 
 def check_health(call: CommandCall, form: str) -> int:
@@ -178,7 +181,7 @@ REPORTS: dict[str, Callable[[CommandCall], None]] = {
     "show overview": _overview,
     "show churn": _churn,
     "show endpoint": lambda call: echo(f"Using endpoint: {call.settings.address}"),
-    "nodes memory_breakdown_in_bytes": _memory_in_bytes,
-    "nodes memory_breakdown_in_percent": _memory_in_percent,
+    "nodes memory_breakdown_in_bytes": _with_memory(_memory_in_bytes),
+    "nodes memory_breakdown_in_percent": _with_memory(_memory_in_percent),
 }
 """By the names of their commands."""

@@ -54,18 +54,26 @@ GRANT = (
 )
 
 
-def _password(call: VerbCall) -> str:
-    """The second argument, or what is typed unseen, or comes as the first line of standard input."""
-    return call.arguments[1] if len(call.arguments) > 1 else _typed_password(call)
+def _password(call: VerbCall, code: int = SOFTWARE) -> str:
+    """The second argument, or what is typed unseen, or comes as the first line of standard input.
+
+    Raises VerbRefusal with the exit code where standard input is at its end: an empty line is a blank password.
+    """
+    typed = call.arguments[1] if len(call.arguments) > 1 else _typed_password(call)
+    if typed is None:
+        raise VerbRefusal(code, "Password is not provided via argument or stdin")
+    return typed
 
 
-def _typed_password(call: VerbCall) -> str:
+def _typed_password(call: VerbCall) -> str | None:
+    """The password that is typed, or comes as a line; None at the end of standard input."""
     if sys.stdin.isatty():
         typed: str = click.prompt("Password", hide_input=True, default="", show_default=False)
         return typed
     if not call.quiet:
         click.echo("Password: ")
-    return sys.stdin.readline().rstrip("\n")
+    line = sys.stdin.readline()
+    return line.rstrip("\n") if line else None
 
 
 def _check_user(call: VerbCall) -> None:
@@ -102,7 +110,7 @@ def _of_permissions(call: VerbCall, error: AdministrationError) -> VerbRefusal:
 
 def _add_user(call: VerbCall) -> Outcome:
     """A user whose password is blank cannot log in with one."""
-    name, password = call.arguments[0], _password(call)
+    name, password = call.arguments[0], _password(call, DATA)
     hashed = bool(call.options.get("pre-hashed-password"))
     if hashed and not is_hash(password):
         raise VerbRefusal(DATA, _NO_HASH)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from broker.cli.target_broker import LOOK_SECONDS, await_end
 from broker.rabbitmq.conf.conf_values import Unfit, size
 from broker.rabbitmq.ctl.line_options import Option
 from broker.rabbitmq.ctl.outcomes import (
-    DATA,
     SOFTWARE,
     UNAVAILABLE,
     USAGE,
@@ -31,7 +29,6 @@ from broker.rabbitmq.ctl.verbs.check_verbs import alarm_texts
 
 PING_SECONDS, STARTUP_SECONDS, WAIT_SECONDS = 60.0, 300.0, 10.0
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
-_NODE = re.compile(r"\s*node\(\s*\)\s*\.\s*")
 _FRACTION = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -61,20 +58,6 @@ def _version(call: VerbCall) -> Outcome:
 def _server_version(call: VerbCall) -> Outcome:
     version = call.ask(Status())["rabbitmq_version"]
     return ShownText([version], {"result": "ok", "value": version})
-
-
-def _eval(call: VerbCall) -> Outcome:
-    expression = call.arguments[0] if call.arguments else sys.stdin.read()
-    if not expression.strip():
-        raise VerbRefusal(DATA, "Expression to evaluate is not provided via argument or stdin")
-    if not _NODE.fullmatch(expression):
-        raise VerbRefusal(UNAVAILABLE, "eval runs Erlang code, and there is no Erlang here: only node(). is answered")
-    return call.said(call.node)
-
-
-def _check_eval(call: VerbCall) -> None:
-    if call.arguments and not call.arguments[0].rstrip().endswith("."):
-        raise Misuse('"syntax error before: "')
 
 
 # Starting and stopping
@@ -382,10 +365,6 @@ set_vm_memory_high_watermark c 1-2 <fraction> | absolute <value>
 enable_feature_flag c 1-1 <all | feature_flag>
   Does nothing: all are enabled
 
-[Operations]
-eval c 0-1 <expression>
-  Answers node(). and nothing else: there is no Erlang
-
 [Upgrade]
 post_upgrade u 0-0
   Does nothing: there is one node
@@ -406,7 +385,6 @@ VERBS: dict[str, VerbAction] = {
     "ping": VerbAction(_ping, banner=_ping_banner, alone=True),
     "version": VerbAction(_version, alone=True),
     "server_version": VerbAction(_server_version),
-    "eval": VerbAction(_eval, check=_check_eval),
     "await_startup": VerbAction(_await_startup, alone=True),
     "wait": VerbAction(_wait, options=_PID, check=_check_wait, alone=True),
     "stop": VerbAction(_stop, options=(Option("idempotent", bool),), alone=True),

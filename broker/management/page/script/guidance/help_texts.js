@@ -103,5 +103,6 @@ export const HELP = {
   limits: [["Limits", "The most connections, channels or queues. 0: none; without a limit: any number."]],
   definitions: [["Definitions", "Users, virtual hosts, permissions, policies, queues, exchanges and bindings, without messages."]],
   tracing: [["Filter", "publish.EXCHANGE or deliver.QUEUE; * stands for one word, # for any number of them."]],
+  rehearsal: [["Finding", "A thing that a later RabbitMQ does differently for a client. Remedy: the change that suits both."]],
   "event-log": [["Segment", "A file of events. Boot: the number of the broker's start that has written it."]],
 };

@@ -77,10 +77,11 @@ export function showCommits(page) {
     const now = await get(["leveret", "commits"], samplesOf(span.range, "node_stats"), page.signal);
     charts.forEach(([name, chart]) => chart.update(between(null, now.histograms[name])));
     const past = (now.history ?? []).toReversed();
-    waits.update(each(TIMES, (part) => points(past, (interval) => interval.confirm_seconds[part])));
-    syncs.update(each(TIMES, (part) => points(past, (interval) => interval.sync_seconds[part])));
-    sizes.update({ messages: points(past, (interval) => interval.messages) });
-    often.update({ rate: points(past, (interval) => interval.rate) });
+    const range = past.length ? [past[0].timestamp, past.at(-1).timestamp] : null;
+    waits.update(each(TIMES, (part) => points(past, (interval) => interval.confirm_seconds[part])), range);
+    syncs.update(each(TIMES, (part) => points(past, (interval) => interval.sync_seconds[part])), range);
+    sizes.update({ messages: points(past, (interval) => interval.messages) }, range);
+    often.update({ rate: points(past, (interval) => interval.rate) }, range);
     showFigures(figures, figuresOf(now, past.at(-1)));
   });
 }

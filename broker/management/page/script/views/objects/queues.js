@@ -21,13 +21,13 @@ const COLUMNS = [
   },
   { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
   { title: "Type", short: true, sort: "type", show: type },
+  { title: "State", short: true, sort: "idle_since", needs: ["state", "idle_since"], show: stateOf },
   {
     title: "Features",
     needs: ["durable", "auto_delete", "exclusive", "arguments", "policy"],
     show: (row) => badges(...marks(row).map(([short, long]) => h("abbr", { class: "badge", title: long }, short))),
   },
   { title: "Policy", sort: "policy", off: true, show: (row) => row.policy ?? "" },
-  { title: "State", short: true, sort: "idle_since", needs: ["state", "idle_since"], show: stateOf },
   { title: "Ready", number: true, sort: "messages_ready", sum: number, show: (row) => number(row.messages_ready) },
   {
     title: "Unacked",

@@ -1,0 +1,1 @@
+"""The rehearsal of definitions and of a rabbitmq.conf, without a broker. Decision 60."""
