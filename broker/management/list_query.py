@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import mapped, pause_if_due
+from broker.admin.short_steps import AT_ONCE, in_steps, mapped, pause_if_due
 from broker.admin.views.columns import ABSENT, Columns
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, encoded
@@ -109,7 +109,7 @@ async def list_response(
         "total_count": total,
     }
     if page.totals:
-        head["totals"] = {path: await _total(things, columns.getter(path)) for path in page.totals[:TOTALS_MAX]}
+        head["totals"] = await _totals(things, columns, page.totals[:TOTALS_MAX])
     async with aclosing(_array(shown, columns, query.columns)) as rows:
         return JsonResponse([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
 
@@ -143,9 +143,16 @@ async def _ordered(
     return things[::-1] if query.reverse else things
 
 
-async def _total(things: Sequence[T], value: Callable[[T], Any]) -> float:
-    values = await mapped(value, things)
-    return sum(each for each in values if isinstance(each, (int, float)))
+async def _totals(things: Sequence[T], columns: Columns[T], paths: Sequence[str]) -> dict[str, float]:
+    """The sums of columns, in one pass: a page asks for some ten of them."""
+    values = [(path, columns.getter(path)) for path in paths]
+    totals: dict[str, float] = dict.fromkeys(paths, 0)
+    async for thing in in_steps(things, at_once=AT_ONCE):
+        for path, value in values:
+            found = value(thing)
+            if isinstance(found, (int, float)):
+                totals[path] += found
+    return totals
 
 
 def _same(_: object) -> tuple[()]:
