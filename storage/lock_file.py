@@ -6,6 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
+LOCKS = Path("/proc/locks")
+"""The kernel's table of locks: type, process, and file as device and number."""
 BROKER = "broker"
 """The place in a data directory that is locked by a broker, and by commands on the data of a stopped one."""
 
@@ -22,6 +24,18 @@ def flocked(descriptor: int, how: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def holder(descriptor: int) -> int | None:
+    """Return the process that has locked an open file; None if the system does not tell."""
+    own = os.fstat(descriptor)
+    place = f"{os.major(own.st_dev):02x}:{os.minor(own.st_dev):02x}:{own.st_ino}"
+    try:
+        rows = [line.split() for line in LOCKS.read_text().splitlines()]
+    except OSError:
+        return None
+    found = [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == place]
+    return found[0] if found and found[0] > 0 else None
 
 
 def is_locked(place: Path) -> bool:

@@ -29,7 +29,7 @@ CORE = (
     "storage/batch.py",
     "storage/journal/journal.py",
     "storage/journal/journal_file.py",
-    "storage/journal/journal_records.py",
+    "storage/journal/journal_payload.py",
     "storage/journal/unapplied_writes.py",
     "storage/messages/store_io.py",
     "broker/testing/event_history.py",

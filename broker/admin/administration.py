@@ -85,6 +85,16 @@ class Process(Protocol):
     async def seal_events(self) -> bool:
         """Show readers of the event log everything up to now; False if there is no log."""
 
+    @property
+    def application_stopped(self) -> bool:
+        """True if all listeners and connections are closed, by `stop_application`."""
+
+    async def stop_application(self) -> None:
+        """Close all listeners and connections; the process and its stores stay."""
+
+    def start_application(self) -> None:
+        """Start the broker again in this process, if `stop_application` has stopped it."""
+
     def stop(self) -> None:
         """End the process as on SIGTERM."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
@@ -18,6 +19,12 @@ from broker.cli.usage.command_groups import Verbs
 from broker.config import ConfigError
 from storage.storage_errors import StoreError
 
+_PAIR = re.compile(r'\{<<"([^"]*)">>,([^{}\[\]]*)\}')
+_MEMBER = r'"\1": \2'
+_PAIRS = re.compile(rf"\[(?:{_PAIR.pattern},?)+\]")
+_BINARY = re.compile(r'<<"([^"]*)">>')
+_POSITION = re.compile(r'\{"([^"]*)",(\d+)\}')
+"""Erlang's terms in refusals: `[{<<"a">>,5}]`, `<<"a">>`, `{"missing )",1}`."""
 EXPECTED = (ConfigError, AdministrationError, StoreError, OSError)
 """Errors that are no fault of the program: they are printed as one line, without a traceback."""
 
@@ -77,4 +84,16 @@ def _causes(error: Exception) -> Iterator[Exception]:
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    return str(error)
+    return _without_erlang(str(error)) if isinstance(error, AdministrationError) else str(error)
+
+
+def _without_erlang(message: str) -> str:
+    """Return RabbitMQ's text of a refusal with JSON where it has Erlang's terms."""
+    message = _PAIRS.sub(
+        lambda pairs: f"{{{', '.join(_PAIR.sub(_MEMBER, pair) for pair in _each(pairs[0]))}}}", message
+    )
+    return _POSITION.sub(r"\1 at position \2", _BINARY.sub(r'"\1"', message))
+
+
+def _each(pairs: str) -> list[str]:
+    return [pair[0] for pair in _PAIR.finditer(pairs)]

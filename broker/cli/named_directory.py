@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from broker.config import Config, ServerSettings
+from broker.config import Config, ConfigError, ServerSettings
 from broker.settings_loader import load
 from storage.lock_file import BROKER, is_locked
 
@@ -64,15 +65,23 @@ def named() -> Named:
 
 
 def target_settings(it: Named) -> Config:
-    """The settings, with the data directory of the broker that a command is for. Raises ConfigError.
+    """The settings, with the data directory of the broker that a command is for. Raises ConfigError, also for a file.
 
     Where none is named it is the first of ./leveret-data and the usual places that a broker runs on, else the first
     that is there.
     """
     config = load(it.config, os.environ, data_dir=it.data_dir)
+    assert_no_file(config.server.directory)
     if it.data_dir is None and config.server.data_dir == ServerSettings().data_dir:
         return load(it.config, os.environ, data_dir=str(_usual(config.server.directory)))
     return config
+
+
+def assert_no_file(directory: Path) -> None:
+    """Raise ConfigError where a data directory is named, and a file is there."""
+    with suppress(PermissionError):  # the command itself says whose it is
+        if directory.is_file():
+            raise ConfigError(f"{directory} is a file: expected a data directory (--data-dir, LEVERET_DATA_DIR)")
 
 
 def _usual(default: Path) -> Path:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+WIDTH_MAX = 60
+"""Widest cell that others in its column are padded to: names may have 255 bytes."""
+UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+MOMENTS = {"until": 1, "connected_at": 1000}
+"""Columns with a moment, and the parts of a second that they count since the epoch."""
 _COMMANDS = re.compile(r"(\x1b\[[01]m|\x1b\([0B]|[\n\t])")
 """Terminal controls in use: bold text, lines around tables, the next line, the next column."""
 
@@ -22,12 +28,12 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json
     if as_json:
         click.echo(json.dumps([{column: row[column] for column in columns} for row in rows], indent=2))
         return
-    for line in aligned([list(columns), *([text(row[column]) for column in columns] for row in rows)]):
+    for line in aligned([list(columns), *([_cell(column, row[column]) for column in columns] for row in rows)]):
         click.echo(line)
 
 
 def show_tree(tree: Mapping[str, Any], as_json: bool) -> None:
-    """Print values by their names, sections indented."""
+    """Print values by their names, sections indented; sizes in units. JSON has them in bytes."""
     if as_json:
         click.echo(json.dumps(tree, indent=2))
         return
@@ -41,10 +47,14 @@ def done(words: str, *values: str) -> None:
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Cells padded so that columns stand under each other."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    """Cells padded so that columns stand under each other; one above WIDTH_MAX shifts the rest of its own line only."""
+    widths = [max((len(cell) for cell in column if len(cell) <= WIDTH_MAX), default=0) for column in _columns(lines)]
     padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return [line.rstrip() for line in padded]
+
+
+def _columns(lines: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    return zip(*lines, strict=True)
 
 
 def text(value: object) -> str:
@@ -82,5 +92,31 @@ def _indented(tree: Mapping[str, Any], indent: str) -> list[str]:
         if isinstance(value, Mapping):
             lines += [f"{indent}{name}:", *_indented(value, indent + "  ")]
         else:
-            lines.append(f"{indent}{name.ljust(width)}  {text(value)}".rstrip())
+            lines.append(f"{indent}{name.ljust(width)}  {_leaf(name, value)}".rstrip())
     return lines
+
+
+def _cell(column: str, value: object) -> str:
+    """A cell for people: a moment as its date and time."""
+    if isinstance(value, int | float) and column in MOMENTS:
+        return datetime.fromtimestamp(value / MOMENTS[column], UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return text(value)
+
+
+def _leaf(name: str, value: object) -> str:
+    """A value of a tree for people: a size in units, a time to six digits, texts with commas between."""
+    if isinstance(value, float) and name.endswith("_seconds"):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("_bytes"):
+        return size(value)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(map(text, value)) or "none"
+    return text(value)
+
+
+def size(number: int) -> str:
+    """Return a number of bytes with its unit: 36.2 MiB, 512 bytes."""
+    for unit, name in UNITS:
+        if number >= unit:
+            return f"{number / unit:,.1f} {name}"
+    return f"{number} bytes"

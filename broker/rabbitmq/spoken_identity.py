@@ -13,11 +13,12 @@ ANSWER_SECONDS = 5.0
 
 
 class SpokenIdentity(NamedTuple):
-    """Node name, version and series of a RabbitMQ."""
+    """Node name, version and series of a RabbitMQ. `stopped`: its process runs, after stop_app."""
 
     node: str
     version: str
     series: str
+    stopped: bool = False
 
 
 def spoken_identity(config: Config, timeout: float | None = None) -> SpokenIdentity:
@@ -25,7 +26,7 @@ def spoken_identity(config: Config, timeout: float | None = None) -> SpokenIdent
     seconds = min(ANSWER_SECONDS, timeout or ANSWER_SECONDS)
     try:
         found = ask(config.server.directory, ShowVersion(), seconds)
-        return SpokenIdentity(found["node"], found["rabbitmq_version"], found["series"])
+        return SpokenIdentity(found["node"], found["rabbitmq_version"], found["series"], found.get("stopped", False))
     except AdministrationError:
         identity = config.identity
         return SpokenIdentity(identity.shown_node_name, identity.version, config.personality.series_name)

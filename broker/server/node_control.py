@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from broker.server.engine import Activity
 from broker.server.event_log import Events
 from broker.server.net.tls_context import Security
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.stoppable_application import StoppableApplication
 from broker.session.login import certificate_names
 from broker.session.registry import Registry
 from broker.wire.amqp_errors import DecodeError
@@ -31,9 +31,6 @@ PURPOSES = {
 }
 """RabbitMQ's description of each protocol, without AMQP 1.0, which is not supported here."""
 
-Addresses = dict[str, list[tuple[str, int]]]
-"""Addresses by protocol."""
-
 
 class NodeControl:
     """The process as commands see it: `broker.admin.administration.Process`."""
@@ -44,15 +41,15 @@ class NodeControl:
         registry: Registry,
         resources: ResourceWatch,
         activity: Activity,
-        addresses: Callable[[], Addresses],
+        application: StoppableApplication,
     ) -> None:
+        self._application = application
         self._activity = activity
         self.node_name = config.identity.shown_node_name
         self.memory_total = resource_alarms.memory_total()
         self._config = config
         self._registry = registry
         self._resources = resources
-        self._addresses = addresses
         self.security: Security | None = None
         """The certificates, if TLS is on."""
         self.events: Events | None = None
@@ -80,7 +77,7 @@ class NodeControl:
                 "protocol": protocol,
                 "purpose": PURPOSES[protocol],
             }
-            for protocol, addresses in self._addresses().items()
+            for protocol, addresses in self._application.addresses().items()
             for host, port in addresses
         ]
 
@@ -129,6 +126,19 @@ class NodeControl:
         if self.events is not None:
             await self.events.seal()
         return self.events is not None
+
+    @property
+    def application_stopped(self) -> bool:
+        """True if `stop_application` was the last word."""
+        return self._application.stopped
+
+    async def stop_application(self) -> None:
+        """Close all listeners and connections; the process and its stores stay."""
+        await self._application.stop()
+
+    def start_application(self) -> None:
+        """Start the broker again, in this process."""
+        self._application.start()
 
     def stop(self) -> None:
         """Stop the broker as on SIGTERM."""

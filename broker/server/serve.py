@@ -43,6 +43,7 @@ from broker.server.server import Listeners, Server
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
+from broker.server.stoppable_application import close_listeners, with_ports
 from broker.settled_future import settled
 from storage.storage_errors import StoreError
 
@@ -68,11 +69,19 @@ def run(config: Config, on_ready: Callable[[], None] | None = None, settings_fil
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # rotating the log during the start must not end the process
-    return trio.run(_serve, config, Readiness(os.environ, on_ready, settings_files))
+    readiness = Readiness(os.environ, on_ready, settings_files)
+    again: Config | None = config
+    while again is not None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # rotating the log during the start must not end the process
+        again = trio.run(_serve, again, readiness)
+        gc.unfreeze()
+        gc.collect()
+    log.info("stopped")
+    return 0
 
 
-async def _serve(config: Config, readiness: Readiness) -> int:
+async def _serve(config: Config, readiness: Readiness) -> Config | None:
+    """Run the broker until it stops. Returns the settings with which it is to start again, if it is."""
     directory = config.server.directory
     testing = _testing() if config.testing.enabled else None
     os.umask(0o077)  # files in the data directory are for their owner alone
@@ -116,7 +125,9 @@ async def _serve(config: Config, readiness: Readiness) -> int:
                 trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR1) as signals,
                 closing_log(events),
             ):
-                await _run(config, stores, recovered, wakeup, bound, imported, signals, events, readiness, testing)
+                return await _run(
+                    config, stores, recovered, wakeup, bound, imported, signals, events, readiness, testing
+                )
         finally:
             with _limited(config):
                 stores.definitions.close()
@@ -125,8 +136,6 @@ async def _serve(config: Config, readiness: Readiness) -> int:
     finally:
         for listener in bound.all:
             listener.close()
-    log.info("stopped")
-    return 0
 
 
 def _testing() -> Testing:
@@ -210,7 +219,8 @@ async def _run(
     events: Events | None,
     readiness: Readiness,
     testing: Testing | None,
-) -> None:
+) -> Config | None:
+    again = with_ports(config, bound)
     # Clients end before the writers that make their changes durable.
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
@@ -234,18 +244,25 @@ async def _run(
             readiness.accepting(server.addresses, server.tls_addresses, config.server.directory)
             clients.start_soon(_open_http, server, bound, readiness)
             clients.start_soon(readiness.feed_watchdog)
-            async for number in signals:
-                if number in STOP_SIGNALS:
-                    log.info("stopping on %s", signal.Signals(number).name)
-                    readiness.stopping()
-                    break
-                if number == signal.SIGUSR1:
-                    logs.reopen()
-                else:
-                    _reload(bound)
+            with server.application.starts_again:
+                await _handle_signals(signals, bound, readiness)
             await _stop(server, bound, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
+    return again if server.application.starts_again.cancelled_caught else None
+
+
+async def _handle_signals(signals: AsyncIterator[int], bound: Listeners, readiness: Readiness) -> None:
+    """Obey signals; return at the one to stop."""
+    async for number in signals:
+        if number in STOP_SIGNALS:
+            log.info("stopping on %s", signal.Signals(number).name)
+            readiness.stopping()
+            return
+        if number == signal.SIGUSR1:
+            logs.reopen()
+        else:
+            _reload(bound)
 
 
 async def _complete_definitions(server: Server, unfinished: bytes, imported: DefinitionsFile | None) -> None:
@@ -283,7 +300,9 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     await trio.to_thread.run_sync(import_module, "broker.server.http.http_services")
     from broker.server.http.http_services import HttpServices
 
-    services = HttpServices(server.config, server.registry, server.administration, server.nursery, server.unready)
+    services = server.application.http = HttpServices(
+        server.config, server.registry, server.administration, server.nursery, server.unready
+    )
     for sockets, scheme, security, listen, addresses in (
         (bound.management, "http", None, services.listen_management, server.http_addresses),
         (bound.management_tls, "https", bound.security, services.listen_management, server.https_addresses),
@@ -309,9 +328,7 @@ def _reload(bound: Listeners) -> None:
 
 async def _stop(server: Server, bound: Listeners, events: Events | None) -> None:
     with _limited(server.config), trio.CancelScope(shield=True):
-        for listener in bound.all:
-            trio.lowlevel.notify_closing(listener)  # ends its accept task
-            listener.close()
+        close_listeners(bound)
         await server.shovels.stop()
         await server.close_clients()
         server.broker.background_work.finish()

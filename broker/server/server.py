@@ -30,11 +30,12 @@ from broker.server.net.replaceable_parts import USUAL_PARTS, ReplaceableParts
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport
-from broker.server.node_control import Addresses, NodeControl
+from broker.server.node_control import NodeControl
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.shovels import shovel_host
 from broker.server.start.start_line import CORE
+from broker.server.stoppable_application import Addresses, StoppableApplication
 from broker.server.store_copies import StoreCopies
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
@@ -108,7 +109,8 @@ class Server:
         measurements = broker.statistics.measurements
         self.loop_metrics = LoopMetrics(measurements, stores.messages.io.recent, self.committer.waits, self.activity)
         self.transports: dict[Transport, None] = {}
-        self.control = NodeControl(config, self.registry, self.resources, self.activity, self.listening)
+        self.application = StoppableApplication(self.listening, self._close_all)
+        self.control = NodeControl(config, self.registry, self.resources, self.activity, self.application)
         self.administration = Administration(
             broker,
             self.registry,
@@ -143,6 +145,7 @@ class Server:
         """Accept clients, and watch memory, disk and heartbeats from now on."""
         self.addresses = [listener.getsockname()[:2] for listener in bound.plain]
         self.tls_addresses = [listener.getsockname()[:2] for listener in bound.secured]
+        self.application.listens_on(bound)
         self.control.security = bound.security
         self.nursery.start_soon(self.resources.watch_memory, self.activity.pause)
         self.nursery.start_soon(self.resources.watch_disk, self.committer, self.activity.pause)
@@ -229,6 +232,11 @@ class Server:
         finally:
             self.transports.pop(transport, None)
             self._maybe_empty()
+
+    async def _close_all(self) -> None:
+        """Close shovels and clients."""
+        await self.shovels.stop()
+        await self.close_clients()
 
     async def close_clients(self) -> None:
         """Close all connections with 320 CONNECTION_FORCED, and wait for clients at most 60 % of the stop's time."""

@@ -42,20 +42,20 @@ class Refused(Exception):
 
 
 class DirectSession:
-    """One channel of a user in a virtual host, for one request at a time.
+    """One channel of a user in a virtual host, for one request at a time. One that is `trusted` may do anything.
 
     `returned`: the publish that was answered last was returned as unroutable. `on_delivery` is called at the
     end of a turn with each delivery to a consumer.
     """
 
-    def __init__(self, registry: Registry, peer: Peer, user: str, vhost: str) -> None:
+    def __init__(self, registry: Registry, peer: Peer, user: str, vhost: str, *, trusted: bool = False) -> None:
         self.returned = False
         self.on_delivery: Callable[[Command], None] = _not_expected
         self._connection = connection = Connection(registry, peer, self._flush, direct=True)
         connection.user = user
         connection.frame_max, connection.channel_max = registry.settings.frame_max, 1
         self.body_part_bytes = min(connection.frame_max, FRAME_BYTES) - FRAME_OVERHEAD
-        enter(connection, registry.broker.vhosts[vhost])
+        enter(connection, registry.broker.vhosts[vhost], trusted=trusted)
         self._frames = IncomingFrames(connection)
         self._assembler = Assembler(BODY_BYTES_MAX)
         self._expected: deque[Future[Command]] = deque()

@@ -95,21 +95,26 @@ class RangeRead:
         )
 
     def _wanted(self, found: list[Delivery]) -> list[Message]:
-        """Those of the range. Offsets may have holes: RabbitMQ gives some to records of its own."""
+        """Return those of the range. Raises AmqpError for messages that retention has removed, where that fails."""
         numbered = [(stream_offset(delivery.message), delivery.message) for delivery in found]
         wanted = [(offset, message) for offset, message in numbered if offset is not None and offset >= self._next]
         if not wanted:
             return []
-        if self._next == self._part.start and wanted[0][0] > self._next:
-            self._check_first()
+        offsets = [self._next - 1, *(offset for offset, _ in wanted)]
+        self._check_holes([(last + 1, found) for last, found in pairwise(offsets) if found > last + 1])
         self._next = wanted[-1][0] + 1
         return [message for offset, message in wanted if offset < self._part.end]
 
-    def _check_first(self) -> None:
-        first = StreamEnds(self._broker, self._part.queue).first()
-        if first > self._next:
-            last = min(first, self._part.end) - 1
-            self._lost(f"offsets {self._next} to {last} were removed by retention before they were read")
+    def _check_holes(self, holes: list[tuple[int, int]]) -> None:
+        """Tell what retention removed while the range was read from the holes that records of RabbitMQ's own leave.
+
+        A hole is its first offset, and the offset behind it.
+        """
+        first = StreamEnds(self._broker, self._part.queue).first() if holes else 0
+        for start, end in holes:
+            last = min(first, end, self._part.end) - 1
+            if start <= last:
+                self._lost(f"offsets {start} to {last} were removed by retention before they were read")
 
     def _check_end(self) -> None:
         ends = StreamEnds(self._broker, self._part.queue)

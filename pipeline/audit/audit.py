@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.audit.copy_verdicts import Node, judged
 from pipeline.audit.log_coverage import Boot, Damage, Gap, coverage
-from pipeline.audit.message_verdicts import Counts
+from pipeline.audit.publish_verdicts import Counts
 from pipeline.audit.reduction import AUDITED, Place, Reduced, Route, reduced
 from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part

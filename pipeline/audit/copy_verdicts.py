@@ -26,7 +26,7 @@ import pyarrow as pa
 from pipeline.audit.bound_queues import Bindings
 from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
-from pipeline.audit.message_verdicts import Counts, Messages
+from pipeline.audit.publish_verdicts import Counts, Messages
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
 from pipeline.audit.verdict_table import (
     HOW,

@@ -7,7 +7,7 @@
     size         4 bytes    of the payload
     checksum     4 bytes    CRC32 of the payload
     checksum     4 bytes    CRC32 of the 44 bytes above
-    payload                 a batch, see `journal_records`
+    payload                 a batch, see `journal_payload`
 
 Records begin at multiples of 4,096 bytes, from 0 on. LMDB has the number of the last record of a boot that it has
 applied; complete records with higher numbers are searched for at every page.

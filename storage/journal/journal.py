@@ -14,7 +14,7 @@ from storage.batch import SealedBatch
 from storage.high_water import HighWaterFile
 from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
-from storage.journal.journal_records import encode_batch
+from storage.journal.journal_payload import encode_batch
 from storage.journal.unapplied_writes import LaneView, UnappliedWrites, merged
 
 log = logging.getLogger("leveret.journal")

@@ -17,7 +17,7 @@ ring continues at its start.
     size         4 bytes    of the payload; of the head of the file: pages of the ring
     payload      4 bytes    CRC32 of the payload
     checksum     4 bytes    CRC32 of the 44 bytes above
-    payload                 a batch, see `journal_records`
+    payload                 a batch, see `journal_payload`
 
 All numbers are big-endian. LMDB's mark (`journal_mark`) names the salt, the place and the number of the next record,
 and the checksum of the record before it. So nothing is searched for, and bytes of another boot, of an earlier round or

@@ -20,7 +20,7 @@ import lmdb
 
 from storage import synced_files
 from storage.journal.journal_mark import NO_BATCH_YET
-from storage.lock_file import flocked, lock_file
+from storage.lock_file import flocked, holder, lock_file
 from storage.messages.keys import IDENTITY, JOURNAL_MARK
 from storage.messages.small_records import StoreIdentity
 from storage.messages.store_origin import NEVER_RESTORED, StoreOrigin, read_origin
@@ -99,6 +99,8 @@ def lock(directory: Path) -> int:
     try:
         synced_files.make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StoreError(f"{directory.parent.absolute()} is a file, or below one: expected a directory") from error
     except OSError as error:
         text = f"{path.absolute()} cannot be made ({error.strerror}): check that this user may write there"
         raise StoreError(text) from error
@@ -128,9 +130,11 @@ def hold(directory: Path) -> int | None:
 
 def _locked(descriptor: int, how: int, directory: Path) -> int:
     if not flocked(descriptor, how):
+        pid = holder(descriptor)
         os.close(descriptor)
         path = lock_file(directory).absolute()
-        raise StoreLocked(f"{directory} is in use by another process ({path} is locked): stop that one first")
+        other = "another process" if pid is None else f"process {pid}"
+        raise StoreLocked(f"{directory} is in use by {other} ({path} is locked): stop that one first")
     return descriptor
 
 

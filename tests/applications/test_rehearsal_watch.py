@@ -57,20 +57,22 @@ def test_findings_are_counted_by_object_and_client_and_logged_once(watching: Bro
     assert watching.log().count("connection 'reporter': with 4.3: neither durable nor exclusive") == 1
 
 
-def test_policies_and_questions_for_a_delivery_limit(watching: Broker) -> None:
-    def ask(method: str, path: str, body: dict[str, Any] | None = None) -> None:
-        data = None if body is None else json.dumps(body).encode()
-        asked = Request(f"{watching.http_url.replace('guest:guest@', '')}/api/{path}", data, method=method)
-        asked.add_header("Authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")
-        asked.add_header("User-Agent", "NServiceBus")
-        urlopen(asked).close()
+def ask(broker: Broker, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+    """Send a request to the management API."""
+    data = None if body is None else json.dumps(body).encode()
+    asked = Request(f"{broker.http_url.replace('guest:guest@', '')}/api/{path}", data, method=method)
+    asked.add_header("Authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")
+    asked.add_header("User-Agent", "NServiceBus")
+    urlopen(asked).close()
 
+
+def test_policies_and_questions_for_a_delivery_limit(watching: Broker) -> None:
     with connected(watching.url, "endpoint") as connection:
         queue(connection.channel(), "endpoint", queue_type="quorum")
-    ask("GET", "queues/%2f/endpoint")
+    ask(watching, "GET", "queues/%2f/endpoint")
     (finding,) = noted(watching, "HTTP client NServiceBus")
     assert (finding["rule"], finding["name"], finding["detail"]) == ("limit-shown", "endpoint", "delivery_limit: 20")
-    ask("PUT", "policies/%2f/mirrors", {"pattern": "^a", "definition": {"ha-mode": "all"}})
+    ask(watching, "PUT", "policies/%2f/mirrors", {"pattern": "^a", "definition": {"ha-mode": "all"}})
     (finding,) = noted(watching, "administration")
     assert (finding["rule"], finding["since"], finding["kind"]) == ("policy", "4.2", "policy")
     assert "ha-mode" in finding["detail"]
@@ -88,6 +90,22 @@ def test_a_timeout_is_noted(tmp_path: Path) -> None:
         assert (finding["rule"], finding["name"], finding["detail"]) == ("consumer-timeout", "slow", "60000 ms")
         (closure,) = broker.findings()["closures"]
         assert (closure["connection"], closure["code"]) == ("slow", 406)
+        ask(broker, "DELETE", "rehearsal")
+        assert broker.findings() == {"series": "3.13", "watch": "4.3", "findings": [], "closures": [], "missed": 0}
+
+
+def test_a_cancelled_consumer_is_noted(tmp_path: Path) -> None:
+    settings = "[limits]\nconsumer_timeout_seconds = 60\n"
+    with Broker(tmp_path, settings=settings, variables=variables("4.3", "4.3")) as broker:
+        with connected(broker.url, "slow") as connection:
+            channel = connection.channel()
+            channel.basic_publish("", queue(channel, "slow", queue_type="quorum"), b"")
+            channel.basic_consume("slow", lambda *_: None)
+            broker.expect("delivered", queue="slow")
+            broker.clock.step(61)
+            (closure,) = broker.findings()["closures"]
+        assert (closure["connection"], closure["code"]) == ("slow", 0)
+        assert closure["text"].startswith("a consumer of queue 'slow' is cancelled")
 
 
 def test_without_the_setting_nothing_is_noted(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ from broker.entities.queues.consumer_prefetch import Consumer
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import MemoryWindow
-from broker.entities.statistics.counters import QueueCounters
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.offline.verify_messages import verify
@@ -329,8 +328,8 @@ def _state_of(queue: Queue) -> tuple[object, ...]:
     """Everything about a queue that a look could change: its messages in memory, and its counters."""
     ready = cast(OrderedQueue, queue).ready_in_order
     contents = [(entry, entry.message, entry.redelivered, entry.deliveries) for entry in ready.resident()]
-    counters = {name: getattr(queue.counters, name) for name in QueueCounters.__slots__}
-    return contents, len(ready), ready.bytes, ready.in_memory, queue.unacked, queue.last_used, counters
+    figures = len(ready), ready.bytes, ready.in_memory, queue.unacked, queue.last_used
+    return contents, figures, queue.counters.values()
 
 
 def walk(seed: int, steps: int, *, priorities: bool = False) -> None:

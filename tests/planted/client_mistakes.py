@@ -21,7 +21,7 @@ from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
 from storage.journal.first_format import read_first_format
 from storage.journal.journal_mark import JournalMark
-from storage.journal.journal_records import decode_batch
+from storage.journal.journal_payload import decode_batch
 from storage.messages.small_records import StoreIdentity
 from storage.messages.start import journal_replay
 from storage.messages.start.journal_replay import UnappliedBatches

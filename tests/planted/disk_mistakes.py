@@ -15,8 +15,8 @@ from storage.journal import journal, journal_file
 from storage.journal.journal import Journal
 from storage.journal.journal_file import PAGE_BYTES, PAYLOAD_AT, JournalFile, pages
 from storage.journal.journal_mark import OPEN, JournalMark, JournalPosition
+from storage.journal.journal_payload import encode_batch
 from storage.journal.journal_reader import read_head, read_journal
-from storage.journal.journal_records import encode_batch
 from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
 from storage.messages.lmdb_writer import LmdbWriter

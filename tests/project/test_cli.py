@@ -124,6 +124,9 @@ ANY = {"vhost": "v", "user": "ann", "configure": ".", "write": ".", "read": "."}
 ADDED = {"name": "v", "description": "d", "tags": ["t", "u"], "default_queue_type": "quorum"}
 POLICY = {"vhost": "v", "name": "p", "pattern": "^q", "definition": {"a": 5}, "priority": -5, "apply_to": "queues"}
 PLAIN = {"vhost": "/", "name": "o", "pattern": ".", "definition": {"a": 5}, "priority": 0, "apply_to": "all"}
+QUORUM = {"vhost": "v", "name": "q", "arguments": {"x-queue-type": "quorum", "x-max-length": 5, "x": "y"}}
+TOPIC = {"vhost": "/", "name": "e", "type": "topic", "durable": False}
+TO_EXCHANGE = {"vhost": "/", "source": "e", "destination": "f", "to_exchange": True}
 ASKED = [
     asks("user add ann secret", "add_user", name="ann", password="secret", tags=[]),
     asks("user add ann s --tags management", "add_user", name="ann", password="s", tags=["management"]),
@@ -165,6 +168,14 @@ ASKED = [
     asks("set-log-level debug", "set_log_level", level="debug"),
     asks("set-log-form json", "set_log_form", form="json"),
     asks("purge-queue -p v q", "purge_queue", vhost="v", name="q"),
+    asks("queue declare q", "declare_queue", vhost="/", name="q"),
+    asks("queue declare -p v --type quorum --argument x-max-length=5 --argument x=y q", "declare_queue", **QUORUM),
+    asks("queue delete q", "delete_queue", vhost="/", name="q", if_empty=False, if_unused=False),
+    asks("queue purge q", "purge_queue", vhost="/", name="q"),
+    asks("exchange declare e --type topic --transient", "declare_exchange", **TOPIC),
+    asks("exchange delete -p v e", "delete_exchange", vhost="v", name="e"),
+    asks("binding add e q k.*", "add_binding", vhost="/", source="e", destination="q", key="k.*"),
+    asks("binding delete e f --to-exchange", "delete_binding", **TO_EXCHANGE),
     asks("trace on -p v", "trace_on", vhost="v"),
     asks("trace off", "trace_off", vhost="/"),
     asks("close-connection c why", "close_connection", name="c", reason="why"),
@@ -182,6 +193,9 @@ ASKED_FOR_ROWS = [
     asks_rows("parameter list -p v", "parameters", vhost="v"),
     asks_rows("global-parameter list", "global-parameters"),
     asks_rows("vhost list", "vhosts"),
+    asks_rows("queue list -p v", "queues", vhost="v"),
+    asks_rows("exchange list", "exchanges"),
+    asks_rows("binding list", "bindings"),
     asks_rows("permission list", "permissions", vhost="/"),
     asks_rows("topic-permission list -p v", "topic-permissions", vhost="v"),
     asks_rows("policy list -p v", "policies", vhost="v"),
@@ -295,16 +309,25 @@ def test_a_name_that_is_not_utf8_is_printed_as_its_bytes(peer: Peer, tmp_path: P
     assert subprocess.run(command, capture_output=True, check=True, timeout=60).stdout == b"name\nx\xff\n"
 
 
-def test_status_is_indented(run: Run, peer: Peer) -> None:
-    peer.answers({"pid": 7, "memory": {"used_bytes": 5, "alarm": False}, "listeners": ["127.0.0.1:5672"]})
+def test_status_is_indented_and_for_people(run: Run, peer: Peer) -> None:
+    sizes = {"used_bytes": 5, "limit_bytes": 3 << 29, "alarm": False, "last_seconds": 0.0001667189999}
+    peer.answers({"pid": 7, "memory": sizes, "listeners": ["127.0.0.1:5672", "[::1]:5672"], "alarms": []})
     assert run("status").out.splitlines() == [
         "pid        7",
         "memory:",
-        "  used_bytes  5",
-        "  alarm       false",
-        'listeners  ["127.0.0.1:5672"]',
+        "  used_bytes    5 bytes",
+        "  limit_bytes   1.5 GiB",
+        "  alarm         false",
+        "  last_seconds  0.000166719",
+        "listeners  127.0.0.1:5672, [::1]:5672",
+        "alarms     none",
     ]
-    assert json.loads(run("status", "--json").out)["memory"] == {"used_bytes": 5, "alarm": False}
+    assert json.loads(run("status", "--json").out)["memory"] == sizes
+
+
+def test_a_moment_is_shown_as_date_and_time(run: Run, peer: Peer) -> None:
+    peer.answers([{"file": "c.pem", "subject": "CN=c", "until": 1_800_000_000.0}])
+    assert run("list", "certificates").out.splitlines()[1] == "c.pem  CN=c     2027-01-15 08:00:00Z"
 
 
 def test_definitions_go_to_a_file_for_its_owner_alone_and_come_from_one(run: Run, peer: Peer, tmp_path: Path) -> None:
@@ -491,7 +514,7 @@ def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
         ("add_user", "did you mean `leveret user add`?"),
         ("version", "did you mean `leveret --version`?"),
         ("sync_queue", "RabbitMQ's own is `leveret rabbitmqctl sync_queue`"),
-        ("queue", "did you mean `leveret list queues`?"),
+        ("connection", "did you mean `leveret list connections`?"),
         ("statsu", "did you mean `leveret status`?"),
         ("xyzzy", "`leveret --help` lists all"),
         ("serve --port 1", "did you mean --listen?"),
@@ -500,11 +523,54 @@ def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
         ("--xyzzy", "--help lists all"),
         ("list queues --format json", "did you mean --json?"),
         ("ping --port 1", "--help lists all"),
+        ("get -n 3 q", "did you mean --count?"),
+        ("user create x", "did you mean `leveret user add`?"),
+        ("vhost remove x", "did you mean `leveret vhost delete`?"),
+        ("policy sett x", "did you mean `leveret policy set`?"),
+        ("config set x", "there are check, show"),
+        ("health check", "did you mean `leveret health running`?"),
+        ("restore", "BACKUP is missing; for example: leveret restore /var/backups/leveret-monday --replace"),
     ],
 )
 def test_what_was_meant_is_suggested(run: Run, line: str, hint: str) -> None:
     code, _, err = run(*line.split())
     assert (code, err.startswith("Usage: "), f": {hint}" in err.splitlines()[-1]) == (2, True, True)
+
+
+def test_a_list_without_a_kind_names_the_kinds(run: Run) -> None:
+    said = run("list").err.splitlines()[-1]
+    assert said.startswith("Error: KIND is missing, one of queues, exchanges, bindings, ")
+    assert said.endswith("; for example: leveret list queues name messages consumers")
+
+
+@pytest.mark.parametrize("command", ["status", "list queues", "user add x y", "backup b"])
+def test_a_file_is_no_data_directory(run: Run, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    error = f"leveret: error: {file} is a file: expected a data directory (--data-dir, LEVERET_DATA_DIR)\n"
+    assert run(*command.split(), "--data-dir", str(file)) == (1, "", error)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ('<<"five">> is not a valid maximum length', '"five" is not a valid maximum length'),
+        ('[{<<"a">>,5},{<<"b">>,<<"x">>}] are not recognised', '{"a": 5, "b": "x"} are not recognised'),
+        ('invalid: {"missing closing parenthesis",1}', "invalid: missing closing parenthesis at position 1"),
+    ],
+)
+def test_no_erlang_is_spoken(run: Run, peer: Peer, refusal: str, said: str) -> None:
+    peer.answer = json.dumps({"error": {"kind": "invalid", "message": refusal}}).encode() + b"\n"
+    assert run("policy", "set", "p", "^q", '{"a":5}').err == f"leveret: error: {said}\n"
+
+
+def test_one_long_name_does_not_widen_a_table(run: Run, peer: Peer) -> None:
+    peer.answers([{"name": "a", "messages": 1}, {"name": "n" * 255, "messages": 2}])
+    assert run("list", "queues", "name", "messages").out.splitlines() == [
+        "name  messages",
+        "a     1",
+        f"{'n' * 255}  2",
+    ]
 
 
 def commands() -> dict[str, CommandWithExample]:

@@ -73,6 +73,8 @@ LOGGED = {
     "on",
     "reason",
     "resource",
+    "source",
+    "destination",
 }
 """The arguments that a log line may repeat; never others: a password may be among them."""
 

@@ -24,10 +24,12 @@ class Ping(Question):
 
 
 class ShowVersion(Question):
-    """Show the node's name, and the version and the series of RabbitMQ that it stands for."""
+    """Show the node's name, and the version and the series of RabbitMQ that it stands for; and `stopped`: clients are
+    not served, by StopApplication."""
 
-    def answer(self, administration: Administration) -> dict[str, str]:
+    def answer(self, administration: Administration) -> dict[str, str | bool]:
         return {
+            "stopped": administration.process.application_stopped,
             "node": administration.process.node_name,
             "rabbitmq_version": administration.registry.settings.version,
             "series": administration.broker.personality.series_name,
@@ -221,6 +223,24 @@ class Stop(AdminChange):
 
     async def apply(self, administration: Administration) -> None:
         administration.process.stop()
+
+
+class StopApplication(AdminChange):
+    """Close all listeners and connections, as rabbitmqctl's stop_app does; the process and its stores stay."""
+
+    log_words: ClassVar[str] = "listeners and connections are closed until rabbitmqctl start_app"
+
+    async def apply(self, administration: Administration) -> None:
+        await administration.process.stop_application()
+
+
+class StartApplication(AdminChange):
+    """Start the broker again in its process, after StopApplication."""
+
+    log_words: ClassVar[str] = "the broker starts again in this process, if it was stopped"
+
+    async def apply(self, administration: Administration) -> None:
+        administration.process.start_application()
 
 
 class SealEvents(LongQuestion):

@@ -1,4 +1,4 @@
-"""Queues, streams, exchanges, bindings and consumers: listed, looked into, purged, deleted."""
+"""Queues, streams, exchanges, bindings and consumers: listed, looked into, declared, bound, purged, deleted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import structs
 
 from broker.admin.commands.admin_command import AdminChange, LongQuestion, Question, Text, VhostList
+from broker.admin.commands.argument_values import table
 from broker.admin.protocol import AdministrationError, invalid, not_found
 
 if TYPE_CHECKING:
     from broker.admin.administration import Administration
     from broker.admin.views.listing import View
+    from broker.entities.vhosts.vhost import VHost
+    from broker.wire.field_tables import Table
+    from broker.wire.method import Method
 
 
 class ListQueues(VhostList):
@@ -148,3 +152,117 @@ class DeleteExchange(AdminChange):
         if not name or name.startswith("amq."):
             raise AdministrationError("refused", f"exchange name '{name}' contains reserved prefix 'amq.*'")
         await administration.settled(vhost.delete_exchange(exchange, administration.by))
+
+
+# Made by an operator: as a client does that may do anything, with its refusals
+
+
+class _TopologyChange(AdminChange, kw_only=True):
+    """A method of AMQP in a virtual host, and its `arguments`, which are JSON."""
+
+    vhost: Text
+    arguments: object = None
+
+    async def send(self, administration: Administration, vhost: VHost, method: Method) -> None:
+        """Have the method carried out. Raises AdministrationError `refused` with the text of a client's refusal."""
+        from broker.session.direct_session import DirectSession, Refused
+        from broker.session.peer import Peer
+
+        peer = Peer("", 0, "", 0, loopback=True)
+        session = DirectSession(administration.registry, peer, administration.by, vhost.name, trusted=True)
+        try:
+            answer = session.ask(method)
+            administration.end_turn()
+            await administration.settled(answer)
+        except Refused as refused:
+            raise AdministrationError("refused", refused.explanation) from refused
+        finally:
+            session.close()
+
+    def amqp_arguments(self) -> Table:
+        """Return the arguments as AMQP has them. Raises AdministrationError `invalid`."""
+        from broker.wire.field_tables import from_python
+
+        try:
+            return from_python(table(self.arguments or {}, "arguments"))
+        except (TypeError, OverflowError) as error:
+            raise invalid(f"argument arguments: {error}") from None
+
+
+class DeclareQueue(_TopologyChange):
+    """Declare a queue. The answer has `added`: it was not there before."""
+
+    log_words: ClassVar[str] = "queue '{name}' of virtual host '{vhost}' is declared"
+    name: Text
+    durable: bool = True
+    auto_delete: bool = False
+
+    async def apply(self, administration: Administration) -> dict[str, bool]:
+        from broker.wire.methods import QueueDeclare
+
+        vhost = administration.vhost(self.vhost)
+        if not self.name:
+            raise invalid("argument name: is empty")
+        added = self.name not in vhost.queues
+        arguments = self.amqp_arguments()
+        method = QueueDeclare(self.name, False, self.durable, False, self.auto_delete, False, arguments)
+        await self.send(administration, vhost, method)
+        return {"added": added}
+
+    def log_fields(self) -> dict[str, Any]:
+        return {**super().log_fields(), "queue": self.name}
+
+
+class DeclareExchange(_TopologyChange):
+    """Declare an exchange. The answer has `added`: it was not there before."""
+
+    log_words: ClassVar[str] = "exchange '{name}' of virtual host '{vhost}' is declared"
+    name: Text
+    type: Text = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+
+    async def apply(self, administration: Administration) -> dict[str, bool]:
+        from broker.wire.methods import ExchangeDeclare
+
+        vhost = administration.vhost(self.vhost)
+        added = self.name not in vhost.exchanges
+        flags = False, self.durable, self.auto_delete, self.internal, False
+        await self.send(administration, vhost, ExchangeDeclare(self.name, self.type, *flags, self.amqp_arguments()))
+        return {"added": added}
+
+
+class _BindingChange(_TopologyChange):
+    """A change of the binding of a queue, or of an exchange, to an exchange."""
+
+    source: Text
+    destination: Text
+    key: Text = ""
+    to_exchange: bool = False
+
+
+class AddBinding(_BindingChange):
+    """Bind a queue, or an exchange, to an exchange."""
+
+    log_words: ClassVar[str] = "'{destination}' is bound to exchange '{source}' in virtual host '{vhost}'"
+
+    async def apply(self, administration: Administration) -> None:
+        from broker.wire.methods import ExchangeBind, QueueBind
+
+        kind = ExchangeBind if self.to_exchange else QueueBind
+        method = kind(self.destination, self.source, self.key, False, self.amqp_arguments())
+        await self.send(administration, administration.vhost(self.vhost), method)
+
+
+class DeleteBinding(_BindingChange):
+    """Remove a binding; nothing if there is none."""
+
+    log_words: ClassVar[str] = "'{destination}' is unbound from exchange '{source}' in virtual host '{vhost}'"
+
+    async def apply(self, administration: Administration) -> None:
+        from broker.wire.methods import ExchangeUnbind, QueueUnbind
+
+        ends, arguments = (self.destination, self.source, self.key), self.amqp_arguments()
+        method = ExchangeUnbind(*ends, False, arguments) if self.to_exchange else QueueUnbind(*ends, arguments)
+        await self.send(administration, administration.vhost(self.vhost), method)

@@ -46,6 +46,20 @@ class Commands(click.Group):
         """The command of a name that `list_commands` has."""
         return super().get_command(ctx, name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            raise click.UsageError(self.unknown(ctx, args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def unknown(self, ctx: click.Context, word: str) -> str:
+        """Return the error for a word that names no command."""
+        # Imported here: hardly any command line is wrong.
+        from broker.cli.usage.suggestions import meant_in_group
+
+        return meant_in_group(_path(ctx), word, self.list_commands(ctx))
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
@@ -86,14 +100,10 @@ class Verbs(Commands):
         with _suggestions():
             return super().invoke(ctx)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            from broker.cli.usage.suggestions import meant_command
+    def unknown(self, ctx: click.Context, word: str) -> str:
+        from broker.cli.usage.suggestions import meant_command
 
-            raise click.UsageError(meant_command(args[0], plain_commands(self, ctx)), ctx)
-        return super().resolve_command(ctx, args)
+        return meant_command(word, plain_commands(self, ctx))
 
 
 def plain_commands(group: Commands, ctx: click.Context) -> Iterator[tuple[str, CommandWithExample]]:
@@ -115,6 +125,12 @@ def _suggestions() -> Iterator[None]:
         from broker.cli.usage.suggestions import meant_option
 
         raise click.UsageError(meant_option(error), error.ctx) from error
+    except click.MissingParameter as error:
+        if not isinstance(error.param, click.Argument):
+            raise
+        from broker.cli.usage.suggestions import missing_argument
+
+        raise click.UsageError(missing_argument(error, _path), error.ctx) from error
 
 
 def _path(ctx: click.Context) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 
@@ -31,6 +31,23 @@ OPTIONS = {
     "-c": "--config",
 }
 """Names of options elsewhere, and the option here."""
+COUNTS = ("-n", "--limit", "--number", "--max")
+"""Options elsewhere for a number of messages, where a command has --count."""
+SYNONYMS = {
+    "add": "create new make put insert declare bind",
+    "declare": "create new make put add",
+    "delete": "remove rm del drop destroy unbind clear",
+    "clear": "remove rm del delete unset drop",
+    "list": "ls show all get",
+    "show": "list get print view cat",
+    "set": "update change modify edit put",
+    "check": "test validate verify lint",
+    "change-password": "password passwd set-password",
+    "authenticate": "check login auth",
+    "running": "check status alive ping",
+    "limits": "list-limits",
+}
+"""Commands of groups, and the words that others have for them."""
 RABBITMQ_VERBS = frozenset(line.name for line in VERB_LINES)
 BEHIND = {"--listen": "`leveret serve --listen`", "--json": "`leveret list queues --json`"}
 """Commands that have an option which was given before the command."""
@@ -43,6 +60,24 @@ def meant_command(word: str, known: Iterable[tuple[str, CommandWithExample]]) ->
     if word in RABBITMQ_VERBS:
         hints.append(f"RabbitMQ's own is `leveret rabbitmqctl {word}`")
     return f"there is no command '{word}': {' '.join(hints) or '`leveret --help` lists all'}"
+
+
+def meant_in_group(path: str, word: str, known: Sequence[str]) -> str:
+    """Return the error for an unknown command of a group, with a suggestion or, without one, all that there are."""
+    close = [name for name in known if word in SYNONYMS.get(name, "").split()]
+    close = close or difflib.get_close_matches(word, known, 1)
+    hint = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(known)}"
+    return f"there is no command '{path} {word}': {hint}"
+
+
+def missing_argument(error: click.MissingParameter, path: Callable[[click.Context], str]) -> str:
+    """Return the error for an argument that is not there, with the example of its command."""
+    name = "an argument" if error.param is None else error.param.human_readable_name
+    command = None if error.ctx is None else error.ctx.command
+    kinds = f", one of {', '.join(LISTINGS)}" if name == "KIND" else ""
+    if error.ctx is None or not isinstance(command, CommandWithExample) or not command.example:
+        return f"{name} is missing{kinds}"
+    return f"{name} is missing{kinds}; for example: {path(error.ctx)} {command.example}"
 
 
 def _ours(word: str, elsewhere: dict[str, str]) -> str | None:
@@ -60,6 +95,8 @@ def meant_option(error: click.NoSuchOption) -> str:
     """Return the error for an unknown option, with a suggestion."""
     known = [] if error.ctx is None else [name for each in error.ctx.command.params for name in each.opts]
     wanted = OPTIONS.get(error.option_name, "")
+    if error.option_name in COUNTS and "--count" in known:
+        wanted = "--count"
     close = [wanted] if wanted in known else error.possibilities or []
     if wanted in BEHIND and error.ctx is not None and error.ctx.parent is None:
         close = [BEHIND[wanted]]

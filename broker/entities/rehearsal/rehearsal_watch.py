@@ -123,7 +123,7 @@ class RehearsalWatch:
         return "", ""
 
     def closed(self, client: str, code: int, text: str) -> None:
-        """Count a connection or channel that the broker has closed with an error."""
+        """Count a connection or channel that the broker has closed with an error, or a consumer cancelled: code 0."""
         key = (shown_name(client), code, shown_name(text))
         if key not in self._closures and len(self._closures) >= FINDINGS_MAX:
             self.missed += 1

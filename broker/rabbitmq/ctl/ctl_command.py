@@ -25,6 +25,9 @@ from broker.rabbitmq.ctl.verbs.refused_verbs import REFUSED, is_refused
 from broker.rabbitmq.program import program_command
 from broker.rabbitmq.spoken_identity import spoken_identity
 
+STOPPED = (
+    "this command requires the 'rabbit' app to be running on the target node. Start it with 'rabbitmqctl start_app'."
+)
 ALIKE = 0.7
 """Least similarity of an unknown verb to a known one, for it to be suggested."""
 
@@ -73,6 +76,8 @@ class CommandLine:
             _check(line, known, form, call.arguments)
             if verb.check is not None:
                 verb.check(call)
+            if self.place.stopped and not (verb.alone or verb.while_stopped):
+                raise Misuse(STOPPED, of_arguments=False)
             return _show(call, known, verb, form)
         except Misuse as error:
             given = ["Arguments given:", f"\t{' '.join(self.words)}"]

@@ -73,12 +73,16 @@ class VerbCall:
 
 
 class NodePlace(NamedTuple):
-    """The broker of a command line: data directory, node name, and RabbitMQ's version and series."""
+    """The broker of a command line: data directory, node name, and RabbitMQ's version and series.
+
+    `stopped`: it runs, and serves no clients since stop_app.
+    """
 
     directory: Path
     node: str
     version: str
     series: str
+    stopped: bool
     plugins_file: Path
 
 
@@ -102,6 +106,8 @@ class VerbAction(NamedTuple):
     alone: bool = False
     """It needs no broker, or looks for one itself."""
     form: str = "table"
+    while_stopped: bool = False
+    """It is carried out after stop_app, too; so are those that are `alone`."""
 
 
 def asking(

@@ -64,6 +64,12 @@ class HttpServices:
         self._names.listen_on(*listener.getsockname()[:2])
         self._prometheus.listen(listener, security)
 
+    def close_connections(self) -> None:
+        """Close all connections at once."""
+        for site in (self._management, self._prometheus):
+            for connection in site.connections:
+                connection.drop()
+
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         await self._application(scope, receive, send)
 

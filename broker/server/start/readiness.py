@@ -37,13 +37,16 @@ class Readiness:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog_seconds = _watchdog_seconds(environ) if address else 0.0
         self._also = also
+        self._announced = False
 
     def accepting(self, plain: Addresses, secured: Addresses, data: Path) -> None:
         """Announce the addresses for AMQP clients, which are accepted from now on."""
         urls = [url("amqp", *address) for address in plain] + [url("amqps", *address) for address in secured]
         start = resource_alarms.process_age_seconds()
-        sys.stdout.write(f"leveret ready: {','.join(urls)} data={data} pid={os.getpid()} start={start:.2f}s\n")
-        sys.stdout.flush()
+        if not self._announced:  # a start in the same process, after rabbitmqctl stop_app, has no further line
+            self._announced = True
+            sys.stdout.write(f"leveret ready: {','.join(urls)} data={data} pid={os.getpid()} start={start:.2f}s\n")
+            sys.stdout.flush()
         self._notify(f"STATUS=listening on {' '.join(urls)}")
 
     def ready(self) -> None:

@@ -42,6 +42,9 @@ TEXT = (
 """RabbitMQ 4.3's own, with its number."""
 
 
+CANCELLED = "a consumer of queue '{}' is cancelled: it has not acknowledged a delivery in time"
+
+
 class Mark:
     """Deliveries up to the tag `last`, to be acknowledged by `due`; `until` then others may join them."""
 
@@ -125,6 +128,8 @@ class DeliveryTimeout:
             channel.fail(ChannelException(ReplyCode.PRECONDITION_FAILED, text), 0)
             return
         taken = channel.deliveries.take_of(consumer)
+        if (watch := channel.connection.broker.watch) is not None:
+            watch.closed(channel.client_name, 0, CANCELLED.format(consumer.queue.name))
         withdraw(channel, consumer)
         if len(taken) <= SETTLED_AT_ONCE:
             delivery_tags.requeue(list(taken.values()))

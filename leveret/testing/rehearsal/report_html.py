@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from leveret.testing.rehearsal.rehearsal_runs import Json
-from leveret.testing.rehearsal.report_text import counts, ending, place, shown_command
+from leveret.testing.rehearsal.report_text import counts, ending, error, place, shown_command
 from leveret.testing.rehearsal.run_comparison import VERDICTS, Comparison
 
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b}
@@ -32,7 +32,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
     yield _table("Tests with another result", ("test", *names), tests)
     columns = ("object", "rule", "difference and remedy", "times")
     yield _table("Findings", columns, map(_finding, comparison.findings))
-    refusals = ([escape(each["connection"]), _said(each), escape(counts(each))] for each in comparison.refusals)
+    refusals = ([escape(each["connection"]), escape(error(each)), escape(counts(each))] for each in comparison.refusals)
     yield _table("Errors from the broker, not in all runs", ("connection", "error", "times"), refusals)
     messages = (
         [escape(each["name"]), escape(each["vhost"]), escape(each["end"]), escape(counts(each))]
@@ -47,10 +47,6 @@ def _finding(finding: Json) -> list[str]:
     seen = f"<br><small>seen with {escape(', '.join(finding['seen_with']))}</small>" if finding.get("seen_with") else ""
     words = f"{escape(finding['text'])}{detail}<br>Remedy: {escape(finding['remedy'])}"
     return [escape(place(finding)), f"{escape(finding['rule'])}<br>{level}", words, f"{finding['count']}{seen}"]
-
-
-def _said(refusal: Json) -> str:
-    return escape(f"{refusal['code']} {refusal['text']}")
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[list[str]]) -> str:

@@ -67,6 +67,11 @@ def counts(found: Json) -> str:
     return ", ".join(f"{number} with {personality}" for personality, number in found["counts"].items())
 
 
+def error(refusal: Json) -> str:
+    """Return an error of the broker on one line; a cancelled consumer has no code."""
+    return " ".join(f"{refusal['code'] or ''} {refusal['text']}".split())
+
+
 def _part(title: str, body: Iterable[str]) -> Iterator[str]:
     found = list(body)
     if found:
@@ -80,8 +85,7 @@ def _test(test: Json) -> str:
 
 
 def _refusal(refusal: Json) -> str:
-    said = " ".join(refusal["text"].split())
-    return f"  connection '{refusal['connection']}': {counts(refusal)}\n" + _indented(f"{refusal['code']} {said}")
+    return f"  connection '{refusal['connection']}': {counts(refusal)}\n" + _indented(error(refusal))
 
 
 def _message(message: Json) -> str:

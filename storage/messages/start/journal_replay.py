@@ -19,8 +19,8 @@ from storage.journal.first_format import read_first_format
 from storage.journal.journal import HIGH_WATER, Journal
 from storage.journal.journal_file import NAME, PAGE_BYTES
 from storage.journal.journal_mark import CLOSED, NO_BATCH_YET, OPEN, JournalMark, JournalPosition
+from storage.journal.journal_payload import decode_batch
 from storage.journal.journal_reader import JournalContents, LostBatches, read_head, read_journal
-from storage.journal.journal_records import decode_batch
 from storage.journal.unapplied_writes import UnappliedWrites
 from storage.messages.keys import FIRST_FORMAT_APPLIED, JOURNAL_MARK, POSITION_END
 from storage.messages.lmdb_writer import LmdbWriter

@@ -456,7 +456,7 @@ def test_returns_of_a_stream(client: Client, of_4: bool) -> None:
     """4: nack and reject acknowledge, and give credit."""
     stream = name()
     client.ask(queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"}))
-    for body in (b"1", b"2"):
+    for body in (b"1", b"2") if of_4 else (b"1",):  # 3.10 delivers more of a chunk than it has credit for
         client.publish(body, key=stream)
     client.ask(prefetch(1))
     client.ask(consume(stream, arguments={"x-stream-offset": "first"}))

@@ -142,7 +142,7 @@ def test_a_second_broker_on_the_same_data_or_port(fresh_broker: BrokerProcess, d
     directory = fresh_broker.data_dir
     expect_refusal(
         directory,
-        f"{directory}/broker is in use by another process ({directory}/broker.lock is locked): stop that one first",
+        f"{directory}/broker is in use by process {fresh_broker.pid} ({directory}/broker.lock is locked): stop that",
     )
     port = "{}:{}".format(*fresh_broker.address)
     in_use = f"cannot listen on {port}: another program listens there: stop it, or choose another port"

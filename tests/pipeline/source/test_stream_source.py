@@ -96,6 +96,30 @@ def test_what_retention_removed_or_a_deletion_is_named_or_passed_over(desk: Desk
             assert repr(streams.planned({name: 500}, {name: end})) == f"[RangePartition({name} from 0 to {end})]"
 
 
+@pytest.mark.parametrize("fails_on_loss", [True, False])
+def test_what_retention_removes_while_a_range_is_read_is_named(desk: Desk, queue: Queue, fails_on_loss: bool) -> None:
+    """A slow task: it has read the beginning, and the middle goes before it comes there."""
+    desk.channel.confirm_delivery()
+    name = queue(**{"x-queue-type": "stream", "x-max-length-bytes": 4000, "x-stream-max-segment-size-bytes": 2000})
+    for number in range(20):
+        desk.channel.basic_publish("", name, b"%50d" % number)
+    pieces = iter(RangeRead(broker_of(desk.options), RangePartition(name, 0, 400), 4, fails_on_loss=fails_on_loss))
+    begun = next(pieces)
+    for number in range(20, 420):
+        desk.channel.basic_publish("", name, b"%50d" % number)
+    ends = StreamEnds(broker_of(desk.options), name)
+    first = eventually(ends.first, "retention")
+    ends.close()
+    if fails_on_loss:
+        with pytest.raises(AmqpError, match=f"offsets .* to {first - 1} were removed by retention"):
+            list(pieces)
+    else:
+        read = [int(message[0]) for piece in (begun, *pieces) for message in piece]
+        assert len(begun) < 20
+        assert read[-1] == 399
+        assert read == sorted(set(read))
+
+
 def test_a_stream_goes_into_files_exactly_once(spark: SparkSession, desk: Desk, stream: Queue, tmp_path: Path) -> None:
     """Through a batch that fails, a batch whose commit is not known, and a restart."""
     name, other = stream(25), stream(5)

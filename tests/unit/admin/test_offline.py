@@ -105,7 +105,7 @@ def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerPro
     listed = leveret(directory, "list", "permissions", "user", "configure", "-p", "v")
     assert listed.stdout.splitlines() == ["user  configure", "ann   .*"]
     for command in ("check", "list_users"):
-        with pytest.raises(StoreLocked, match="in use by another process"):
+        with pytest.raises(StoreLocked, match=f"in use by process {stopped.pid} "):
             tell(stopped, command)
 
 

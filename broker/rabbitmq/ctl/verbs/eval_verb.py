@@ -58,4 +58,4 @@ eval c 0-1 <expression>
   Answers node()., and raises, clears and lists alarms by rabbit_alarm; there is no Erlang
 """
 
-VERBS: dict[str, VerbAction] = {"eval": VerbAction(_eval, check=_check_eval)}
+VERBS: dict[str, VerbAction] = {"eval": VerbAction(_eval, check=_check_eval, while_stopped=True)}

@@ -8,8 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.admin.commands.feature_flags import EnableFeatureFlag
-from broker.admin.commands.node_admin import Ping, SetDiskFreeLimit, SetLogLevel, SetVmMemoryHighWatermark, Status, Stop
+from broker.admin.commands.node_admin import (
+    Ping,
+    SetDiskFreeLimit,
+    SetLogLevel,
+    SetVmMemoryHighWatermark,
+    ShowVersion,
+    StartApplication,
+    Status,
+    Stop,
+    StopApplication,
+)
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.admin.socket_conversation import ask
 from broker.cli.named_directory import in_use
 from broker.cli.target_broker import LOOK_SECONDS, await_end
 from broker.rabbitmq.conf.conf_values import Unfit, size
@@ -73,6 +84,8 @@ def _connects(call: VerbCall) -> bool:
 
 def _await_startup(call: VerbCall) -> Outcome:
     """A broker in its start holds its stores, and does not answer yet."""
+    if call.place.stopped:
+        raise VerbRefusal(UNAVAILABLE, "rabbit_is_not_running")
     deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
     while not _connects(call):
         if not in_use(call.place.directory) and not _connects(call):
@@ -156,7 +169,34 @@ def _ending(call: VerbCall) -> Iterator[str]:
             yield f"{process} successfully shut down"
 
 
+def _stop_app(call: VerbCall) -> Outcome:
+    call.ask(StopApplication())
+    return call.done()
+
+
 def _start_app(call: VerbCall) -> Outcome:
+    """Return when the broker serves clients, which takes a start in its process if it was stopped."""
+    if not call.place.stopped:
+        return call.done()
+    pid = call.ask(Status())["pid"]
+    call.ask(StartApplication())
+    deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
+    while not _serves(call):
+        if not Path(f"/proc/{pid}").exists():
+            raise NotRunning(call.place.directory)
+        _look_again(deadline)
+    return call.done()
+
+
+def _serves(call: VerbCall) -> bool:
+    """Return whether the broker answers, and serves clients. It does not answer while it starts."""
+    try:
+        return not ask(call.place.directory, ShowVersion(), call.timeout)["stopped"]
+    except AdministrationError:
+        return False
+
+
+def _nothing_to_start(call: VerbCall) -> Outcome:
     call.ask(Ping())
     return call.done()
 
@@ -329,8 +369,11 @@ rotate_logs c 0-*
 shutdown c 0-0 [--wait] [--timeout <timeout>]
   Stops the broker
 start_app c 0-0
-  Does nothing to a broker that runs
+  Serves clients again after stop_app
   Starting node {node} ...
+stop_app c 0-0
+  Closes listeners and connections, and leaves the process running
+  Stopping rabbit application on node {node} ...
 stop c 0-1 [--idempotent] [<pidfile>]
   Stops the broker
   Stopping and halting node {node} ...
@@ -388,8 +431,9 @@ VERBS: dict[str, VerbAction] = {
     "await_startup": VerbAction(_await_startup, alone=True),
     "wait": VerbAction(_wait, options=_PID, check=_check_wait, alone=True),
     "stop": VerbAction(_stop, options=(Option("idempotent", bool),), alone=True),
-    "shutdown": VerbAction(_shutdown, options=(Option("wait", bool),)),
-    "start_app": VerbAction(_start_app),
+    "shutdown": VerbAction(_shutdown, options=(Option("wait", bool),), while_stopped=True),
+    "start_app": VerbAction(_start_app, while_stopped=True),
+    "stop_app": VerbAction(_stop_app, while_stopped=True),
     "await_online_nodes": VerbAction(_await_online_nodes, check=_check_count, banner=_nodes_banner),
     "node_health_check": VerbAction(_node_health_check, banner=_health_banner),
     "set_vm_memory_high_watermark": VerbAction(_set_memory, check=_check_memory, banner=_memory_banner),
@@ -399,8 +443,8 @@ VERBS: dict[str, VerbAction] = {
     "rotate_logs": VerbAction(_rotate_logs),
     "hipe_compile": VerbAction(_hipe_compile, alone=True),
     "rename_cluster_node": VerbAction(_rename_node, alone=True),
-    "force_standalone_khepri_boot": VerbAction(_start_app),
-    "post_upgrade": VerbAction(_start_app),
+    "force_standalone_khepri_boot": VerbAction(_nothing_to_start),
+    "post_upgrade": VerbAction(_nothing_to_start),
     "rebalance": VerbAction(
         _rebalance,
         options=(Option("vhost-pattern", str), Option("queue-pattern", str)),

@@ -6,10 +6,7 @@ from broker.rabbitmq.ctl.verb_lines import SERIES
 
 ERLANG = "there is no Erlang here"
 ONE_NODE = "there is one node, and no cluster that it could join or leave"
-NO_APPLICATION = (
-    "the broker is one process, and there is nothing to be stopped in it or started again. "
-    "'rabbitmqctl stop' ends it; for an empty broker, start it on another data directory"
-)
+NO_RESET = "for an empty broker, start it on another data directory"
 LOG = "the log goes to standard error or to one file: follow it there"
 NO_REPLICAS = "a queue is on one node, and has no members elsewhere"
 NOT_BY_SOURCE = "attempts to log in are counted by protocol, and not by address"
@@ -17,7 +14,7 @@ BUILT_IN = "plugins are built in, and have no directories"
 NO_MAINTENANCE = "there is no maintenance mode: 'rabbitmqctl stop' ends the broker in order"
 
 _REASONS = {
-    NO_APPLICATION: "stop_app reset force_reset force_boot",
+    NO_RESET: "reset force_reset force_boot",
     ONE_NODE: """
         join_cluster forget_cluster_node change_cluster_node_type update_cluster_nodes rename_cluster_node
         discover_peers

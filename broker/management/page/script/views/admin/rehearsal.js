@@ -10,12 +10,18 @@ const COLUMNS = [
   { title: "Object", name: true, show: (row) => `${row.kind} ${row.name}` },
   { title: "Virtual host", show: (row) => row.vhost },
   { title: "Connection", show: (row) => row.connection },
-  { title: "Rule", show: (row) => row.rule },
-  { title: "Level", show: (row) => `${row.level} since ${row.since}` },
   { title: "Times", number: true, show: (row) => number(row.count) },
-  { title: "Difference", show: (row) => (row.detail ? `${row.text} (${row.detail})` : row.text) },
-  { title: "Remedy", show: (row) => row.remedy },
+  { title: "Rule", show: (row) => lines(row.rule, `${row.level} since ${row.since}`) },
+  { title: "Difference and remedy", show: (row) => lines(difference(row), `Remedy: ${row.remedy}`) },
 ];
+
+function difference(row) {
+  return row.detail ? `${row.text} (${row.detail})` : row.text;
+}
+
+function lines(first, second) {
+  return h("div", {}, h("div", {}, first), h("div", { class: "soft small" }, second));
+}
 
 export function showRehearsal(page) {
   const top = head("Rehearsal", {

@@ -12,7 +12,7 @@ import pytest
 
 from storage.batch import ClosedStreamSegment, LaneCounters, SealedBatch, SealedLane
 from storage.journal.journal_file import NAME, PAGE_BYTES
-from storage.journal.journal_records import decode_batch, encode_batch
+from storage.journal.journal_payload import decode_batch, encode_batch
 from storage.messages import lmdb_environment
 from storage.messages.keys import JOURNAL_MARK
 from storage.messages.message_store import MessageStore

@@ -1,0 +1,1 @@
+"""Commands for queues, exchanges and bindings."""
