@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import mapped, pause_if_due
+from broker.admin.short_steps import AT_ONCE, in_steps, mapped, pause_if_due
 from broker.admin.views.columns import ABSENT, Columns
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.responses import JsonResponse, Problem, array_in_pieces, bad_request, encoded
@@ -21,6 +21,8 @@ Order = Callable[[T], tuple[Any, ...]]
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
+TOTALS_MAX = 32
+"""Columns that one request may have summed up."""
 SORTED_AT_ONCE = 500
 """Things that are sorted between two checks of the time: this takes some 0.2 ms."""
 
@@ -34,6 +36,10 @@ class Page(NamedTuple):
     use_regex: bool
     lenient: bool = False
     """An invalid regular expression matches nothing; otherwise it is refused."""
+    keeps: Callable[[Any], bool] | None = None
+    """A further filter, None for none."""
+    totals: tuple[str, ...] = ()
+    """Columns of which the page has the sums, over all that match the filters."""
 
 
 class ListQuery(NamedTuple):
@@ -47,9 +53,13 @@ class ListQuery(NamedTuple):
 
 def read_list_query(parameters: Mapping[str, str], *, paged: bool) -> ListQuery:
     """Parse the query parameters of a list. Raises Problem 400."""
-    columns = tuple(name for name in parameters.get("columns", "").split(",") if name)
+    columns = _names(parameters.get("columns", ""))
     page = _page(parameters) if paged and "page" in parameters else None
     return ListQuery(columns, parameters.get("sort", ""), parameters.get("sort_reverse") == "true", page)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
 
 
 def _page(parameters: Mapping[str, str]) -> Page:
@@ -61,7 +71,8 @@ def _page(parameters: Mapping[str, str]) -> Page:
     if number < 1 or not 1 <= size <= PAGE_SIZE_MAX:
         text = f"Invalid pagination parameters: page number {number}, page size {asked or 'undefined'}"
         raise Problem(400, "invalid_pagination_parameters", text)
-    return Page(number, size, parameters.get("name", ""), parameters.get("use_regex") == "true")
+    totals = _names(parameters.get("totals", ""))
+    return Page(number, size, parameters.get("name", ""), parameters.get("use_regex") == "true", totals=totals)
 
 
 async def list_response(
@@ -80,6 +91,8 @@ async def list_response(
     if page is None:
         things = await _ordered(things, columns, query, order, total)
         return JsonResponse(_array(things, columns, query.columns))
+    if page.keeps:
+        things = list(compress(things, await mapped(page.keeps, things)))
     if page.name:
         things = await _filtered(things, page, name)
     count, end = math.ceil(len(things) / page.size), page.number * page.size
@@ -87,7 +100,7 @@ async def list_response(
         text = f"Page out of range, page: {page.number} page size: {page.size}, len: {len(things)}"
         raise Problem(400, "page_out_of_range", text)
     shown = (await _ordered(things, columns, query, order, end))[end - page.size : end]
-    head = {
+    head: dict[str, Any] = {
         "filtered_count": len(things),
         "item_count": len(shown),
         "page": page.number,
@@ -95,6 +108,8 @@ async def list_response(
         "page_size": page.size,
         "total_count": total,
     }
+    if page.totals:
+        head["totals"] = await _totals(things, columns, page.totals[:TOTALS_MAX])
     async with aclosing(_array(shown, columns, query.columns)) as rows:
         return JsonResponse([encoded(head)[:-1], b',"items":', *[piece async for piece in rows], b"}"])
 
@@ -126,6 +141,18 @@ async def _ordered(
     if order is not None:
         return await first_in_order(things, order, end, reverse=query.reverse)
     return things[::-1] if query.reverse else things
+
+
+async def _totals(things: Sequence[T], columns: Columns[T], paths: Sequence[str]) -> dict[str, float]:
+    """The sums of columns, in one pass: a page asks for some ten of them."""
+    values = [(path, columns.getter(path)) for path in paths]
+    totals: dict[str, float] = dict.fromkeys(paths, 0)
+    async for thing in in_steps(things, at_once=AT_ONCE):
+        for path, value in values:
+            found = value(thing)
+            if isinstance(found, (int, float)):
+                totals[path] += found
+    return totals
 
 
 def _same(_: object) -> tuple[()]:

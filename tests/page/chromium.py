@@ -197,7 +197,7 @@ class Tab:
         place = self.await_true(f"""new Promise((found) => {{
             const named = (it) => it.innerText.trim() === {json.dumps(text)} && {SEEN} && !it.disabled;
             const look = () => {{
-                const it = [...document.querySelectorAll("button, a, label")].filter(named).at(-1);
+                const it = [...document.querySelectorAll("button, a, label, summary")].filter(named).at(-1);
                 it?.scrollIntoView({{block: "center"}});
                 const box = it?.getClientRects()[0]; // of a link in two lines the first
                 return box && {{x: box.x + box.width / 2, y: box.y + box.height / 2}};

@@ -28,6 +28,9 @@ pytestmark = [
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 """The name of a queue."""
+BLANK = "blank "
+LINE = 30
+"""Pixels: a row with one line is lower."""
 QUEUES = 120
 TELEPHONE, DESK = 360, 1280
 ROWS = "document.querySelectorAll('tbody tr').length"
@@ -96,8 +99,8 @@ def page(site: Site) -> Iterator[Site]:
 def pages(site: Site) -> list[str]:
     """Every page, of things that are there."""
     connection, evil = quote(site.broker.tell("list_connections")[0]["name"], safe=""), quote(EVIL, safe="")
-    lists = "connections channels exchanges queues commits alarms crash vhosts users permissions permissions/topic "
-    lists += "policies policies/operator limits limits/users definitions tracing event-log rehearsal"
+    lists = "connections channels exchanges queues shovels commits alarms crash vhosts users permissions "
+    lists += "permissions/topic policies policies/operator limits limits/users definitions tracing event-log rehearsal"
     single = f"connections/{connection} channels/{connection}%20(1) exchanges/%2F/amq.topic exchanges/%2F/amq.default "
     single += "vhosts/%2F users/guest"
     tabs = ("", "/messages", "/bindings", "/consumers")
@@ -179,7 +182,7 @@ def test_a_queue_by_clicks(page: Site) -> None:
     tab.write("q000", "dialog [name=target]")
     tab.write("1", "dialog [name=count]")
     tab.click("Move")
-    tab.await_text("1 message moved to q000.")
+    tab.await_text("1 message moved to “q000”.")
     tab.click("Purge…")
     tab.click("Cancel")
     tab.click("Purge…")
@@ -226,9 +229,9 @@ def test_lists_page_sort_and_filter_at_the_broker(page: Site) -> None:
     tab.click("Next")
     tab.await_text("Page 2 of")
     tab.click("Name")
-    tab.await_true(f"document.querySelector('tbody a')?.innerText === {EVIL!r}")
-    tab.click("Name")
     tab.await_true("document.querySelector('tbody a')?.innerText === 'q119'")
+    tab.click("Name")
+    tab.await_true(f"document.querySelector('tbody a')?.innerText === {EVIL!r}")
     tab.write("00", "input[type=search]")
     tab.await_text(f"11 of {QUEUES + 2} queues")
     assert "name=00" in tab.evaluate("location.hash")
@@ -236,6 +239,75 @@ def test_lists_page_sort_and_filter_at_the_broker(page: Site) -> None:
     tab.click("Regular expression")
     tab.await_text(f"3 of {QUEUES + 2} queues")
     assert tab.evaluate("document.querySelector('[aria-sort]').innerText") == "Name"
+
+
+def test_a_list_shows_what_is_chosen_and_remembers_it(page: Site) -> None:
+    tab = page.tab
+    heads = "[...document.querySelectorAll('thead th')].map((it) => it.innerText.trim()).join()"
+    client = Client.connect(page.broker.address)
+    client.ask(queue_declare(BLANK))
+    client.publish(b"x", key=BLANK)
+    client.ask(queue_declare(BLANK, passive=True))
+    page.open("queues")
+    assert tab.evaluate("document.querySelector('[aria-sort]').innerText") == "Name"
+    tab.choose("unconsumed", "[aria-label=Show]")
+    tab.await_text(f"2 of {QUEUES + 3} queues")
+    assert tab.evaluate("document.querySelector('tbody .hidden-characters').dataset.marks") == "␣"
+    assert tab.evaluate("document.querySelector('tbody a').textContent") == BLANK
+    tab.choose("", "[aria-label=Show]")
+    tab.await_true("document.querySelector('tfoot')?.innerText.includes('Total of')")
+    assert "Acked,Redelivered" in tab.evaluate(heads)
+    assert tab.evaluate("document.querySelector('tbody tr:last-child').offsetHeight") < LINE
+    tab.click("Columns")
+    tab.click("Bytes")
+    tab.await_true(f"{heads}.includes('Bytes')")
+    tab.resize(TELEPHONE)
+    tab.choose("messages", "[aria-label='Sort by']")
+    tab.await_true("document.querySelector('tbody a').innerText === 'q000'")
+    tab.resize(DESK)
+    page.open("exchanges")
+    page.open("queues")
+    assert "Total,Bytes,Consumers" in tab.evaluate(heads)
+    assert tab.evaluate("document.querySelector('[aria-sort]').innerText") == "Total"
+    client.close()
+    page.broker.tell("delete_queue", name=BLANK, vhost="/")
+
+
+def test_the_history_of_commits_is_there_at_the_first_visit(page: Site) -> None:
+    page.open("commits")
+    page.tab.await_true("document.querySelectorAll('.chart polyline').length >= 4")
+
+
+def test_what_is_not_there_leads_back(page: Site) -> None:
+    page.tab.open(f"{page.url}/#/queues/%2F/gone")
+    page.tab.await_text("There is no “gone” in the virtual host “/”")
+    page.tab.click("All queues")
+    page.tab.await_text("Refreshed at")
+    page.tab.click("Help")
+    page.tab.await_text("Single active consumer")
+    page.tab.press("Escape")
+    assert all("404" in error for error in page.tab.errors)
+    page.tab.errors.clear()
+
+
+def test_a_shovel_by_clicks(page: Site) -> None:
+    tab = page.tab
+    page.open("shovels")
+    tab.click("Add a shovel…")
+    for name, value in (
+        ("name", "away"),
+        ("fromUri", "amqp://"),
+        ("from", "q005"),
+        ("toUri", "amqp://"),
+        ("to", "q006"),
+    ):
+        tab.write(value, f"dialog [name={name}]")
+    tab.click("Add")
+    tab.await_text("running")
+    tab.click("Restart")
+    tab.click("Delete…")
+    tab.click("Delete the shovel")
+    tab.await_text("No shovels.")
 
 
 def test_users_see_what_they_may_use(site: Site) -> None:
@@ -246,9 +318,9 @@ def test_users_see_what_they_may_use(site: Site) -> None:
     assert "/".join(menu) == "Overview/Connections/Channels/Queues and streams/Exchanges/Virtual hosts/Policies"
     site.open("queues/%2F/q002/messages")
     tab.await_text("Browse messages")
-    assert tab.evaluate("[...document.querySelectorAll('main button')].map((it) => it.innerText).join()") == (
-        "Purge…,Get messages"
-    )
+    assert tab.evaluate(
+        "[...document.querySelectorAll('main :not(.page-line) > button')].map((it) => it.innerText).join()"
+    ) == ("Purge…,Get messages")
     site.open("users")
     tab.await_text("Not administrator user")
     site.log_in("watcher", "p")

@@ -29,21 +29,27 @@ class Columns(Generic[T]):
     """Columns by name, in the order in which they are shown."""
 
     def __init__(
-        self, table: Mapping[str, Column[T]], joint: Joint[T] | None = None, inner: Inner[T] | None = None
+        self,
+        table: Mapping[str, Column[T]],
+        joint: Joint[T] | None = None,
+        inner: Inner[T] | None = None,
+        on_request: Mapping[str, Column[T]] | None = None,
     ) -> None:
         """`joint` are columns that one call computes together: values in the order of the names.
 
         `inner` maps a path such as `message_stats.publish` to a function that computes it without the rest of its
-        column, or to None.
+        column, or to None. Columns `on_request` are those that only rows have that are asked for them.
         """
-        self._table = dict(table)
+        self._on_request = dict(on_request or {})
+        self._table = {**table, **self._on_request}
         self._joint = dict(joint or {})
         self._inner = inner
 
     @property
     def names(self) -> list[str]:
         """All columns."""
-        return [*self._table, *(name for group in self._joint for name in group)]
+        always = [name for name in self._table if name not in self._on_request]
+        return [*always, *(name for group in self._joint for name in group)]
 
     def row(self, thing: T, wanted: Iterable[str] = ()) -> dict[str, Any]:
         """All columns of a thing, or those that are `wanted`, where a dot leads into a column."""
@@ -56,7 +62,7 @@ class Columns(Generic[T]):
         chosen = [
             (name, _converted(column, tables) if name in FIELD_TABLES else column)
             for name, column in self._table.items()
-            if not names or name in names
+            if name in names or not (names or name in self._on_request)
         ]
         joint = [(group, values) for group, values in self._joint.items() if not names.isdisjoint(group) or not names]
 

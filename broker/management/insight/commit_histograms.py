@@ -7,6 +7,10 @@ from typing import Any
 
 from broker.entities.node.broker import Broker
 from broker.entities.statistics.measurements import Histogram
+from broker.management.statistics.commit_samples import intervals
+from broker.management.statistics.sample_series import SLOT_SECONDS
+from broker.management.statistics.sampler import Sampler
+from broker.management.statistics.windows import SampleWindow
 
 HISTOGRAMS = (
     "commit_messages",
@@ -28,6 +32,11 @@ def commits(broker: Broker) -> dict[str, Any]:
         "waiting_bytes": broker.batches.unstored_bytes,
         "waiting_batches": len(broker.batches.sealed),
     }
+
+
+def commit_history(sampler: Sampler, window: SampleWindow) -> list[dict[str, Any]]:
+    """The intervals of a window, the last one first: commits per second, messages in each, quantiles of times."""
+    return intervals(sampler.commits.history, window, sampler.slot * SLOT_SECONDS)
 
 
 def _shown(histogram: Histogram) -> dict[str, Any]:

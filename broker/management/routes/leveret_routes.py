@@ -13,7 +13,7 @@ from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.insight import crash_preview, held_publishers, live_trace, stream_reader
-from broker.management.insight.commit_histograms import commits
+from broker.management.insight.commit_histograms import commit_history, commits
 from broker.management.insight.stream_reader import StreamRead
 from broker.management.resources import Resource, resource
 from broker.management.responses import JsonResponse, Problem, bad_request, in_json
@@ -62,8 +62,10 @@ def _allowed(check: Callable[[], None]) -> bool:
 
 
 async def show_commits(call: ApiCall) -> Response:
-    """Show the histograms of commits: messages, waits of confirms, times of the disk."""
-    return in_json(commits(call.broker))
+    """Show the histograms of commits, and the history that `node_stats_age` and `node_stats_incr` ask for."""
+    history, ages = call.history_query
+    past = {} if ages.node_stats is None else {"history": commit_history(history.sampler, ages.node_stats)}
+    return in_json(commits(call.broker) | past)
 
 
 async def show_alarms(call: ApiCall) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
@@ -15,7 +16,7 @@ from broker.entities.rehearsal.rehearsal_watch import RehearsalWatch
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
 from broker.management.json_bodies import BodyFields
-from broker.management.list_query import list_response
+from broker.management.list_query import ListQuery, list_response
 from broker.management.resources import Resource, resource
 from broker.management.responses import VARY_OF_ONE_TYPE, Problem, bad_request, empty, in_json, not_found
 from broker.management.rows.consumer_rows import channel_details, consumer_rows
@@ -36,6 +37,13 @@ from broker.wire.constants import ReplyCode
 ACTIONS = ("sync", "cancel_sync")
 """Actions of RabbitMQ 3 on mirrored queues. With one node there is nothing to synchronize."""
 
+SELECTIONS: dict[str, Callable[[Queue], bool]] = {
+    "filled": lambda queue: queue.messages > 0,
+    "unacknowledged": lambda queue: queue.unacked > 0,
+    "unconsumed": lambda queue: queue.messages > 0 and not queue.consumers,
+}
+"""Queues that a page of the list may be limited to."""
+
 
 async def list_queues(call: ApiCall) -> Response:
     """List queues."""
@@ -48,9 +56,19 @@ async def list_queues_in_detail(call: ApiCall) -> Response:
 
 
 async def _listed(call: ApiCall, *, detailed: bool) -> Response:
-    query = call.list_query(paged=True)
+    query = _selected(call, call.list_query(paged=True))
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
     return await list_response(queues, _columns(call, single=detailed), query, queue_name, queue_order)
+
+
+def _selected(call: ApiCall, query: ListQuery) -> ListQuery:
+    """The query with the selection that the parameter `only` names. Raises Problem 400."""
+    only = call.parameters.get("only")
+    if query.page is None or not only:
+        return query
+    if only not in SELECTIONS:
+        raise bad_request(f"only is one of {', '.join(SELECTIONS)}")
+    return query._replace(page=query.page._replace(keeps=SELECTIONS[only]))
 
 
 async def list_queues_of_user(call: ApiCall) -> Response:

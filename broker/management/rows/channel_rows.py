@@ -8,7 +8,7 @@ from operator import attrgetter
 from broker.admin.views.columns import ABSENT, Column, Columns
 from broker.admin.views.connection_view import CHANNEL_COLUMNS
 from broker.entities.arguments.personality import Series
-from broker.management.rows.connection_rows import connection_details
+from broker.management.rows.connection_rows import connection_details, given_name
 from broker.management.rows.consumer_rows import consumer_rows
 from broker.management.rows.erlang_processes import COLLECTION, REDUCTIONS, always
 from broker.management.statistics import pair_stats
@@ -41,6 +41,7 @@ def channel_rows(node: str, query: HistoryQuery, series: Series, *, single: bool
             "user_who_performed_action": lambda channel: channel.connection.user,
         },
         inner=partial(query.statistic, CHANNEL, attrgetter("counters")),
+        on_request={"user_provided_name": lambda channel: given_name(channel.connection.client_properties)},
     )
 
 

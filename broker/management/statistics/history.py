@@ -178,8 +178,7 @@ class StatisticsHistory:
 
     def _samples(self, pasts: Sequence[Series], rate: Details, window: SampleWindow) -> Details:
         """Return a function for the rate and samples of a column."""
-        newest = self.sampler.slot * SLOT_SECONDS // window.incr * window.incr
-        times = [newest - number * window.incr for number in range(window.age // window.incr + 1)]
+        times = window.times(self.sampler.slot * SLOT_SECONDS)
         values = [series.at([time // SLOT_SECONDS for time in times], window.age) for series in pasts]
 
         def details(name: str) -> Mapping[str, Any]:

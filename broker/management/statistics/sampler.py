@@ -12,6 +12,7 @@ from broker.admin.short_steps import in_steps
 from broker.entities.statistics.pair_counters import Pairs
 from broker.entities.statistics.totals import ChurnValues
 from broker.entities.vhosts.vhost import VHost
+from broker.management.statistics.commit_samples import COMMITS, commit_row
 from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Row, Series, SeriesKind
 from broker.session.registry import Registry
 
@@ -55,7 +56,7 @@ class SampledTotals:
 
 
 class Sampler:
-    """Takes samples at multiples of five seconds since the epoch, also of the node's `figures`.
+    """Takes samples at multiples of five seconds since the epoch, also of the node's `figures`, and of commits.
 
     `slot` is the slot of the last complete round, 0 before the first one; `elapsed` is its distance in slots from the
     round before. `bytes` is the memory of all samples at its end.
@@ -74,6 +75,7 @@ class Sampler:
         self._bytes_max = bytes_max
         self.broker = SampledTotals()
         self.node = SampledTotals()
+        self.commits = SampledTotals()
         self.slot = 0
         self.elapsed = 1
         self.bytes = 0
@@ -114,6 +116,7 @@ class Sampler:
         yield
         figures = self._figures()
         self._sample(self.node, SeriesKind(tuple(figures), LONG, "d"), slot, tuple(figures.values()))
+        self._sample(self.commits, COMMITS, slot, commit_row(self._broker.statistics.measurements))
         yield
         yield from self._forget()
         self.slot, self.elapsed = slot, slot - self.slot if self.slot else 1
@@ -183,7 +186,7 @@ class Sampler:
             yield
 
     def _everything(self) -> Iterator[Remembered]:
-        yield from (self.broker, self.node)
+        yield from (self.broker, self.node, self.commits)
         for vhost in list(self._broker.vhosts.values()):
             yield vhost.statistics
             yield from (queue.counters for queue in list(vhost.queues.values()))

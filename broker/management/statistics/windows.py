@@ -17,6 +17,11 @@ class SampleWindow(NamedTuple):
     age: int
     incr: int
 
+    def times(self, newest: int) -> list[int]:
+        """The times of the samples, newest first, in seconds since the epoch: multiples of `incr` up to `newest`."""
+        last = newest // self.incr * self.incr
+        return [last - number * self.incr for number in range(self.age // self.incr + 1)]
+
 
 class Ages(NamedTuple):
     """The windows that a request asks for; None stands for rates only."""

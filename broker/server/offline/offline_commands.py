@@ -6,6 +6,7 @@ runs they are locked, and the command is refused.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -52,6 +53,8 @@ def _with_stores(config: Config) -> Path:
 
 async def _run(config: Config, directory: Path, command: AdminCommand) -> object:
     os.umask(0o077)
+    # The only channels are those of commands, whose refusals are shown as the commands' own.
+    logging.getLogger("leveret.channel").setLevel(logging.CRITICAL)
     with directory_lock.for_command(directory) as lock:
         stores = recovery.open_stores(
             directory,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,24 @@ def test_protected_users(api: Api) -> None:
         assert (refused.status, json.loads(refused.body)["reason"]) == (400, reason)
     assert api.request("POST", "users/bulk-delete", {"users": ["safe"]}).status == 204
     assert api.get("users/safe")["tags"] == ["protected"]
+
+
+def test_refused_definitions(api: Api) -> None:
+    """The words name the thing; the place in the file is of 3.13's refusals here."""
+
+    def reason(**definitions: Any) -> Any:
+        reply = api.request("POST", "definitions", definitions)
+        assert reply.status == 400
+        return json.loads(reply.body)["reason"]
+
+    queue = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-queue-version": 1}}
+    assert reason(queues=[queue]).startswith("precondition_failed: invalid arg 'x-queue-version' for queue 'q'")
+    assert reason(queues=[{**queue, "vhost": "none"}]).startswith('Please create virtual host "none" prior to')
+    parameter = {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"foo": 1}}
+    assert reason(parameters=[parameter]) == (
+        'Validation failed\n\nUnrecognised terms [{<<"foo">>,1}] in limits\n'
+        ' (vhost: "/" / component: "vhost-limits" / key: "limits")'
+    )
 
 
 def test_definitions(api: Api) -> None:

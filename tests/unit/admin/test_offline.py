@@ -109,6 +109,18 @@ def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerPro
             tell(stopped, command)
 
 
+def test_a_queue_declared_while_it_is_stopped_is_there_afterwards(stopped: BrokerProcess) -> None:
+    """A refusal is one line, as that of a running broker."""
+    declare = ("queue", "declare", "by-hand", "--argument", "x-max-length=5")
+    assert leveret(stopped.data_dir, *declare).stdout == "queue by-hand is declared\n"
+    refusal = "inequivalent arg 'durable' for queue 'by-hand' in vhost '/': received 'false' but current is 'true'"
+    assert leveret(stopped.data_dir, *declare, "--transient").stderr == f"leveret: error: {refusal}\n"
+    stopped.start()
+    client = Client.connect(stopped.address)
+    client.ask(queue_declare("by-hand", durable=True, arguments={"x-max-length": 5}))
+    client.close()
+
+
 def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: Path) -> None:
     """They do as a running broker does, its errors too. A directory without a broker is not made into one."""
     assert {row["name"]: row["messages"] for row in tell(stopped, "list_queues", vhost="/")} == {"q": 2, "other": 1}

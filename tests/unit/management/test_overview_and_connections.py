@@ -165,6 +165,10 @@ def test_lists_are_paged_sorted_and_filtered(site: Site) -> None:
     page = site.get(f"/api/channels?page=2&page_size=2&columns=number&name={quote(site.name)}")
     assert page["items"] == [{"number": 3}]
     assert (page["total_count"], page["filtered_count"], page["page_count"]) == (4, 3, 2)
+    page = site.get("/api/channels?page=1&page_size=1&columns=number&totals=number,name")
+    assert page["totals"] == {"number": 7, "name": 0}, "of all pages"
+    counts = [site.get(f"/api/queues?page=1&only={each}")["filtered_count"] for each in ("filled", "unconsumed")]
+    assert counts == [0, 0]
     names = [row["name"] for row in site.get("/api/connections?sort=name&sort_reverse=true&columns=name")]
     assert names == sorted(names, reverse=True)
     assert site.get("/api/connections?page=1&name=" + quote(site.name))["filtered_count"] == 1

@@ -10,6 +10,7 @@ from broker.admin.views.columns import ABSENT
 from broker.admin.views.topology_view import ExchangeOf
 from broker.entities.arguments.personality import DEFAULT
 from broker.entities.queues.consumers import STALE_MILLISECONDS
+from broker.management.insight.commit_histograms import commit_history
 from broker.management.responses import Problem
 from broker.management.rows.channel_rows import channel_rows
 from broker.management.rows.exchange_rows import exchange_rows
@@ -120,6 +121,20 @@ def test_a_group_is_shown_when_one_of_it_is_not_0(past: Past) -> None:
 def plain(stats: dict[str, Any]) -> dict[str, Any]:
     """Without details."""
     return {name: value for name, value in stats.items() if not name.endswith("_details")}
+
+
+def test_the_history_of_commits_is_of_each_interval(past: Past) -> None:
+    measured = past.core.broker.statistics.measurements
+    for messages, wait in ((4, 0.004), (6, 0.04)):
+        measured.commit_messages.observe(messages)
+        measured.confirm_seconds.observe(wait)
+        past.five_seconds()
+    past.five_seconds()
+    none, second, first, *earlier = commit_history(past.history.sampler, SampleWindow(60, 5))
+    assert (none["rate"], none["messages"], none["confirm_seconds"]) == (0, None, {"median": None, "p99": None})
+    assert (first["rate"], first["messages"], second["messages"]) == (0.2, 4, 6)
+    assert 0.0025 < first["confirm_seconds"]["median"] <= 0.005 < second["confirm_seconds"]["p99"] <= 0.05
+    assert [each["rate"] for each in earlier] == [0] * 9
 
 
 def test_samples_are_newest_first_at_multiples_of_their_distance(past: Past) -> None:

@@ -3,6 +3,7 @@
 import { logOut, session } from "./api/session.js";
 import { h } from "./dom/element.js";
 import { INTERVALS, chooseInterval, interval } from "./dom/freshness.js";
+import { markedText } from "./dom/visible.js";
 import { THEMES, setTheme, theme } from "./dom/theme.js";
 
 /** Pairs of a title and its entries: text, first part of the address, true if the user may see it. */
@@ -22,6 +23,7 @@ function sections() {
       [
         ["Queues and streams", "queues", true],
         ["Exchanges", "exchanges", true],
+        ["Shovels", "shovels", monitors],
       ],
     ],
     [
@@ -135,7 +137,7 @@ function entry(links, text, name) {
 function scope() {
   const element = h("div", { class: "side-scope" });
   const fill = () => {
-    const options = [["", "All virtual hosts"], ...session.vhosts.map((name) => [name, name])];
+    const options = [["", "All virtual hosts"], ...session.vhosts.map((name) => [name, markedText(name)])];
     const select = choice(options, session.vhost, (name) => {
       session.vhost = name;
       dispatchEvent(new HashChangeEvent("hashchange"));

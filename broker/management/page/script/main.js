@@ -15,6 +15,7 @@ import { showLimits } from "./views/admin/limits.js";
 import { showPermissions } from "./views/admin/permissions.js";
 import { showPolicies } from "./views/admin/policies.js";
 import { showRehearsal } from "./views/admin/rehearsal.js";
+import { showShovels } from "./views/admin/shovels.js";
 import { showTracing } from "./views/admin/tracing.js";
 import { showUser } from "./views/admin/user.js";
 import { showUsers } from "./views/admin/users.js";
@@ -42,6 +43,7 @@ const PAGES = [
   ["queues", showQueues],
   ["queues/:vhost/:name", showQueue],
   ["queues/:vhost/:name/:tab", showQueue],
+  ["shovels", showShovels],
   ["commits", showCommits],
   ["alarms", showAlarms],
   ["crash", showCrash],

@@ -3,24 +3,34 @@
 import { decoded, encoded } from "./api/names.js";
 import { h, show } from "./dom/element.js";
 import { keepFresh } from "./dom/freshness.js";
+import { named } from "./dom/visible.js";
+import { failure, waysBack } from "./guidance/failures.js";
+import { PageLine } from "./guidance/page_line.js";
 
 /** The address of a page. */
 export function link(...parts) {
   return "#/" + parts.map(encoded).join("/");
 }
 
+/** A link to a page with a name as its text. */
+export function nameLink(name, ...parts) {
+  return h("a", { href: link(...parts) }, ...named(name));
+}
+
 /** The context of a page: the names and the query in its address, the element to fill, the signal of its end. */
 class Page {
-  constructor(names, query, main, signal) {
+  constructor({ names, query, parts }, main, signal) {
     this.names = names;
     this.query = query;
+    this.parts = parts;
+    this.line = new PageLine(parts[0] ?? "");
     this.main = main;
     this.signal = signal;
     this.stale = h("p", { class: "problem stale", role: "alert", hidden: true });
   }
 
   show(...children) {
-    show(this.main, this.stale, ...children);
+    show(this.main, this.line.element, this.stale, ...children);
   }
 
   /**
@@ -29,14 +39,33 @@ class Page {
    */
   fresh(load) {
     this.main.setAttribute("aria-busy", "true");
-    return keepFresh(this.signal, load, (error) => {
+    const refresh = keepFresh(this.signal, load, (error) => {
       this.main.removeAttribute("aria-busy");
       this.stale.hidden = error === null;
-      this.stale.textContent = error?.message ?? "";
-      if (error && !this.stale.isConnected) {
-        this.main.prepend(this.stale);
+      if (error) {
+        this._failed(error);
+      } else {
+        this.line.refreshed(refresh);
       }
     });
+    return refresh;
+  }
+
+  _failed(error) {
+    if (error.status === 404 && !this.line.time.textContent) {
+      this.fail(error);
+      return;
+    }
+    show(this.stale, error.message, error.status === 404 && waysBack(this.parts));
+    if (!this.stale.isConnected) {
+      this.main.prepend(this.stale);
+    }
+  }
+
+  /** Show an error in place of the page. */
+  fail(error) {
+    document.title = "Leveret";
+    show(this.main, failure(error, this.parts));
   }
 
   /** Write the state of the page into its address. */
@@ -73,7 +102,7 @@ export class Router {
     const { parts, query } = here();
     const [view, names] = this._find(parts);
     const main = h("div");
-    const page = new Page(names, query, main, this.leave.signal);
+    const page = new Page({ names, query, parts }, main, this.leave.signal);
     show(this.main, main);
     this.changed(parts[0] ?? "");
     scrollTo(0, 0);
@@ -81,7 +110,7 @@ export class Router {
       await view(page);
     } catch (error) {
       if (!page.signal.aborted) {
-        page.show(h("p", { class: "problem", role: "alert" }, error.message));
+        page.fail(error);
       }
     }
     if (!page.signal.aborted) {
@@ -120,6 +149,6 @@ function match(pattern, parts) {
   return names;
 }
 
-function notFound(page) {
-  page.show(h("h1", { tabindex: "-1" }, "Page not found"), h("p", {}, h("a", { href: "#/" }, "Overview")));
+function notFound() {
+  throw Object.assign(new Error("There is no page at this address."), { status: 404 });
 }

@@ -58,6 +58,8 @@ async def put_vhost(call: ApiCall) -> Response:
     """Create a virtual host, with all permissions for the user, or change the one that exists."""
     fields, name = await call.fields(), call.names["vhost"]
     queue_type = fields.values.get("default_queue_type", fields.values.get("defaultqueuetype"))
+    if queue_type in (None, UNDEFINED):  # RabbitMQ 4 sets the node's type, 3 none
+        queue_type = call.broker.default_queue_type if call.broker.personality.vhost_types else None
     tracing = None if fields.values.get("tracing") is None else fields.flag("tracing")
     existed = name in call.broker.vhosts
     await call.change(
@@ -65,7 +67,7 @@ async def put_vhost(call: ApiCall) -> Response:
             {
                 **fields.values,
                 "name": name,
-                "default_queue_type": None if queue_type == UNDEFINED else queue_type,
+                "default_queue_type": queue_type,
                 "tracing": tracing,
                 "user": call.account.name,
             }
@@ -78,6 +80,11 @@ async def delete_vhost(call: ApiCall) -> Response:
     """Delete a virtual host with all its contents, and close its connections."""
     await call.change(DeleteVhost(name=call.names["vhost"]))
     return empty(204)
+
+
+async def show_protection(call: ApiCall) -> Response:
+    """Refuse to show it by itself: a virtual host's row has it. RabbitMQ names the method, and crashes."""
+    raise Problem(405)
 
 
 async def protect_vhost(call: ApiCall) -> Response:
@@ -121,6 +128,8 @@ RESOURCES: list[Resource] = [
         "/api/vhosts/{vhost}/deletion/protection",
         since=(4, 0),
         vary=VARY_OF_ONE_TYPE,
+        headless=True,
+        GET=(Tag.ADMINISTRATOR, show_protection),
         POST=(Tag.ADMINISTRATOR, protect_vhost),
         DELETE=(Tag.ADMINISTRATOR, unprotect_vhost),
     ),

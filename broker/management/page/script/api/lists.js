@@ -3,10 +3,10 @@
 import { get } from "./requests.js";
 
 /**
- * `state` is {page, size, name, regex, sort, reverse}, `columns` the names of the columns. Returns {items, page, pages,
- * filtered, total}.
+ * `state` is {page, size, name, regex, only, sort, reverse}, `columns` the names of the columns, `sums` of those that are
+ * summed up. Returns {items, page, pages, filtered, total, totals}.
  */
-export async function listPage(parts, state, columns, signal) {
+export async function listPage(parts, state, columns, sums, signal) {
   const answer = await get(
     parts,
     {
@@ -14,10 +14,12 @@ export async function listPage(parts, state, columns, signal) {
       page_size: state.size,
       name: state.name,
       use_regex: state.regex,
+      only: state.only,
       sort: state.sort,
       sort_reverse: state.reverse,
       pagination: true,
       columns: columns.join(","),
+      totals: sums.join(","),
     },
     signal,
   );
@@ -30,6 +32,7 @@ export async function listPage(parts, state, columns, signal) {
     pages: answer.page_count,
     filtered: answer.filtered_count,
     total: answer.total_count,
+    totals: answer.totals,
   };
 }
 

@@ -10,6 +10,7 @@ class Session {
     this.name = "";
     this.tags = new Set();
     this.product = "";
+    this.version = "";
     this.testing = false;
     this.permissions = [];
     this.vhosts = [];
@@ -55,6 +56,7 @@ class Session {
     this.tags = new Set(who.tags);
     const [overview] = await Promise.all([get(["overview"], { disable_stats: true }), this.loadVhosts()]);
     this.product = `${overview.product_name ?? "Leveret"} ${overview.product_version ?? ""}`.trim();
+    this.version = overview.rabbitmq_version ?? "";
     this.exchangeTypes = (overview.exchange_types ?? []).map((each) => each.name);
     this.node = overview.node ?? "";
     this.testing = overview.testing ?? false;
@@ -72,6 +74,11 @@ class Session {
 }
 
 export const session = new Session();
+
+/** True if lists have things of several virtual hosts. */
+export function showsVhost() {
+  return session.vhosts.length > 1 && !session.vhost;
+}
 
 /** Log in. Raises Problem if the broker refuses. */
 export async function logIn(user, password) {

@@ -98,6 +98,11 @@ export function counted(count, noun, plural = `${noun}s`) {
   return `${number(count)} ${count === 1 ? noun : plural}`;
 }
 
+/** The client's end in the name of a connection or channel: all have the other end in common. */
+export function clientEnd(name) {
+  return name.replace(/ -> .*?(?= \(\d+\)$|$)/, "");
+}
+
 /** The value at a dotted path in an object; undefined if there is none. */
 export function inside(value, dotted) {
   return dotted.split(".").reduce((within, key) => within?.[key], value);

@@ -4,9 +4,10 @@ import { get } from "../api/requests.js";
 import { session } from "../api/session.js";
 import { h } from "../dom/element.js";
 import { byteRate, bytes, compact, duration, number, rate } from "../dom/format.js";
-import { link } from "../router.js";
+import { nameLink } from "../router.js";
 import { lineChart, rangeChoice } from "../widgets/charts.js";
 import { badge, badges, facts, showFacts, showFigures } from "../widgets/facts.js";
+import { measured } from "../widgets/meters.js";
 import { card, cardWith, head } from "../widgets/page_parts.js";
 import { shortTable } from "../widgets/tables.js";
 import { levels, ranges, rates, samplesOf } from "../widgets/samples.js";
@@ -37,7 +38,7 @@ const CHURN = [
 ];
 
 export function showOverview(page) {
-  const top = head("Overview");
+  const top = head("Overview", { lead: `To its clients this broker is a RabbitMQ ${session.version} (setting identity.personality).` });
   const span = rangeChoice(ranges(true), "leveret.overview.range", () => refresh());
   const figures = h("dl", { class: "figures" });
   const queued = lineChart("Queued messages", QUEUED, number, compact);
@@ -108,7 +109,7 @@ function compactNumber(value) {
 }
 
 function totalLink(name, totals) {
-  return h("a", { href: link(name) }, number(totals?.[name] ?? 0));
+  return nameLink(number(totals?.[name] ?? 0), name);
 }
 
 const LISTENER_COLUMNS = [
@@ -116,6 +117,19 @@ const LISTENER_COLUMNS = [
   { title: "Address", show: (row) => row.ip_address },
   { title: "Port", number: true, show: (row) => String(row.port) },
 ];
+
+function memoryBar({ mem_used: used, mem_limit: limit, mem_alarm: alarm }) {
+  return measured("Memory", used / limit, `${bytes(used)} of ${bytes(limit)} before publishers are blocked`, alarm);
+}
+
+function diskBar({ disk_free: free, disk_free_limit: limit, disk_free_alarm: alarm }) {
+  const text = `${bytes(free)} free, publishers are blocked below ${bytes(limit)}`;
+  return measured("Disk, of the way to the alarm", limit / Math.max(1, free), text, alarm);
+}
+
+function usedBar(title, used, total) {
+  return measured(title, used / total, `${number(used)} of ${number(total)}`);
+}
 
 function nodeFacts(node, overview) {
   return [
@@ -128,15 +142,12 @@ function nodeFacts(node, overview) {
         node.disk_free_alarm && badge("disk alarm", "bad"),
       ),
     ],
-    [
-      "Version",
-      `${overview.product_name ?? ""} ${overview.product_version ?? ""}, answers as RabbitMQ ${overview.rabbitmq_version}`,
-    ],
+    ["Version", `${overview.product_name ?? ""} ${overview.product_version ?? ""}`],
     ["Up for", duration(node.uptime)],
-    ["Memory", `${bytes(node.mem_used)} of ${bytes(node.mem_limit)} before publishers are blocked`],
-    ["Disk", `${bytes(node.disk_free)} free, publishers are blocked below ${bytes(node.disk_free_limit)}`],
-    ["File descriptors", `${number(node.fd_used)} of ${number(node.fd_total)}`],
-    ["Sockets", `${number(node.sockets_used)} of ${number(node.sockets_total)}`],
+    ["Memory", memoryBar(node)],
+    ["Disk", diskBar(node)],
+    ["File descriptors", usedBar("File descriptors", node.fd_used, node.fd_total)],
+    ["Sockets", usedBar("Sockets", node.sockets_used, node.sockets_total)],
     ["Written", node.io_write_bytes_details && byteRate(node.io_write_bytes_details.rate)],
   ];
 }

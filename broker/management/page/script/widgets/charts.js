@@ -28,6 +28,7 @@ class LineChart {
     this.format = format;
     this.short = short;
     this.at = null;
+    this.range = null;
     this.picture = svg("svg", { role: "img", "aria-label": title, tabindex: "0", preserveAspectRatio: "none" });
     this.when = h("p", { class: "when" });
     this.legend = h("div", { class: "legend" }, ...this.series.map((each) => this._entry(each)));
@@ -69,8 +70,9 @@ class LineChart {
     });
   }
 
-  /** Show points [time, value] for each series, by name. */
-  update(points) {
+  /** Show points [time, value] for each series, by name; `range` is the time that is shown, without it that of the points. */
+  update(points, range = null) {
+    this.range = range;
     for (const each of this.series) {
       each.points = points[each.name] ?? [];
     }
@@ -105,7 +107,8 @@ class LineChart {
 
   _span() {
     const times = this._times();
-    return { from: times[0] ?? 0, to: times.at(-1) ?? 1, width: this.picture.clientWidth || 600 };
+    const [from, to] = this.range ?? [times[0] ?? 0, times.at(-1) ?? 1];
+    return { from, to, width: this.picture.clientWidth || 600 };
   }
 
   _draw() {

@@ -1,6 +1,7 @@
 /** Forms: fields with labels, and the errors of the broker. */
 
 import { freshId, h } from "../dom/element.js";
+import { markedText } from "../dom/visible.js";
 import { openDialog } from "./dialogs.js";
 import { say } from "./notices.js";
 
@@ -47,7 +48,7 @@ export function numberField(name, title, { value = "", required = false, min, ma
 
 /** `options` are texts, or pairs of value and text. */
 export function choiceField(name, title, options, { value, ...rest } = {}) {
-  const pairs = options.map((option) => (Array.isArray(option) ? option : [option, option]));
+  const pairs = options.map((option) => (Array.isArray(option) ? option : [option, markedText(option)]));
   const input = h("select", { name }, ...pairs.map(([each, text]) => h("option", { value: each }, text)));
   input.value = value ?? pairs[0]?.[0] ?? "";
   return { ...labelled(name, title, input, rest), read: () => input.value };

@@ -26,22 +26,6 @@ export function mean({ count, sum }) {
   return count > 0 ? sum / count : NaN;
 }
 
-/** The quantile of a share, interpolated within its bucket; NaN without values. */
-export function quantile({ count, buckets }, share) {
-  if (count <= 0) {
-    return NaN;
-  }
-  let [left, lower] = [count * share, 0];
-  for (const [bound, own] of buckets) {
-    if (left <= own) {
-      return bound === null ? lower : lower + ((bound - lower) * left) / (own || 1);
-    }
-    left -= own;
-    lower = bound ?? lower;
-  }
-  return lower;
-}
-
 /** A bar chart of the buckets from the first to the last that is not empty. `say` converts a bound to text. */
 export class HistogramChart {
   constructor(title, say) {

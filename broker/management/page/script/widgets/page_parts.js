@@ -1,6 +1,7 @@
 /** The parts of pages: head, tabs, sections. */
 
 import { h, show } from "../dom/element.js";
+import { named } from "../dom/visible.js";
 
 /** The head of a page. `trail` are the pages above it, as pairs of text and address. */
 export function head(title, { trail = [], lead = "", actions = [] } = {}) {
@@ -16,10 +17,10 @@ export function head(title, { trail = [], lead = "", actions = [] } = {}) {
           "nav",
           { class: "trail", "aria-label": "Breadcrumb" },
           ...trail
-            .map(([text, address]) => [h("a", { href: address }, text), h("span", { "aria-hidden": "true" }, "/")])
+            .map(([text, address]) => [h("a", { href: address }, ...named(text)), h("span", { "aria-hidden": "true" }, "/")])
             .flat(),
         ),
-      h("h1", { tabindex: "-1" }, title),
+      h("h1", { tabindex: "-1" }, ...named(title)),
       about,
       lead && h("p", { class: "lead" }, lead),
     ),

@@ -1,167 +1,126 @@
-/** A list that the broker pages, sorts and filters. Its state is in the address of the page, so that it can be bookmarked. */
+/** A list that the broker pages, sorts, filters and sums up. */
 
 import { listPage } from "../api/lists.js";
-import { h } from "../dom/element.js";
-import { counted, number } from "../dom/format.js";
+import { h, show } from "../dom/element.js";
+import { counted } from "../dom/format.js";
+import { columnChoice } from "./lists/column_choice.js";
+import { filterFields, pagerOf, rowsFound, sortFields } from "./lists/list_bar.js";
+import { rememberSort, shownColumns, startState, written } from "./lists/list_state.js";
 import { Table } from "./tables.js";
 
-const SIZES = [50, 100, 500];
-const TYPING_MILLISECONDS = 250;
-
 /**
- * `parts` is the path of the list, or a function that returns it; `columns` are those of `Table`; `keep` are further columns
- * of the API for keys and links. `noun` is the name of one thing.
+ * `parts` is the path of the list; `columns` are those of `Table`; `keep` are further columns of the API for keys and links.
+ * `noun` is the name of one thing, and of the list. `only` are pairs of a selection of the broker and its title.
  */
-export function serverList(
-  page,
-  {
-    parts,
-    columns,
-    key,
-    keep = [],
-    noun,
-    nouns = `${noun}s`,
-    filter = "Filter by name",
-    empty,
-    sort = "",
-    reverse = false,
-  },
-) {
-  const start = { page: 1, size: 100, name: "", regex: false, sort, reverse };
-  const state = { ...start, ...readState(page.query) };
-  const wanted = [
-    ...new Set([...keep, ...columns.flatMap((column) => column.needs ?? (column.sort ? [column.sort] : []))]),
-  ];
-  const table = new Table(columns, key, { caption: nouns, sorted: sortBy });
-  const parts_ = typeof parts === "function" ? parts : () => parts;
-
-  const input = h("input", {
-    type: "search",
-    value: state.name,
-    placeholder: filter,
-    "aria-label": filter,
-    autocomplete: "off",
-    spellcheck: "false",
-  });
-  const regex = h("input", { type: "checkbox", checked: state.regex });
-  const count = h("p", { class: "count", role: "status" });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const none = h("p", { class: "empty", hidden: true });
-  const previous = h("button", { type: "button", onclick: () => turn(-1) }, "Previous");
-  const next = h("button", { type: "button", onclick: () => turn(1) }, "Next");
-  const place = h("span");
-  const size = h(
-    "select",
-    { value: String(state.size), onchange: () => change({ size: Number(size.value) }) },
-    ...SIZES.map((each) => h("option", { value: String(each) }, String(each))),
-  );
-  size.value = String(state.size);
-  const pager = h(
-    "div",
-    { class: "pager" },
-    h("label", {}, "Rows", size),
-    h("div", { class: "actions" }, previous, place, next),
-  );
-  const element = h(
-    "section",
-    { class: "card flush" },
-    h(
-      "div",
-      { class: "list-bar" },
-      h("div", { class: "filter" }, input),
-      h("label", { class: "tick" }, regex, "Regular expression"),
-      count,
-      problem,
-    ),
-    table.element,
-    none,
-    pager,
-  );
-
-  let typing = 0;
-  input.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => change({ name: input.value }), TYPING_MILLISECONDS);
-  });
-  regex.addEventListener("change", () => change({ regex: regex.checked }));
-
-  function change(values) {
-    Object.assign(state, { page: 1 }, values);
-    page.remember(Object.fromEntries(Object.entries(state).filter(([name, value]) => value !== start[name])));
-    refresh();
-  }
-
-  function turn(by) {
-    change({ page: state.page + by });
-    table.element.scrollIntoView({ block: "nearest" });
-  }
-
-  function sortBy(column) {
-    const same = state.sort === column.sort;
-    change({ sort: column.sort, reverse: same ? !state.reverse : Boolean(column.number) });
-  }
-
-  async function load() {
-    const asked = JSON.stringify(state);
-    let found;
-    try {
-      found = await listPage(parts_(), state, wanted, page.signal);
-    } catch (error) {
-      if (error.error === "page_out_of_range" && state.page > 1) {
-        state.page = 1;
-        return load();
-      }
-      if (error.status !== 400) {
-        throw error;
-      }
-      problem.textContent = error.message;
-      problem.hidden = false;
-      return undefined;
-    }
-    if (asked === JSON.stringify(state)) {
-      display(found);
-    }
-    return undefined;
-  }
-
-  function display(found) {
-    problem.hidden = true;
-    table.mark(state.sort, state.reverse);
-    table.show(found.items);
-    table.element.hidden = found.items.length === 0;
-    none.hidden = found.items.length > 0;
-    none.textContent = state.name ? `No ${noun} matches this filter.` : empty;
-    count.textContent =
-      found.filtered === found.total
-        ? counted(found.total, noun, nouns)
-        : `${number(found.filtered)} of ${counted(found.total, noun, nouns)}`;
-    pager.hidden = found.total <= SIZES[0];
-    previous.disabled = state.page <= 1;
-    next.disabled = state.page >= found.pages;
-    place.textContent = `Page ${number(state.page)} of ${number(Math.max(1, found.pages))}`;
-  }
-
-  const refresh = page.fresh(load);
-  return { element, refresh };
+export function serverList(page, { noun, nouns = `${noun}s`, ...options }) {
+  return new ServerList(page, { filter: "Filter by name", keep: [], only: [], ...options, noun, nouns });
 }
 
-function readState(query) {
-  const state = {};
-  for (const name of ["name", "sort"]) {
-    if (query.has(name)) {
-      state[name] = query.get(name);
+class ServerList {
+  constructor(page, options) {
+    const { columns, noun, filter, only } = options;
+    const sort = columns.find((column) => column.sort)?.sort ?? "";
+    this.page = page;
+    this.options = options;
+    this.usual = { page: 1, size: 100, name: "", regex: false, only: "", sort, reverse: false };
+    this.state = startState(noun, page.query, this.usual, columns);
+    this.count = h("p", { class: "count", role: "status" });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.none = h("p", { class: "empty", hidden: true });
+    this.order = sortFields(
+      columns,
+      (column) => this._sortBy(column),
+      () => this._sort(this.state.sort, !this.state.reverse),
+    );
+    this.pager = pagerOf(this.state, (values, turned) => this._change(values, turned));
+    this.table = this._table();
+    this.scroll = h("div", { class: "table-scroll" }, this.table.element);
+    const optional = columns.filter((column) => column.title && !column.name).length > 1;
+    const bar = h(
+      "div",
+      { class: "list-bar" },
+      ...filterFields(this.state, filter, only, (values) => this._change(values)),
+      this.order.element,
+      optional && columnChoice(noun, columns, () => this._choose()),
+      this.count,
+      this.problem,
+    );
+    this.element = h("section", { class: "card flush" }, bar, this.scroll, this.none, this.pager.element);
+    this.refresh = page.fresh(() => this._load());
+  }
+
+  _table() {
+    const { columns, key, noun, nouns } = this.options;
+    this.shown = shownColumns(noun, columns);
+    return new Table(this.shown, key, { caption: nouns, sorted: (column) => this._sortBy(column) });
+  }
+
+  /** Show the columns that are chosen now, when their contents are here. */
+  _choose() {
+    this.table = this._table();
+    this.refresh();
+  }
+
+  _change(values, turned = false) {
+    Object.assign(this.state, { page: 1 }, values);
+    this.page.remember(written(this.state, this.usual));
+    this.refresh();
+    if (turned) {
+      this.element.scrollIntoView({ block: "start" });
     }
   }
-  for (const name of ["page", "size"]) {
-    const value = Number(query.get(name));
-    if (Number.isInteger(value) && value > 0) {
-      state[name] = value;
+
+  _sortBy(column) {
+    const same = this.state.sort === column.sort;
+    this._sort(column.sort, same ? !this.state.reverse : Boolean(column.number));
+  }
+
+  _sort(sort, reverse) {
+    rememberSort(this.options.noun, { sort, reverse });
+    this._change({ sort, reverse });
+  }
+
+  async _load() {
+    const asked = JSON.stringify(this.state);
+    const needs = this.shown.flatMap((column) => column.needs ?? (column.sort ? [column.sort] : []));
+    const wanted = [...new Set([...this.options.keep, ...needs])];
+    const sums = this.shown.filter((column) => column.sum).map((column) => column.sort);
+    const shown = this.shown;
+    try {
+      const found = await listPage(this.options.parts, this.state, wanted, sums, this.page.signal);
+      if (asked === JSON.stringify(this.state) && shown === this.shown) {
+        this._display(found);
+      }
+    } catch (error) {
+      await this._failed(error);
     }
   }
-  for (const name of ["regex", "reverse"]) {
-    if (query.has(name)) {
-      state[name] = query.get(name) === "true";
+
+  async _failed(error) {
+    if (error.error === "page_out_of_range" && this.state.page > 1) {
+      this.state.page = 1;
+      await this._load();
+    } else if (error.status === 400) {
+      this.problem.textContent = error.message;
+      this.problem.hidden = false;
+    } else {
+      throw error;
     }
   }
-  return state;
+
+  _display(found) {
+    const { noun, nouns, empty } = this.options;
+    const any = found.items.length > 0;
+    this.problem.hidden = true;
+    show(this.scroll, this.table.element);
+    this.table.mark(this.state.sort, this.state.reverse);
+    this.order.update(this.state);
+    this.table.show(found.items);
+    this.table.total(found.totals && found.filtered > 1 ? `Total of ${counted(found.filtered, noun, nouns)}` : "", found.totals);
+    this.scroll.hidden = !any;
+    this.none.hidden = any;
+    this.none.textContent = this.state.name || this.state.only ? `No ${noun} matches this filter.` : empty;
+    this.count.textContent = rowsFound(found, noun, nouns);
+    this.pager.update(found);
+  }
 }

@@ -1,11 +1,13 @@
 /**
  * Tables that keep their rows when contents change, and so focus, selection and scroll position.
  *
- * A column is {title, show, number, name, short, sort, needs}: `show` returns text or an element for a row; `sort` is the
- * broker's sort key; `needs` are the columns of the API that it uses.
+ * A column is {title, show, number, name, short, sort, needs, off, sum}: `show` returns text or an element for a row; `sort`
+ * is the broker's sort key; `needs` are the columns of the API that it uses; `off` ones are shown when they are chosen; `sum`
+ * converts the total to text.
  */
 
 import { h, show } from "../dom/element.js";
+import { named } from "../dom/visible.js";
 
 export class Table {
   /** `sorted(column)` is called when the head of a sortable column is clicked. */
@@ -15,12 +17,14 @@ export class Table {
     this.rows = new Map(); // the row and its item by key
     this.heads = columns.map((column) => this._head(column, sorted));
     this.body = h("tbody");
+    this.foot = h("tfoot");
     this.element = h(
       "table",
       { class: "table" },
       h("caption", { class: "out-of-sight" }, caption),
       h("thead", {}, h("tr", {}, ...this.heads)),
       this.body,
+      this.foot,
     );
   }
 
@@ -40,6 +44,15 @@ export class Table {
         this.heads[place].removeAttribute("aria-sort");
       }
     });
+  }
+
+  /** Show the totals of columns, by their sort keys, below the rows; none without a title. */
+  total(title, totals) {
+    const cells = this.columns.map((column) => {
+      const sum = column.sum && totals?.[column.sort] !== undefined ? column.sum(totals[column.sort]) : "";
+      return filled(cell(column), column.name ? title : sum);
+    });
+    show(this.foot, title && cells.some((each) => each.textContent !== title && each.textContent) && h("tr", {}, ...cells));
   }
 
   show(items) {
@@ -65,7 +78,7 @@ export class Table {
   }
 
   _fill(row, item) {
-    this.columns.forEach((column, place) => show(row.children[place], column.show(item)));
+    this.columns.forEach((column, place) => filled(row.children[place], column.show(item)));
   }
 }
 
@@ -73,6 +86,12 @@ export class Table {
 function become(shown, item) {
   Object.keys(shown).forEach((name) => delete shown[name]);
   Object.assign(shown, item);
+}
+
+/** Show contents in a cell; of a text nothing is hidden. */
+function filled(element, contents) {
+  show(element, ...(typeof contents === "string" ? named(contents) : [contents].flat()));
+  return element;
 }
 
 function cell(column) {

@@ -4,7 +4,7 @@ import { put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
-import { link } from "../../router.js";
+import { link, nameLink } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
 import { button, card, head, tabs } from "../../widgets/page_parts.js";
@@ -72,7 +72,7 @@ export function showLimits(page) {
         title: users ? "User" : "Virtual host",
         name: true,
         sort: kind,
-        show: (row) => h("a", { href: link(`${kind}s`, row[kind]) }, row[kind]),
+        show: (row) => nameLink(row[kind], `${kind}s`, row[kind]),
       },
       {
         title: "Limits",

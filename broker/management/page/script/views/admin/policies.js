@@ -4,9 +4,10 @@ import { put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
+import { quoted } from "../../dom/visible.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
-import { argumentLines } from "../../widgets/facts.js";
+import { argumentLines, mono } from "../../widgets/facts.js";
 import { choiceField, formDialog, numberField, textField } from "../../widgets/forms.js";
 import { button, head, tabs } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
@@ -84,7 +85,7 @@ function columns(kind, may, vhosts, changed) {
   return [
     { title: "Name", name: true, sort: "name", show: (row) => row.name },
     { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
-    { title: "Pattern", sort: "pattern", show: (row) => h("span", { class: "mono" }, row.pattern) },
+    { title: "Pattern", sort: "pattern", show: (row) => mono(row.pattern) },
     {
       title: "Applies to",
       sort: "apply-to",
@@ -136,7 +137,7 @@ function edit(kind, vhosts, policy, changed) {
 function clear(kind, row, changed) {
   return confirmed({
     title: "Delete this policy?",
-    text: `Queues and exchanges that ${row.name} applies to keep the arguments of their declaration, and those of the next matching policy.`,
+    text: `Queues and exchanges that ${quoted(row.name)} applies to keep the arguments of their declaration, and those of the next matching policy.`,
     action: "Delete the policy",
     run: async () => {
       await remove([kind, row.vhost, row.name]);

@@ -3,8 +3,10 @@
 import { put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
-import { link } from "../../router.js";
+import { quoted } from "../../dom/visible.js";
+import { nameLink } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
+import { mono } from "../../widgets/facts.js";
 import { choiceField, form, textField } from "../../widgets/forms.js";
 import { button } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
@@ -13,16 +15,16 @@ const USER = {
   title: "User",
   name: true,
   sort: "user",
-  show: (row) => h("a", { href: link("users", row.user) }, row.user),
+  show: (row) => nameLink(row.user, "users", row.user),
 };
 const VHOST = {
   title: "Virtual host",
   sort: "vhost",
-  show: (row) => h("a", { href: link("vhosts", row.vhost) }, row.vhost),
+  show: (row) => nameLink(row.vhost, "vhosts", row.vhost),
 };
 
 function pattern(title, name) {
-  return { title, sort: name, show: (row) => h("span", { class: "mono" }, row[name] === "" ? "(nothing)" : row[name]) };
+  return { title, sort: name, show: (row) => mono(row[name] === "" ? "(nothing)" : row[name]) };
 }
 
 /** Columns of permissions. `of` is the column that the page implies, and that is not shown: "user", "vhost" or "". */
@@ -66,7 +68,7 @@ function clearing(clear) {
 function clearPermission(row, changed) {
   return confirmed({
     title: "Clear these permissions?",
-    text: `User ${row.user} may no longer enter the virtual host ${row.vhost}.`,
+    text: `User ${quoted(row.user)} may no longer enter the virtual host ${quoted(row.vhost)}.`,
     action: "Clear",
     run: async () => {
       await remove(["permissions", row.vhost, row.user]);
@@ -78,7 +80,7 @@ function clearPermission(row, changed) {
 function clearTopic(row, changed) {
   return confirmed({
     title: "Clear this topic permission?",
-    text: `User ${row.user} may then use any routing key with the exchange ${row.exchange || "(default)"} of ${row.vhost}.`,
+    text: `User ${quoted(row.user)} may then use any routing key with the exchange ${row.exchange || "(default)"} of ${quoted(row.vhost)}.`,
     action: "Clear",
     run: async () => {
       await remove(["topic-permissions", row.vhost, row.user, row.exchange]);

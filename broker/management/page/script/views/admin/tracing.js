@@ -5,7 +5,7 @@ import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { bytes, clock, number } from "../../dom/format.js";
 import { choiceField, textField } from "../../widgets/forms.js";
-import { showFigures } from "../../widgets/facts.js";
+import { mono, showFigures } from "../../widgets/facts.js";
 import { button, cardWith, head } from "../../widgets/page_parts.js";
 import { Table } from "../../widgets/tables.js";
 import { openDialog } from "../../widgets/dialogs.js";
@@ -20,7 +20,7 @@ const COLUMNS = (look) => [
   { title: "Time", short: true, show: (row) => clock(row.at) },
   { title: "Event", name: true, short: true, show: (row) => (row.kind === "publish" ? "published" : "delivered") },
   { title: "Exchange", show: (row) => row.exchange || "(default)" },
-  { title: "Routing key", show: (row) => h("span", { class: "mono" }, row.routing_keys.join(", ")) },
+  { title: "Routing key", show: (row) => mono(row.routing_keys.join(", ")) },
   { title: "Queues", show: (row) => (row.kind === "publish" ? row.routed_queues.join(", ") || "none" : row.queue) },
   { title: "User", show: (row) => row.user },
   { title: "Size", number: true, show: (row) => bytes(row.payload_bytes) },

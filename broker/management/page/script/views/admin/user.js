@@ -3,6 +3,7 @@
 import { get, put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
+import { quoted } from "../../dom/visible.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { badge } from "../../widgets/facts.js";
@@ -100,7 +101,7 @@ function passwordForm(name) {
 function deleteUser(name) {
   return confirmed({
     title: "Delete this user?",
-    text: `The user ${name} is deleted with its permissions, and its connections are closed.`,
+    text: `The user ${quoted(name)} is deleted with its permissions, and its connections are closed.`,
     action: "Delete the user",
     run: async () => {
       await remove(["users", name]);

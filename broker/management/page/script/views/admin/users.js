@@ -2,7 +2,7 @@
 
 import { put } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
-import { link } from "../../router.js";
+import { nameLink } from "../../router.js";
 import { argumentLines, badge, badges } from "../../widgets/facts.js";
 import { between, choiceField, formDialog, textField } from "../../widgets/forms.js";
 import { button, head } from "../../widgets/page_parts.js";
@@ -17,7 +17,7 @@ const TAGS = {
 };
 
 const COLUMNS = [
-  { title: "Name", name: true, sort: "name", show: (row) => h("a", { href: link("users", row.name) }, row.name) },
+  { title: "Name", name: true, sort: "name", show: (row) => nameLink(row.name, "users", row.name) },
   {
     title: "Tags",
     sort: "tags",

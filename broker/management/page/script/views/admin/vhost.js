@@ -4,6 +4,7 @@ import { get, put, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
+import { quoted } from "../../dom/visible.js";
 import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { badge, showFigures } from "../../widgets/facts.js";
@@ -101,7 +102,7 @@ function deleteVhost(name) {
   return confirmed({
     title: "Delete this virtual host?",
     text: [
-      `Everything in ${name} is deleted: queues with all their messages, exchanges, bindings, permissions, policies.`,
+      `Everything in ${quoted(name)} is deleted: queues with all their messages, exchanges, bindings, permissions, policies.`,
       "Its connections are closed.",
     ],
     action: "Delete the virtual host",

@@ -2,9 +2,8 @@
 
 import { put } from "../../api/requests.js";
 import { session } from "../../api/session.js";
-import { h } from "../../dom/element.js";
 import { byteRate, number } from "../../dom/format.js";
-import { link } from "../../router.js";
+import { nameLink } from "../../router.js";
 import { badge, badges } from "../../widgets/facts.js";
 import { choiceField, formDialog, textField } from "../../widgets/forms.js";
 import { button, head } from "../../widgets/page_parts.js";
@@ -15,7 +14,7 @@ const COLUMNS = [
     title: "Name",
     name: true,
     sort: "name",
-    show: (row) => (session.administrates ? h("a", { href: link("vhosts", row.name) }, row.name) : row.name),
+    show: (row) => (session.administrates ? nameLink(row.name, "vhosts", row.name) : row.name),
   },
   { title: "Description", sort: "description", show: (row) => row.description },
   {
@@ -23,24 +22,27 @@ const COLUMNS = [
     needs: ["tags", "tracing"],
     show: (row) => badges(...(row.tags ?? []).map((tag) => badge(tag)), row.tracing && badge("traced", "warning")),
   },
-  { title: "Ready", number: true, sort: "messages_ready", show: (row) => number(row.messages_ready ?? 0) },
+  { title: "Ready", number: true, sort: "messages_ready", sum: number, show: (row) => number(row.messages_ready ?? 0) },
   {
     title: "Unacked",
     number: true,
     sort: "messages_unacknowledged",
+    sum: number,
     show: (row) => number(row.messages_unacknowledged ?? 0),
   },
-  { title: "Total", number: true, sort: "messages", show: (row) => number(row.messages ?? 0) },
+  { title: "Total", number: true, sort: "messages", sum: number, show: (row) => number(row.messages ?? 0) },
   {
     title: "From clients",
     number: true,
     sort: "recv_oct_details.rate",
+    sum: byteRate,
     show: (row) => byteRate(row.recv_oct_details?.rate),
   },
   {
     title: "To clients",
     number: true,
     sort: "send_oct_details.rate",
+    sum: byteRate,
     show: (row) => byteRate(row.send_oct_details?.rate),
   },
 ];

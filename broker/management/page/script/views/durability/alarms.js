@@ -1,10 +1,11 @@
 /** The memory and disk alarms, and the publishers that they block. */
 
 import { get } from "../../api/requests.js";
-import { h, svg } from "../../dom/element.js";
+import { h } from "../../dom/element.js";
 import { bytes, number } from "../../dom/format.js";
-import { link } from "../../router.js";
-import { badge, badges, facts, showFacts, showFigures, showMeter, state } from "../../widgets/facts.js";
+import { nameLink } from "../../router.js";
+import { badge, badges, facts, showFacts, showFigures, state } from "../../widgets/facts.js";
+import { meter } from "../../widgets/meters.js";
 import { card, cardWith, head } from "../../widgets/page_parts.js";
 import { shortTable } from "../../widgets/tables.js";
 
@@ -12,7 +13,7 @@ const HELD_COLUMNS = [
   {
     title: "Connection",
     name: true,
-    show: (row) => h("a", { href: link("connections", row.name) }, row.client || row.name),
+    show: (row) => nameLink(row.client || row.name, "connections", row.name),
   },
   { title: "User", show: (row) => row.user },
   { title: "Virtual host", show: (row) => row.vhost },
@@ -70,24 +71,14 @@ export function showAlarms(page) {
   });
 }
 
-/** A meter of the distance to the alarm, with its numbers below. */
+/** A bar of the distance to the alarm, with its numbers below. */
 function gauge(title) {
-  const meter = h(
-    "div",
-    {
-      class: "meter",
-      role: "meter",
-      "aria-label": `${title}, per cent of the way to the alarm`,
-      "aria-valuemin": "0",
-      "aria-valuemax": "100",
-    },
-    svg("svg", { viewBox: "0 0 100 1", preserveAspectRatio: "none" }, svg("rect", { height: 1 })),
-  );
+  const bar = meter(`${title}, per cent of the way to the alarm`);
   const numbers = facts([]);
   return {
-    element: card(title, h("div", { class: "sections" }, meter, numbers)),
+    element: card(title, h("div", { class: "sections" }, bar.element, numbers)),
     show(share, bad, pairs) {
-      showMeter(meter, share, bad);
+      bar.show(share, bad);
       showFacts(numbers, pairs);
     },
   };

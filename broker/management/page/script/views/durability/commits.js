@@ -1,19 +1,18 @@
 /**
  * Commits: messages in each, the waits of confirms, and the times of the disk.
  *
- * The API returns histograms since the start of the broker. The charts show differences of two of them, some seconds apart,
- * from the moment at which this page was opened.
+ * The broker keeps the statistics of the past, and histograms since its start.
  */
 
 import { get } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { bytes, compact, number, rate, seconds } from "../../dom/format.js";
-import { lineChart } from "../../widgets/charts.js";
+import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { showFigures } from "../../widgets/facts.js";
 import { card, cardWith, head } from "../../widgets/page_parts.js";
-import { HistogramChart, between, mean, quantile } from "../../widgets/histograms.js";
-
-const HISTORY_MAX = 360;
+import { HistogramChart, between, mean } from "../../widgets/histograms.js";
+import { ranges, samplesOf } from "../../widgets/samples.js";
+import { each } from "../overview.js";
 
 const TIMES = [
   { name: "median", title: "Median" },
@@ -46,11 +45,11 @@ export function showCommits(page) {
   const figures = h("dl", { class: "figures" });
   const waits = lineChart("Wait for confirms", TIMES, seconds);
   const syncs = lineChart("Time of syncs", TIMES, seconds);
-  const sizes = lineChart("Messages per commit", [{ name: "mean", title: "Average" }], compact);
+  const sizes = lineChart("Messages per commit", [{ name: "messages", title: "Average" }], compact);
   const often = lineChart("Commits per second", [{ name: "rate", title: "Commits" }], rate, compact);
   const charts = KINDS.map(([name, title, say]) => [name, new HistogramChart(title, say)]);
-  const history = [];
-  let [first, before] = [null, null];
+  const span = rangeChoice(ranges(true), "leveret.commits.range", () => refresh());
+  top.actions(span.element);
   page.show(
     top.element,
     h(
@@ -74,53 +73,30 @@ export function showCommits(page) {
     ),
   );
 
-  page.fresh(async () => {
-    const now = { ...(await get(["leveret", "commits"], {}, page.signal)), at: Date.now() };
-    first ??= now;
+  const refresh = page.fresh(async () => {
+    const now = await get(["leveret", "commits"], samplesOf(span.range, "node_stats"), page.signal);
     charts.forEach(([name, chart]) => chart.update(between(null, now.histograms[name])));
-    if (before) {
-      history.push(step(before, now));
-      history.splice(0, history.length - HISTORY_MAX);
-      drawHistory();
-    }
-    before = now;
-    showFigures(figures, figuresOf(now, history.at(-1)));
+    const past = (now.history ?? []).toReversed();
+    const range = past.length ? [past[0].timestamp, past.at(-1).timestamp] : null;
+    waits.update(each(TIMES, (part) => points(past, (interval) => interval.confirm_seconds[part])), range);
+    syncs.update(each(TIMES, (part) => points(past, (interval) => interval.sync_seconds[part])), range);
+    sizes.update({ messages: points(past, (interval) => interval.messages) }, range);
+    often.update({ rate: points(past, (interval) => interval.rate) }, range);
+    showFigures(figures, figuresOf(now, past.at(-1)));
   });
-
-  function drawHistory() {
-    const points = (name, part) =>
-      history.filter((each) => Number.isFinite(each[name][part])).map((each) => [each.at, each[name][part]]);
-    waits.update({ median: points("confirm_seconds", "median"), p99: points("confirm_seconds", "p99") });
-    syncs.update({ median: points("sync_seconds", "median"), p99: points("sync_seconds", "p99") });
-    sizes.update({ mean: points("commit_messages", "mean") });
-    often.update({ rate: points("commit_messages", "rate") });
-  }
 }
 
-/** The statistics of the time between two answers. */
-function step(earlier, later) {
-  const found = { at: later.at };
-  for (const [name] of KINDS) {
-    const histogram = between(earlier.histograms[name], later.histograms[name]);
-    found[name] = {
-      median: quantile(histogram, 0.5),
-      p99: quantile(histogram, 0.99),
-      mean: mean(histogram),
-      rate: (histogram.count * 1000) / (later.at - earlier.at),
-    };
-  }
-  return found;
+/** Points of the intervals that have a value: without commits there is none. */
+function points(past, value) {
+  return past.filter((interval) => value(interval) !== null).map((interval) => [interval.timestamp, value(interval)]);
 }
 
 function figuresOf(now, latest) {
   const { commit_messages: messages, sync_seconds: sync } = now.histograms;
   return [
     ["Commits since the start", number(messages.count)],
-    ["Commits", rate(latest?.commit_messages.rate ?? NaN)],
-    [
-      "Messages per commit",
-      latest && Number.isFinite(latest.commit_messages.mean) ? compact(latest.commit_messages.mean) : "–",
-    ],
+    ["Commits", rate(latest?.rate ?? NaN)],
+    ["Messages per commit", Number.isFinite(latest?.messages) ? compact(latest.messages) : "–"],
     ["Sync, median", seconds(latest?.sync_seconds.median ?? NaN)],
     ["Sync, average since the start", seconds(mean(sync))],
     ["Waiting to be written", bytes(now.waiting_bytes)],

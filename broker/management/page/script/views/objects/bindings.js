@@ -2,9 +2,10 @@
 
 import { post, remove } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
-import { link } from "../../router.js";
+import { quoted } from "../../dom/visible.js";
+import { nameLink } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
-import { argumentLines } from "../../widgets/facts.js";
+import { argumentLines, mono } from "../../widgets/facts.js";
 import { choiceField, form, textField } from "../../widgets/forms.js";
 import { button } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
@@ -22,7 +23,7 @@ export function bindingTable(end, mayUnbind, changed, empty) {
       name: true,
       show: (row) => (end === "source" ? source(row) : destination(row)),
     },
-    { title: "Routing key", show: (row) => h("span", { class: "mono" }, row.routing_key) },
+    { title: "Routing key", show: (row) => mono(row.routing_key) },
     { title: "Arguments", show: (row) => argumentLines(row.arguments) },
     {
       title: "",
@@ -44,13 +45,13 @@ function bindingKey(row) {
 }
 
 function source(row) {
-  return h("a", { href: link("exchanges", row.vhost, row.source || DEFAULT) }, shownExchange(row.source));
+  return nameLink(shownExchange(row.source), "exchanges", row.vhost, row.source || DEFAULT);
 }
 
 function destination(row) {
   const kind = row.destination_type === "queue" ? "queues" : "exchanges";
   return [
-    h("a", { href: link(kind, row.vhost, row.destination) }, row.destination),
+    nameLink(row.destination, kind, row.vhost, row.destination),
     h("span", { class: "soft" }, ` ${row.destination_type}`),
   ];
 }
@@ -59,7 +60,7 @@ function unbind(row, changed) {
   const ends = [row.source, KINDS[row.destination_type], row.destination];
   return confirmed({
     title: "Remove this binding?",
-    text: `From ${row.source} to ${row.destination_type} ${row.destination}${row.routing_key ? `, key ${row.routing_key}` : ""}. Messages are no longer routed by it.`,
+    text: `From ${quoted(row.source)} to ${row.destination_type} ${quoted(row.destination)}${row.routing_key ? `, key ${quoted(row.routing_key)}` : ""}. Messages are no longer routed by it.`,
     action: "Unbind",
     run: async () => {
       await remove(["bindings", row.vhost, "e", ends[0], ends[1], ends[2], row.properties_key]);

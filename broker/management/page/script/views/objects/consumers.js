@@ -1,20 +1,19 @@
 /** Columns of the consumers of a channel or queue. */
 
-import { h } from "../../dom/element.js";
-import { link } from "../../router.js";
+import { nameLink } from "../../router.js";
 import { argumentLines, badge, badges } from "../../widgets/facts.js";
 
 export const CONSUMER_COLUMNS = [
   { title: "Tag", name: true, show: (row) => row.consumer_tag },
   {
     title: "Queue",
-    show: (row) => row.queue && h("a", { href: link("queues", row.queue.vhost, row.queue.name) }, row.queue.name),
+    show: (row) => row.queue && nameLink(row.queue.name, "queues", row.queue.vhost, row.queue.name),
   },
   {
     title: "Channel",
     show: (row) =>
       row.channel_details?.name &&
-      h("a", { href: link("channels", row.channel_details.name) }, row.channel_details.name),
+      nameLink(row.channel_details.name, "channels", row.channel_details.name),
   },
   { title: "Mode", show: modes },
   { title: "Prefetch", number: true, show: (row) => (row.prefetch_count ? String(row.prefetch_count) : "any") },

@@ -4,6 +4,7 @@ import { get, remove } from "../../api/requests.js";
 import { allowed } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { compact, number, rate } from "../../dom/format.js";
+import { quoted } from "../../dom/visible.js";
 import { link } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { confirmed } from "../../widgets/dialogs.js";
@@ -106,7 +107,7 @@ function exchangeFacts(exchange) {
 function deleteExchange(vhost, name) {
   return confirmed({
     title: "Delete this exchange?",
-    text: `The exchange ${name} and its bindings are deleted. A later publish to it closes the channel of the publisher.`,
+    text: `The exchange ${quoted(name)} and its bindings are deleted. A later publish to it closes the channel of the publisher.`,
     action: "Delete the exchange",
     run: async () => {
       await remove(["exchanges", vhost, name]);

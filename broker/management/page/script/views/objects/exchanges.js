@@ -1,10 +1,10 @@
 /** The list of exchanges, and the form that declares one. */
 
 import { put } from "../../api/requests.js";
-import { session } from "../../api/session.js";
+import { session, showsVhost } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { rate } from "../../dom/format.js";
-import { link } from "../../router.js";
+import { nameLink } from "../../router.js";
 import { badge, badges } from "../../widgets/facts.js";
 import { choiceField, formDialog, textField } from "../../widgets/forms.js";
 import { button, head } from "../../widgets/page_parts.js";
@@ -24,7 +24,7 @@ const COLUMNS = [
     name: true,
     sort: "name",
     needs: ["name", "vhost"],
-    show: (row) => h("a", { href: link("exchanges", row.vhost, row.name || DEFAULT) }, shownExchange(row.name)),
+    show: (row) => nameLink(shownExchange(row.name), "exchanges", row.vhost, row.name || DEFAULT),
   },
   { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
   { title: "Type", sort: "type", show: (row) => row.type },
@@ -33,12 +33,14 @@ const COLUMNS = [
     title: "Incoming",
     number: true,
     sort: "message_stats.publish_in_details.rate",
+    sum: rate,
     show: (row) => rate(row.message_stats?.publish_in_details?.rate),
   },
   {
     title: "Outgoing",
     number: true,
     sort: "message_stats.publish_out_details.rate",
+    sum: rate,
     show: (row) => rate(row.message_stats?.publish_out_details?.rate),
   },
 ];
@@ -48,7 +50,7 @@ export function exchangeFeatures(row) {
     row.durable === false && badge("transient", "warning"),
     row.auto_delete && badge("auto-delete"),
     row.internal && badge("internal"),
-    row.arguments?.["alternate-exchange"] && badge("alternate exchange"),
+    row.arguments?.["alternate-exchange"] && h("abbr", { class: "badge", title: "alternate exchange" }, "AE"),
     row.policy && badge(`policy ${row.policy}`),
   );
 }
@@ -62,10 +64,7 @@ export function showExchanges(page) {
   });
   const list = serverList(page, {
     parts: session.vhost ? ["exchanges", session.vhost] : ["exchanges"],
-    columns:
-      session.vhosts.length > 1 && !session.vhost
-        ? COLUMNS
-        : COLUMNS.filter((column) => column.title !== "Virtual host"),
+    columns: COLUMNS.filter((column) => column.title !== "Virtual host" || showsVhost()),
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: "exchange",
     empty: "No exchanges.",

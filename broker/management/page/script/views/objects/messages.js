@@ -5,8 +5,8 @@ import { h, show } from "../../dom/element.js";
 import { bytes, moment, number } from "../../dom/format.js";
 import { save } from "../../dom/download.js";
 import { confirmed } from "../../widgets/dialogs.js";
-import { link } from "../../router.js";
-import { badge, facts, plain, argumentLines } from "../../widgets/facts.js";
+import { nameLink } from "../../router.js";
+import { argumentLines, badge, facts, mono, plain } from "../../widgets/facts.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
 import { button } from "../../widgets/page_parts.js";
 import { shownExchange } from "./exchanges.js";
@@ -153,7 +153,7 @@ export function shownMessage(message, place) {
           : `Offset ${number(message.offset)}`,
       ),
       h("span", {}, h("span", { class: "soft" }, "exchange "), shownExchange(message.exchange)),
-      h("span", {}, h("span", { class: "soft" }, "key "), h("span", { class: "mono" }, message.routing_key)),
+      h("span", {}, h("span", { class: "soft" }, "key "), mono(message.routing_key)),
       message.channel && h("span", {}, h("span", { class: "soft" }, "channel "), heldBy(message.channel)),
       h("span", { class: "soft" }, bytes(message.payload_bytes)),
       message.redelivered && badge("redelivered"),
@@ -164,7 +164,7 @@ export function shownMessage(message, place) {
 }
 
 function heldBy(channel) {
-  return h("a", { href: link("channels", channel) }, channel);
+  return nameLink(channel, "channels", channel);
 }
 
 function property([name, value]) {

@@ -3,6 +3,7 @@
 import { post } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { counted } from "../../dom/format.js";
+import { quoted } from "../../dom/visible.js";
 import { openDialog } from "../../widgets/dialogs.js";
 import { form, numberField, textField } from "../../widgets/forms.js";
 import { say } from "../../widgets/notices.js";
@@ -15,7 +16,7 @@ export function moveMessages(vhost, name, refresh) {
   const cancel = h("button", { type: "button", onclick: () => close() }, "Close");
   const body = form({
     fields: [
-      textField("target", "To queue", { required: true, hint: `In the same virtual host, ${vhost}.` }),
+      textField("target", "To queue", { required: true, hint: `In the same virtual host, ${quoted(vhost)}.` }),
       numberField("count", "At most", { min: 1, placeholder: "all ready messages" }),
     ],
     action: "Move",
@@ -38,7 +39,7 @@ export function moveMessages(vhost, name, refresh) {
       if (!stopped) {
         close();
       }
-      say(`${counted(moved, "message")} moved to ${target}.`);
+      say(`${counted(moved, "message")} moved to ${quoted(target)}.`);
     },
   });
   const text = h(
@@ -46,7 +47,7 @@ export function moveMessages(vhost, name, refresh) {
     { class: "soft" },
     "A message is removed from this queue and added to the other one in a single write: a crash neither loses nor duplicates it. Order, headers and properties are kept.",
   );
-  const close = openDialog(`Move messages of ${name}`, h("div", {}, text, body, progress), {
+  const close = openDialog(`Move messages of ${quoted(name)}`, h("div", {}, text, body, progress), {
     narrow: true,
     onclose: () => (stopped = true),
   });

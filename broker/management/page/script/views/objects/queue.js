@@ -4,10 +4,11 @@ import { get, remove } from "../../api/requests.js";
 import { allowed } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { bytes, compact, number, rate } from "../../dom/format.js";
-import { link } from "../../router.js";
+import { quoted } from "../../dom/visible.js";
+import { link, nameLink } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { confirmed } from "../../widgets/dialogs.js";
-import { argumentLines, badge, facts, showFacts, showFigures, state } from "../../widgets/facts.js";
+import { argumentLines, badge, facts, showFacts, showFigures, stateOf } from "../../widgets/facts.js";
 import { button, card, cardWith, head, tabs } from "../../widgets/page_parts.js";
 import { say } from "../../widgets/notices.js";
 import { levels, ranges, rates, samplesOf } from "../../widgets/samples.js";
@@ -49,7 +50,7 @@ export async function showQueue(page) {
 
   const refresh = page.fresh(async () => {
     const now = await get(["queues", vhost, name], shown.query(), page.signal);
-    top.about(features(now), state(now.state), badge(vhost));
+    top.about(features(now), stateOf(now), badge(vhost));
     await shown.load(now);
   });
 }
@@ -66,7 +67,7 @@ function actions({ vhost, name, may, type }, refresh) {
 function purge(vhost, name, refresh) {
   return confirmed({
     title: "Purge this queue?",
-    text: `All ready messages of ${name} are deleted. Unacknowledged messages stay.`,
+    text: `All ready messages of ${quoted(name)} are deleted. Unacknowledged messages stay.`,
     action: "Purge the queue",
     run: async () => {
       await remove(["queues", vhost, name, "contents"]);
@@ -79,7 +80,7 @@ function purge(vhost, name, refresh) {
 function deleteQueue(vhost, name) {
   return confirmed({
     title: "Delete this queue?",
-    text: `The queue ${name} is deleted with its messages, bindings and consumers.`,
+    text: `The queue ${quoted(name)} is deleted with its messages, bindings and consumers.`,
     action: "Delete the queue",
     run: async () => {
       await remove(["queues", vhost, name]);
@@ -137,7 +138,7 @@ function queueFacts(now) {
     [
       "Exclusive to",
       now.owner_pid_details?.name &&
-        h("a", { href: link("connections", now.owner_pid_details.name) }, now.owner_pid_details.name),
+        nameLink(now.owner_pid_details.name, "connections", now.owner_pid_details.name),
     ],
     ["Idle since", now.idle_since],
     [

@@ -1,11 +1,11 @@
 /** The list of queues and streams, and the form that declares one. */
 
 import { put } from "../../api/requests.js";
-import { session } from "../../api/session.js";
+import { session, showsVhost } from "../../api/session.js";
 import { h } from "../../dom/element.js";
-import { number, rate } from "../../dom/format.js";
-import { link } from "../../router.js";
-import { badge, badges, state } from "../../widgets/facts.js";
+import { bytes, number, rate } from "../../dom/format.js";
+import { nameLink } from "../../router.js";
+import { badge, badges, plain, stateOf } from "../../widgets/facts.js";
 import { choiceField, formDialog, textField } from "../../widgets/forms.js";
 import { button, head } from "../../widgets/page_parts.js";
 import { serverList } from "../../widgets/server_list.js";
@@ -17,63 +17,88 @@ const COLUMNS = [
     name: true,
     sort: "name",
     needs: ["name", "vhost"],
-    show: (row) => h("a", { href: link("queues", row.vhost, row.name) }, row.name),
+    show: (row) => nameLink(row.name, "queues", row.vhost, row.name),
   },
   { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
+  { title: "Type", short: true, sort: "type", show: type },
+  { title: "State", short: true, sort: "idle_since", needs: ["state", "idle_since"], show: stateOf },
   {
-    title: "Type",
-    sort: "type",
-    needs: ["type", "durable", "auto_delete", "exclusive", "arguments", "policy"],
-    show: features,
+    title: "Features",
+    needs: ["durable", "auto_delete", "exclusive", "arguments", "policy"],
+    show: (row) => badges(...marks(row).map(([short, long]) => h("abbr", { class: "badge", title: long }, short))),
   },
-  { title: "State", sort: "state", show: (row) => state(row.state) },
-  { title: "Ready", number: true, sort: "messages_ready", show: (row) => number(row.messages_ready) },
+  { title: "Policy", sort: "policy", off: true, show: (row) => row.policy ?? "" },
+  { title: "Ready", number: true, sort: "messages_ready", sum: number, show: (row) => number(row.messages_ready) },
   {
     title: "Unacked",
     number: true,
     sort: "messages_unacknowledged",
+    sum: number,
     show: (row) => number(row.messages_unacknowledged),
   },
-  { title: "Total", number: true, sort: "messages", show: (row) => number(row.messages) },
-  { title: "Consumers", number: true, sort: "consumers", show: (row) => number(row.consumers) },
+  { title: "Total", number: true, sort: "messages", sum: number, show: (row) => number(row.messages) },
   {
-    title: "Incoming",
+    title: "Bytes",
     number: true,
-    sort: "message_stats.publish_details.rate",
-    show: (row) => rate(row.message_stats?.publish_details?.rate),
+    off: true,
+    sort: "message_bytes",
+    sum: bytes,
+    show: (row) => bytes(row.message_bytes),
   },
-  {
-    title: "Delivered",
+  { title: "Consumers", number: true, sort: "consumers", sum: number, show: (row) => number(row.consumers) },
+  flow("Incoming", "publish"),
+  flow("Delivered", "deliver_get"),
+  flow("Acked", "ack"),
+  flow("Redelivered", "redeliver"),
+];
+
+function flow(title, counter) {
+  return {
+    title,
     number: true,
-    sort: "message_stats.deliver_get_details.rate",
-    show: (row) => rate(row.message_stats?.deliver_get_details?.rate),
-  },
+    sort: `message_stats.${counter}_details.rate`,
+    sum: rate,
+    show: (row) => rate(row.message_stats?.[`${counter}_details`]?.rate),
+  };
+}
+
+const SELECTIONS = [
+  ["", "All queues"],
+  ["filled", "With messages"],
+  ["unacknowledged", "With unacknowledged messages"],
+  ["unconsumed", "Messages but no consumers"],
 ];
 
 const MARKED_ARGUMENTS = {
-  "x-dead-letter-exchange": "DLX",
-  "x-max-length": "max length",
-  "x-max-length-bytes": "max bytes",
-  "x-message-ttl": "TTL",
-  "x-expires": "expires",
-  "x-max-priority": "priorities",
-  "x-single-active-consumer": "single active",
-  "x-delivery-limit": "delivery limit",
+  "x-dead-letter-exchange": ["DLX", "dead letters"],
+  "x-max-length": ["Lim", "max length"],
+  "x-max-length-bytes": ["Lim", "max bytes"],
+  "x-message-ttl": ["TTL", "TTL"],
+  "x-expires": ["Exp", "expires"],
+  "x-max-priority": ["Pri", "priorities"],
+  "x-single-active-consumer": ["SAC", "single active consumer"],
+  "x-delivery-limit": ["DL", "delivery limit"],
 };
 
-/** Labels of the type and the special properties of a queue. */
+/** Labels of the special properties of a queue: pairs of a short and a long text. */
+function marks(row) {
+  const set = Object.entries(row.arguments ?? {}).filter(([name]) => name in MARKED_ARGUMENTS);
+  return [
+    row.durable === false && ["T", "transient"],
+    row.auto_delete && ["AD", "auto-delete"],
+    row.exclusive && ["Excl", "exclusive"],
+    ...set.map(([name, value]) => [MARKED_ARGUMENTS[name][0], `${MARKED_ARGUMENTS[name][1]}: ${plain(value)}`]),
+    row.policy && ["Pol", `policy ${row.policy}`],
+  ].filter(Boolean);
+}
+
+function type(row) {
+  return badge(row.type ?? "classic", row.type === "stream" || row.type === "quorum" ? "accent" : "");
+}
+
+/** Labels of the type and the special properties of a queue, in words. */
 export function features(row) {
-  const marks = Object.keys(row.arguments ?? {}).filter((name) => name in MARKED_ARGUMENTS);
-  return badges(
-    badge(row.type ?? "classic", row.type === "stream" || row.type === "quorum" ? "accent" : ""),
-    row.durable === false && badge("transient", "warning"),
-    row.auto_delete && badge("auto-delete"),
-    row.exclusive && badge("exclusive"),
-    ...marks.map((name) =>
-      h("span", { class: "badge", title: `${name}: ${row.arguments[name]}` }, MARKED_ARGUMENTS[name]),
-    ),
-    row.policy && badge(`policy ${row.policy}`),
-  );
+  return badges(type(row), ...marks(row).map(([, long]) => badge(long)));
 }
 
 export function showQueues(page) {
@@ -83,12 +108,10 @@ export function showQueues(page) {
   });
   const list = serverList(page, {
     parts: session.vhost ? ["queues", session.vhost] : ["queues"],
-    columns:
-      session.vhosts.length > 1 && !session.vhost
-        ? COLUMNS
-        : COLUMNS.filter((column) => column.title !== "Virtual host"),
+    columns: COLUMNS.filter((column) => column.title !== "Virtual host" || showsVhost()),
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: "queue",
+    only: SELECTIONS,
     empty: "No queues.",
   });
   page.show(top.element, list.element);

@@ -3,9 +3,9 @@
 import { get } from "../../api/requests.js";
 import { h } from "../../dom/element.js";
 import { compact, number, rate } from "../../dom/format.js";
-import { link } from "../../router.js";
+import { link, nameLink } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
-import { badge, facts, showFacts, state } from "../../widgets/facts.js";
+import { badge, facts, showFacts, stateOf } from "../../widgets/facts.js";
 import { card, cardWith, head } from "../../widgets/page_parts.js";
 import { ranges, rates, samplesOf } from "../../widgets/samples.js";
 import { shortTable } from "../../widgets/tables.js";
@@ -45,8 +45,11 @@ export function showChannel(page) {
 
   async function load() {
     const channel = await get(["channels", name], samplesOf(span.range, "msg_rates"), page.signal);
+    const connection = channel.connection_details?.name;
+    const application = connection && (await applicationOf(connection, page.signal));
     top.about(
-      state(channel.state),
+      application && badge(application, "accent"),
+      stateOf(channel),
       channel.confirm && badge("confirms", "accent"),
       channel.transactional && badge("transactions", "accent"),
     );
@@ -58,10 +61,23 @@ export function showChannel(page) {
   const refresh = page.fresh(load);
 }
 
+/** The name that the client has given its connection; none if it is just being closed. */
+async function applicationOf(connection, signal) {
+  try {
+    const found = await get(["connections", connection], { columns: "name,user_provided_name" }, signal);
+    return found.user_provided_name;
+  } catch (error) {
+    if (error.status === 404) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
 function channelFacts(channel) {
   const connection = channel.connection_details?.name;
   return [
-    ["Connection", connection && h("a", { href: link("connections", connection) }, connection)],
+    ["Connection", connection && nameLink(connection, "connections", connection)],
     ["User", channel.user],
     ["Virtual host", channel.vhost],
     ["Prefetch", prefetch(channel)],

@@ -4,14 +4,16 @@ import { get, remove } from "../../api/requests.js";
 import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { byteRate, bytes, moment, number } from "../../dom/format.js";
+import { quoted } from "../../dom/visible.js";
 import { link } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
 import { confirmed } from "../../widgets/dialogs.js";
-import { argumentLines, badge, facts, showFacts, state } from "../../widgets/facts.js";
+import { argumentLines, badge, facts, showFacts } from "../../widgets/facts.js";
 import { button, card, cardWith, head } from "../../widgets/page_parts.js";
 import { ranges, rates, samplesOf } from "../../widgets/samples.js";
 import { shortTable } from "../../widgets/tables.js";
 import { CHANNEL_COLUMNS } from "./channels.js";
+import { activity } from "./connections.js";
 
 const FLOWS = [
   { name: "recv_oct", title: "From the client" },
@@ -45,7 +47,9 @@ export function showConnection(page) {
       get(["connections", name], samplesOf(span.range, "data_rates"), page.signal),
       get(["connections", name, "channels"], {}, page.signal),
     ]);
-    top.about(state(connection.state), connection.ssl && badge("TLS", "accent"), badge(connection.vhost));
+    top.about(
+      connection.user_provided_name && badge(connection.user_provided_name, "accent"),
+      activity(connection), connection.ssl && badge("TLS", "accent"), badge(connection.vhost));
     if (session.administrates || connection.user === session.name) {
       top.actions(closeButton(name));
     }
@@ -69,7 +73,7 @@ function closeButton(name) {
     confirmed({
       title: "Close this connection?",
       text: [
-        `The connection ${name} is closed.`,
+        `The connection ${quoted(name)} is closed.`,
         "Its unacknowledged messages are requeued. Most clients reconnect automatically.",
       ],
       action: "Close the connection",
