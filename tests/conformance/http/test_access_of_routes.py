@@ -196,7 +196,6 @@ leveret/permissions/{vhost}/{name}                        GET sees
 leveret/alarms                                            GET monitor
 leveret/commits                                           GET monitor
 leveret/unconfirmed                                       GET monitor
-rehearsal                                                 GET monitor DELETE administrator
 leveret/move/{vhost}/{queue}                              POST enters
 leveret/streams/{vhost}/{queue}                           POST enters
 leveret/trace/{vhost}                                     POST administrator-in
