@@ -49,7 +49,7 @@ def test_a_command_has_a_broker_and_nothing_is_left(environment: dict[str, str],
     [
         (("no-such-program",), 127, "no-such-program: No such file or directory"),
         ((*PYTHON, "import os; os.kill(os.getpid(), 9)"), 137, ""),
-        ((), 2, "Missing argument"),
+        ((), 2, "COMMAND... is missing; for example: leveret test -- npm test"),
     ],
 )
 def test_exit_codes_are_those_of_a_shell(

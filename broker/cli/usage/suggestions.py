@@ -72,7 +72,7 @@ def meant_in_group(path: str, word: str, known: Sequence[str]) -> str:
 
 def missing_argument(error: click.MissingParameter, path: Callable[[click.Context], str]) -> str:
     """Return the error for an argument that is not there, with the example of its command."""
-    name = "an argument" if error.param is None else error.param.human_readable_name
+    name = "an argument" if error.param is None else error.param.human_readable_name.removeprefix("-- ")
     command = None if error.ctx is None else error.ctx.command
     kinds = f", one of {', '.join(LISTINGS)}" if name == "KIND" else ""
     if error.ctx is None or not isinstance(command, CommandWithExample) or not command.example:
