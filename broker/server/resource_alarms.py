@@ -237,10 +237,12 @@ class ResourceWatch:
         return memory_used() - self._held_bytes()
 
     async def watch_disk(self, keeper: SpaceKeeper, pause: Pause) -> None:
-        """Check the disk at intervals: `look_at_disk`."""
+        """Check the disk at intervals: `look_at_disk`. While the store has room to give back, also if nothing happens:
+        others may fill the disk meanwhile."""
         while True:
             self.look_at_disk(keeper)
-            await pause(self._config.disk.check_interval_seconds)
+            has_room = self._space.reusable_bytes() > REUSABLE_BYTES_MIN
+            await (trio.sleep if has_room else pause)(self._config.disk.check_interval_seconds)
 
     def look_at_disk(self, keeper: SpaceKeeper) -> None:
         """Check the disk now, and have the ballast written again or the store's file shrunk if that is due."""
