@@ -16,9 +16,11 @@ from broker.admin.commands.definitions_admin import ImportDefinitions
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
 from broker.admin.json_input.strict_json import UnreadableJson
+from broker.freed_memory import give_freed_memory_back
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall, where_absent
 from broker.management.form_field import fields_of_form
+from broker.management.json_bodies import HUGE_BYTES
 from broker.management.resources import Handler, Resource, resource
 from broker.management.responses import (
     JsonResponse,
@@ -144,12 +146,15 @@ async def _uploaded(call: ApiCall, vhost: str | None = None) -> Upload:
     body, redirect = await call.api.bodies.read(call.request), None
     if kind == "multipart/form-data":
         body, redirect = await _of_form(described.get_boundary(""), body)
+    size = len(body)
     try:
         read = await read_definitions(body if bytes(body[:BLANK_MAX]).strip() not in EMPTY else b"{}", vhost)
     except UnreadableJson as error:
         raise bad_request(f"{NOT_JSON}: {error}") from None
     except ValueError:
         raise bad_request(NOT_JSON) from None
+    if size >= HUGE_BYTES:
+        give_freed_memory_back()  # of the body, which reading has used up: an import makes two more copies
     return Upload(read, redirect)
 
 
