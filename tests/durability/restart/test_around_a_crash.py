@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -211,8 +212,10 @@ def test_a_journal_that_is_gone(fresh_broker: BrokerProcess, change: str) -> Non
     kept = journal.read_bytes()
     JOURNALS[change](journal)
     line = refusal(fresh_broker)
-    for words in (str(journal), "at least", "leveret recover --accept-loss"):
+    for words in (str(journal), "leveret recover --accept-loss"):
         assert words in line
+    # On a busy machine LMDB may have caught up before the kill: then no batch is known to be lost.
+    assert re.search("at least (are|is) lost|on may be lost", line)
     journal.write_bytes(kept)
     fresh_broker.start()
     assert held(fresh_broker) == [WARM, *numbered(MESSAGES)]
