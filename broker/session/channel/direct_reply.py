@@ -53,10 +53,8 @@ class DirectReplyTo:
         prefix = content_frames.deliver_prefix(self.tag)
         # As in RabbitMQ before 4.2 a reply uses up no delivery tag: the next delivery has the same one.
         counted = channel.connection.settings.personality.volatile_replies
-        tag, frame_max = (
-            channel.deliveries.skip() if counted else channel.deliveries.last + 1,
-            channel.connection.frame_max,
-        )
+        tag = channel.deliveries.skip() if counted else channel.deliveries.last + 1
+        frame_max = channel.connection.frame_max
         channel.connection.output.send(
             b"".join(content_frames.deliver(channel.number, prefix, tag, False, message, frame_max))
         )
