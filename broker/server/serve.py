@@ -74,8 +74,9 @@ def run(config: Config, on_ready: Callable[[], None] | None = None, settings_fil
     while again is not None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # rotating the log during the start must not end the process
         again = trio.run(_serve, again, readiness)
-        gc.unfreeze()
-        gc.collect()
+        if again is not None:  # an end does not wait for a walk over all that was recovered
+            gc.unfreeze()
+            gc.collect()
     log.info("stopped")
     return 0
 
