@@ -91,7 +91,10 @@ def test_a_broker_is_shown_without_its_password() -> None:
 def test_every_option_is_documented() -> None:
     from leveret_spark.options import KNOWN, WEB
 
-    pages = {(*KNOWN.values(),): ("spark.md", "spark-streams.md"), (*WEB, "maxSegmentsPerBatch"): ("event-log.md",)}
+    pages = {
+        (*KNOWN.values(),): ("spark.md", "spark-streams.md"),
+        (*WEB, "maxSegmentsPerBatch", "failOnDataLoss"): ("event-log.md",),
+    }
     for names, files in pages.items():
         text = "".join((ROOT / "docs" / file).read_text(encoding="utf-8") for file in files)
         assert [name for name in names if f"`{name}`" not in text] == []
