@@ -20,6 +20,7 @@ from bench.masses import masses
 from bench.memory_alarm import memory_alarm
 from bench.rows.attacks import attacks
 from bench.rows.binding_counts import routing
+from bench.rows.clients import clients
 from bench.rows.connections import connection_churn, connections
 from bench.rows.declares import declares
 from bench.rows.deep_queue import backlog, unacknowledged
@@ -59,6 +60,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "http-unread": unread_answers,
     "attacks": attacks,
     "turns": turns,
+    "clients": clients,
     "connections": connections,
     "connection-churn": connection_churn,
 }
@@ -81,7 +83,7 @@ OWN = {
 """Rows that start brokers, or parts of one, themselves."""
 LONG = {
     *("management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"),
-    *("http-bodies", "http-queries", "http-unread"),
+    *("http-bodies", "http-queries", "http-unread", "clients"),
 }
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 

@@ -119,7 +119,7 @@ class SecureTransport(Transport):
     async def _fill(self, size: int) -> int:
         """Receive at most `size` encrypted bytes and return their number; 0 at the end of the stream."""
         while True:
-            await self._settings.readable(self._socket)
+            await self._readable()
             try:
                 received = self._socket.recv_into(_sealed, size)
             except BlockingIOError:
