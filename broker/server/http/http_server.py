@@ -26,8 +26,8 @@ from broker.config import HttpSettings
 from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
+from broker.server.http.prompt_stream import PromptStream
 from broker.server.net.listeners import accept_forever
-from broker.server.net.prompt_acks import PromptStream
 from broker.server.net.tls_context import Security
 from broker.session.peer import Peer
 

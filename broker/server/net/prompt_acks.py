@@ -10,12 +10,8 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
-import trio
-
-
-def may_be_delayed(sock: socket.socket) -> bool:
-    """Return True for a TCP socket on a system that can be told to acknowledge at once; not for a Unix socket."""
-    return hasattr(socket, "TCP_QUICKACK") and sock.family in (socket.AF_INET, socket.AF_INET6)
+MUCH_BYTES = 64 * 1024
+"""Of so much input in one read the kernel acknowledges every second segment at once."""
 
 
 def acknowledge(sock: socket.socket) -> None:
@@ -25,35 +21,24 @@ def acknowledge(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
-class PromptStream(trio.abc.HalfCloseableStream):
-    """A socket of the HTTP server as a stream. Input that got no answer is acknowledged before more is waited for."""
+class PromptAcks:
+    """Acknowledgements of one socket's input that no output has carried. Counts are of its sends so far."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-        self._unanswered = False
+        self._may_be_delayed = hasattr(socket, "TCP_QUICKACK") and sock.family in (socket.AF_INET, socket.AF_INET6)
+        self._sends = -1
+        """The count at the last input; -1 if that needs no acknowledgement."""
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive bytes, as trio's stream does."""
-        if self._unanswered:
+    def received(self, size: int, sends: int) -> None:
+        """Note input of `size` bytes."""
+        self._sends = sends if self._may_be_delayed and size < MUCH_BYTES else -1
+
+    def answer_comes(self) -> None:
+        """Leave the acknowledgement of the last input to an answer that is on its way."""
+        self._sends = -1
+
+    def acknowledge_unanswered(self, sends: int) -> None:
+        """Acknowledge the last input if nothing was sent since."""
+        if self._sends == sends:
             acknowledge(self._socket)
-        data = await self._stream.receive_some(max_bytes)
-        self._unanswered = True
-        return data
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all bytes, as trio's stream does."""
-        self._unanswered = False
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """Wait until the socket accepts bytes."""
-        await self._stream.wait_send_all_might_not_block()
-
-    async def send_eof(self) -> None:
-        """Send the end of the stream."""
-        await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        """Close the socket."""
-        await self._stream.aclose()

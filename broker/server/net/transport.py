@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from broker.server.engine import LONG_TURN_SECONDS, Engine
-from broker.server.net import heartbeats, prompt_acks
+from broker.server.net import heartbeats
+from broker.server.net.prompt_acks import PromptAcks
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.phase import Phase
@@ -85,9 +86,7 @@ class Transport:
         self._lost = False
         self._paused = False
         self._busy = False
-        self._acks_delayed = prompt_acks.may_be_delayed(sock)
-        self._unanswered_at = -1
-        """Sends so far when the last input came; -1 if the kernel acknowledges that by itself."""
+        self._acks = PromptAcks(sock)
         self._round_robin = False
         """It was busy with the last input: the next is handled in turn with other busy connections."""
         self._handshaking = True
@@ -221,15 +220,10 @@ class Transport:
             self._round_robin = True
             await trio.sleep(seconds / 2)
 
-    async def _readable(self) -> None:
-        """Wait for input. The last is acknowledged now if nothing was sent since, see `prompt_acks`."""
-        if self._unanswered_at == self.connection.traffic.send_cnt:
-            prompt_acks.acknowledge(self._socket)
-        await self._settings.readable(self._socket)
-
     async def _receive(self) -> bytes:
         while True:
-            await self._readable()
+            self._acks.acknowledge_unanswered(self.connection.traffic.send_cnt)
+            await self._settings.readable(self._socket)
             try:
                 if self._busy:
                     data = self._socket.recv(min(RECEIVE_BYTES + self.frames.missing, LARGE_RECEIVE_BYTES))
@@ -249,8 +243,7 @@ class Transport:
         traffic = self.connection.traffic
         traffic.recv_oct += size
         traffic.recv_cnt += size > 0  # 0 is the end of the stream
-        # Of much input the kernel acknowledges every second segment at once.
-        self._unanswered_at = traffic.send_cnt if self._acks_delayed and size < BUSY_BYTES else -1
+        self._acks.received(size, traffic.send_cnt)
 
     async def _discard(self, seconds: float) -> None:
         """Discard the input of a client after close-ok, until it closes its socket or `seconds` have passed."""
@@ -270,7 +263,7 @@ class Transport:
         if connection.publishes or connection.incomplete_bytes:
             await self._committer.backpressure(confirmed=connection.confirmed)
             if connection.publishes and connection.confirmed and not connection.incomplete_bytes:
-                self._unanswered_at = -1  # the confirm, which is on its way, acknowledges what was received too
+                self._acks.answer_comes()  # the confirm
             connection.publishes = False
         self._paused = False
 
