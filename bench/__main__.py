@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from bench.clients.client_steps import clients
 from bench.hostile_http.query_strings import query_strings
 from bench.hostile_http.request_bodies import request_bodies
 from bench.hostile_http.unread_answers import unread_answers
@@ -20,7 +21,6 @@ from bench.masses import masses
 from bench.memory_alarm import memory_alarm
 from bench.rows.attacks import attacks
 from bench.rows.binding_counts import routing
-from bench.rows.clients import clients
 from bench.rows.connections import connection_churn, connections
 from bench.rows.declares import declares
 from bench.rows.deep_queue import backlog, unacknowledged
