@@ -136,7 +136,7 @@ def _received(batches: int) -> dict[str, float]:
 
 
 def _acknowledgements(batches: int) -> list[float]:
-    """What acknowledging a received message of TCP at once costs, in us for each turn."""
+    """Return the cost of acknowledging a received message of TCP at once, in us for each turn."""
     costs = []
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
         server, _ = listener.accept()

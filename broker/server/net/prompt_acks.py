@@ -11,7 +11,7 @@ import socket
 from contextlib import suppress
 
 MUCH_BYTES = 64 * 1024
-"""Of so much input in one read the kernel acknowledges every second segment at once."""
+"""Bytes of one read above which the kernel acknowledges every second segment at once."""
 
 
 def acknowledge(sock: socket.socket) -> None:

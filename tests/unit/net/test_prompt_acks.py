@@ -97,7 +97,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
 
 @pytest.fixture(params=["plain", "TLS"])
 def security(request: pytest.FixtureRequest, authority: Authority) -> ssl.SSLContext | None:
-    """What a client trusts; None without TLS."""
+    """A context of a client; None without TLS."""
     return authority.client() if request.param == "TLS" else None
 
 
