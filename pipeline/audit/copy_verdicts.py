@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.audit.bound_queues import Bindings
+from pipeline.audit.delivery_order import NOBODY, Deliveries, Overtakers, overtaken
 from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
 from pipeline.audit.publish_verdicts import Counts, Messages
@@ -45,9 +46,10 @@ from pipeline.audit.verdict_table import (
 
 
 class Node(NamedTuple):
-    """A node's reduced events.
+    """A node's reduced events, or a share of them with all copies of some messages.
 
-    `copies` refers to `places` and `messages` to `routes`, by index.
+    `copies` refers to `places` and `messages` to `routes`, by index. `bound`, `told` and `coverage` are of the whole
+    log; `overtakers` are copies of other shares.
     """
 
     name: str
@@ -58,14 +60,19 @@ class Node(NamedTuple):
     bound: list[Bound]
     told: list[Told]
     coverage: Coverage
+    overtakers: Overtakers = NOBODY
 
 
 class Judged(NamedTuple):
-    """Verdicts on the copies of a node: rows of SCHEMA; for each doubtful gap, by its moment, the copies in doubt."""
+    """Verdicts on the copies of a node: rows of SCHEMA; for each doubtful gap, by its moment, the copies in doubt.
+
+    `deliveries` are those that were judged for their order.
+    """
 
     rows: pa.Table
     in_doubt: dict[int, int]
     counts: Counts
+    deliveries: Deliveries
 
 
 def judged(node: Node) -> Judged:
@@ -122,6 +129,7 @@ class _Copies:
         self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
         self.moved = self.left_alone = np.zeros(len(self.place), bool)
         self.absent = self._timeline.absent(self.last, self.last_kind == CODES["queued"])
+        self.in_order = Deliveries(*(self.place[:0] for _ in Deliveries._fields))
 
     # Ends of many at once, and moves
 
@@ -223,7 +231,7 @@ class _Copies:
         unknown = (verdict == UNKNOWN) & heard
         counts, missing = self._messages()
         in_doubt = self._timeline.in_doubt(self.last[unknown], self.absent[unknown])
-        return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
+        return Judged(pa.concat_tables([rows, missing]), in_doubt, counts, self.in_order)
 
     def _messages(self) -> tuple[Counts, pa.Table]:
         """Count the messages; returns rows for those that are missing in a queue."""
@@ -303,16 +311,11 @@ class _Copies:
         judged = np.array([place in ordered for place in self._node.places], bool)
         copies = self._copy_of_life
         chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~unpublished[copies])
-        # From the highest position down: the minimum of the deliveries above. Ranks keep queues and boots apart.
-        groups = Groups(self.place[copies[chosen]], boot_of(last[chosen]), -self.position[copies[chosen]])
-        chosen = chosen[groups.order]
-        stays = Sorted(self.place[copies[chosen]], boot_of(last[chosen]))
-        moments = np.sort(first[chosen])
-        apart = stays.of_rows * len(chosen)
-        soonest = np.minimum.accumulate(np.searchsorted(moments, first[chosen]) - apart) + apart
-        above = np.append(NEVER, moments[soonest])[:-1]
-        above[stays.starts] = NEVER
-        return self._of_lives(chosen[last[chosen] > above]) > 0
+        mine = copies[chosen]
+        self.in_order = Deliveries(
+            self.place[mine], boot_of(last[chosen]), self.position[mine], first[chosen], last[chosen]
+        )
+        return self._of_lives(chosen[overtaken(self.in_order, self._node.overtakers)]) > 0
 
     def _ordered_places(self) -> set[Place]:
         return {
