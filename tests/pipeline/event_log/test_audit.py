@@ -14,15 +14,16 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import pytest
 
-from broker.entities.queues.events.event_recording import ACK, CONFIRM, ROUTE
+from broker.entities.queues.events.event_recording import ACK, BOOT, CONFIRM, ROUTE
 from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
-from leveret_events.segment_blocks import START, encode_block
-from leveret_events.segment_names import SegmentName, node_name
+from leveret_events.segment_blocks import START, blocks, encode_block, owned
+from leveret_events.segment_names import SegmentName, node_name, parse_name
 from pipeline.audit.audit import audit, reduce
 from pipeline.event_parts import PART_EVENTS, parts_of
 from pipeline.jobs.engines import engine
-from tests.pipeline.inputs.made_up_events import History, export_of
+from tests.pipeline.inputs.made_up_events import PUBLISHER, History, export_of
 
+NO_NAME = SegmentName("", 0, 0, 0)
 Place = tuple[str, int]
 Gap = tuple[str, int, int, int | None, bool]
 """Kind, boot, after, lost, doubtful."""
@@ -36,7 +37,7 @@ class Story(History):
         self.verdicts: dict[Place, tuple[str, ...]] = {}
         self.gaps: list[Gap] = []
         self.start()
-        self.declare()
+        self.declare(arguments={"dead-letter-exchange": "", "message-ttl": 1})
         self.recorded()
 
     def message(self, *verdict: str, queue: str = "q", confirmed: bool = True, kept: bool = True) -> int:
@@ -402,11 +403,11 @@ def _given_back(history: Story, message: int) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Story, int], None], tuple[str, ...]]] = {
     "purged, then delivered": (
-        lambda h, m: (purge(h, m), h.deliver(m, redelivered=True)),
+        lambda h, m: (purge(h, m), h.deliver(m)),
         ("settled", "delivered after its end"),
     ),
     "purged, then delivered and acknowledged": (
-        lambda h, m: (purge(h, m), again(h, m)),
+        lambda h, m: (purge(h, m), h.consume(m)),
         ("settled", "delivered after its end"),
     ),
     "purged, and there after a restart": (
@@ -418,7 +419,7 @@ FAULTS: dict[str, tuple[Callable[[Story, int], None], tuple[str, ...]]] = {
         ("settled",),
     ),
     "deleted with its queue, then delivered": (
-        lambda h, m: (h.tell("delete", queue="q", detail=f'{{"below": {m + 1}, "kept": []}}'), again(h, m)),
+        lambda h, m: (h.tell("delete", queue="q", detail=f'{{"below": {m + 1}, "kept": []}}'), h.consume(m)),
         ("settled", "delivered after its end"),
     ),
     "settled twice": (lambda h, m: (h.consume(m), h.of("ack", m)), ("settled", "settled twice")),
@@ -445,11 +446,168 @@ FAULTS: dict[str, tuple[Callable[[Story, int], None], tuple[str, ...]]] = {
     "dead, where its dead letter may be missing": (lambda h, m: (h.deliver(m), h.reject(m), h.lose(2)), ("settled",)),
     "given back in between": (_given_back, ("settled",)),
     "new again after a restart": (_unacknowledged, ("queued", "delivered as new after a restart")),
+    "acknowledged, and nobody had it": (lambda h, m: h.of("ack", m), ("settled", "settled, not delivered")),
+    "acknowledged, and nobody had it any more": (
+        lambda h, m: (h.deliver(m), h.of("requeue", m), h.of("ack", m)),
+        ("settled", "settled, not delivered"),
+    ),
+    "acknowledged, and its delivery may be missing": (lambda h, m: (h.lose(1), h.of("ack", m)), ("settled",)),
+    "acknowledged after a restart that took it back": (
+        lambda h, m: (h.deliver(m), restart(h, m), h.of("ack", m)),
+        ("settled", "settled, not delivered"),
+    ),
+    "expired while a consumer had it": (
+        lambda h, m: (h.deliver(m), h.reject(m, queues=0, kind="expire", reason="expired")),
+        ("settled", "gone while a consumer had it"),
+    ),
+    "expired when it was given back": (
+        lambda h, m: (h.deliver(m), h.of("requeue", m), h.reject(m, queues=0, kind="expire", reason="expired")),
+        ("settled",),
+    ),
+    "marked at its first delivery": (again, ("settled", "first delivery marked as redelivered")),
+    "marked at its first delivery after a restart": (lambda h, m: (restart(h, m), again(h, m)), ("settled",)),
+    "marked at its first delivery that is known": (lambda h, m: (h.lose(2), again(h, m)), ("settled",)),
+    "routed twice": (
+        lambda h, m: (h.tell("route", queue="q", msg_id=m, position=m, persistent=True), h.consume(m)),
+        ("settled", "routed twice"),
+    ),
     "new again, where its mark may not have been on disk": (
         lambda h, m: (h.deliver(m), restart(h, m, known=1), h.consume(m)),
         ("settled",),
     ),
 }
+
+
+# Faults that only the arguments of a queue, or the answers to its publisher, show
+
+
+def _in(arguments: dict[str, Any] | None, *steps: Callable[[Story, int], object]) -> Callable[[Story, int], None]:
+    """The message is in a queue with these arguments."""
+
+    def tell(history: Story, _: int) -> None:
+        history.declare("limited", arguments=arguments)
+        message = history.publish("limited")
+        for step in steps:
+            step(history, message)
+
+    return tell
+
+
+def gone(kind: str, **fields: Any) -> Callable[[Story, int], object]:
+    return lambda history, message: history.of(kind, message, "limited", **fields)
+
+
+EXPIRES = gone("expire", reason="expired")
+LETTERS = {"dead-letter-exchange": "dlx"}
+BESIDE: dict[str, tuple[Callable[[Story, int], object], tuple[str, ...]]] = {
+    "expires where nothing does": (_in({}, EXPIRES), ("settled", "expired without a time to live")),
+    "expires by its queue's": (_in({"message-ttl": 1}, EXPIRES), ("settled",)),
+    "expires by a policy that is gone": (
+        _in({"message-ttl": 1}, lambda h, m: h.policy("limited"), EXPIRES),
+        ("settled",),
+    ),
+    "expires in a queue of which nothing is known": (_in(None, EXPIRES), ("settled",)),
+    "expires behind a gap that may hide a policy": (_in({}, lambda h, m: h.lose(1), EXPIRES), ("settled",)),
+    "dropped by a length that is not limited": (
+        _in({"delivery-limit": 2}, gone("drop", reason="maxlen")),
+        ("settled", "dropped without a limit"),
+    ),
+    "dropped by a length that a policy limits": (
+        _in({}, lambda h, m: h.policy("limited", max_length_bytes=5), gone("drop", reason="maxlen")),
+        ("settled",),
+    ),
+    "dropped by a limit of deliveries that is not there": (
+        _in({"max-length": 2}, gone("drop", reason="delivery_limit")),
+        ("settled", "dropped without a limit"),
+    ),
+    "released where nothing is delayed": (_in({}, gone("release")), ("settled", "released without a delay")),
+    "released by a queue that keeps dead letters": (
+        _in({"dead-letter-strategy": "at-least-once"}, gone("release")),
+        ("settled",),
+    ),
+    "expired, and there is no dead letter": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES),
+        ("settled", "died without its dead letter"),
+    ),
+    "rejected, and there is no dead letter where one may be lost": (
+        _in(LETTERS, gone("deliver", redelivered=False), gone("reject", reason="rejected"), lambda h, m: h.lose(2)),
+        ("settled",),
+    ),
+    "rejected while the policy of its dead letters changed": (
+        _in(LETTERS, gone("deliver", redelivered=False), lambda h, m: h.policy("limited"), gone("reject")),
+        ("settled",),
+    ),
+    "dead letter for another exchange": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES, gone("deadletter", reason="expired", exchange="elsewhere")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter where there are none": (
+        _in({"message-ttl": 1}, EXPIRES, gone("deadletter", reason="expired", exchange="dlx")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter for another reason": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES, gone("deadletter", reason="rejected", exchange="dlx")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter of the living": (
+        _in(LETTERS, gone("deadletter", reason="rejected", exchange="dlx")),
+        ("queued", "dead letter unlike its death"),
+    ),
+}
+
+
+ANSWERED: dict[str, tuple[Callable[[Story, int], object], tuple[str, ...]]] = {
+    "confirmed twice": (lambda h, m: h.answer(m), ("answered twice",)),
+    "confirmed and refused": (lambda h, m: h.answer(m, "nack"), ("confirmed and refused",)),
+    "confirmed to another connection": (
+        lambda h, m: h.answer(h.publish(confirmed=False), connection="127.0.0.1:6"),
+        ("answered to another connection",),
+    ),
+    "confirmed on another channel": (
+        lambda h, m: h.answer(h.publish(confirmed=False), channel=2),
+        ("answered to another connection",),
+    ),
+    "confirmed in the next boot": (
+        lambda h, m: (h.publish(confirmed=False), restart(h, m, m + 1), h.answer(m + 1)),
+        ("answered to another connection",),
+    ),
+    "confirmed and never published": (lambda h, m: h.answer(m + 77), ("answered, never published",)),
+    "refused and never published": (lambda h, m: h.answer(m + 77, "nack"), ("answered, never published",)),
+    "confirmed and never published where the log has a gap": (lambda h, m: (h.lose(1), h.answer(m + 77)), ()),
+    "confirmed before its publish": (
+        lambda h, m: (h.answer(m + 1), h.publish(confirmed=False)),
+        ("answered before its publish",),
+    ),
+    "published twice": (
+        lambda h, m: h.tell("publish", msg_id=m, **PUBLISHER, detail='{"queues": 1}'),
+        ("published twice",),
+    ),
+    "returned from a queue": (lambda h, m: h.answer(m, "return"), ("returned, and routed",)),
+}
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, ...]]]:
+    """By fault of BESIDE and ANSWERED, what was found in the queue `limited`, or of a message."""
+    stories, names = [], {node_name(name): name for name in BESIDE | ANSWERED}
+    for name, (fault, _) in (BESIDE | ANSWERED).items():
+        history = Story(name)
+        fault(history, history.publish())
+        history.consume(history.publish("other"), "other")
+        stories.append(history)
+    found: dict[str, list[tuple[str, ...]]] = {name: [] for name in names.values()}
+    for row in audit(map(reduce, export_of(tmp_path_factory.mktemp("beside"), stories))).rows.to_pylist():
+        if row["queue"] in (None, "limited"):
+            found[names[row["node"]]].append((row["verdict"], *row["violations"]))
+        else:
+            assert row["violations"] == [], row
+    return found
+
+
+@pytest.mark.parametrize("name", BESIDE | ANSWERED)
+def test_a_fault_is_found_in_arguments_and_answers(beside: dict[str, list[tuple[str, ...]]], name: str) -> None:
+    expected = [BESIDE[name][1]] if name in BESIDE else [("message", *ANSWERED[name][1])] if ANSWERED[name][1] else []
+    assert beside[name] == expected
 
 
 @pytest.fixture(scope="module")
@@ -510,7 +668,7 @@ def one_queue_of_two_never_had_it(history: Story) -> None:
         history.verdicts["q", message] = ("settled",)
         history.lose(lost)
         if number != 3:
-            history.tell("confirm", msg_id=message)
+            history.answer(message, connection="c")
         history.consume(message)
     history.gaps.append(("events not written", 1, 10, 1, True))
 
@@ -590,6 +748,71 @@ def delivered_and_never_published(history: Story) -> None:
 
 
 @story
+def routed_and_never_published(history: Story) -> None:
+    """It is ahead of others, which are not out of order for it."""
+    phantom = (1 << 40) + 77
+    history.verdicts["q", phantom] = ("settled", "routed, never published")
+    history.tell("route", queue="q", msg_id=phantom, position=phantom, persistent=True)
+    history.consume(phantom)
+    for _ in range(3):
+        history.consume(history.message("settled"))
+
+
+@story
+def delivered_before_it_came(history: Story) -> None:
+    """Others that came before it are not out of order for that."""
+    later = (1 << 40) + 3
+    before = [history.message("settled") for _ in range(2)]
+    history.deliver(later)
+    assert history.message("settled", "delivered before its route") == later
+    for message in before:
+        history.consume(message)
+    history.of("ack", later)
+
+
+@story
+def the_end_of_a_killed_boot_is_gone(history: Story) -> None:
+    """The next boot had found it in the log."""
+    message = history.message("unknown")
+    for _ in range(4):
+        history.wait(0)
+    history.lose(4)
+    history.start()
+    history.recorded()
+    history.gaps += [("end of a boot", 1, 6, 4, True), ("events removed", 1, 6, 4, True)]
+    assert message
+
+
+@story
+def the_end_of_a_stopped_boot_is_gone(history: Story) -> None:
+    history.message("unknown")
+    history.lose(2)
+    history.start(known=0)
+    history.recorded()
+    history.gaps += [("end of a boot", 1, 6, 0, False), ("events removed", 1, 6, 2, True)]
+
+
+@story
+def a_boot_that_is_gone(history: Story) -> None:
+    history.stop(history.message("unknown"))
+    history.boot, history._seq = 2, 12
+    history.start()
+    history.recorded()
+    history.gaps += [("boots without a log", 2, 0, None, True), ("events removed", 2, 0, 12, True)]
+
+
+@story
+def a_boot_without_its_first_event(history: Story) -> None:
+    """So nothing tells what the boot before had on disk."""
+    history.message("unknown")
+    history.start()
+    del history.events[-1]
+    history._seq = 0
+    history.recorded()
+    history.gaps += [("end of a boot", 1, 6, None, True), ("boot without its first event", 2, 0, None, True)]
+
+
+@story
 def delivered_and_published_where_the_log_does_not_reach(history: Story) -> None:
     """Before the oldest segment that is kept, or in a gap."""
     history.lose(2)
@@ -613,6 +836,14 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(judged: Judged, name:
         pytest.param(lambda data: data[:40] + b"x" + data[41:], ("damaged segment", 0, 500), id="block"),
         pytest.param(lambda data: b"x" + data[1:], ("damaged segment", 0, 1000), id="mark"),
         pytest.param(lambda data: data[:-1], ("damaged segment", 500, 500), id="end"),
+        pytest.param(lambda data: data[: next(blocks(data)).end], ("damaged segment", 500, 500), id="between blocks"),
+        pytest.param(lambda data: START + data[next(blocks(data)).end :], ("damaged segment", 0, 1000), id="begin"),
+        pytest.param(
+            lambda data: START + owned("node", 2) + data[len(START) :], ("damaged segment", 0, 1000), id="boot"
+        ),
+        pytest.param(
+            lambda data: START + owned("edon", 1) + data[len(START) :], ("damaged segment", 0, 1000), id="node"
+        ),
     ],
 )
 def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
@@ -622,12 +853,13 @@ def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
     first = 1 << 40
 
     def segment(begin: int, *records: list[tuple[object, ...]]) -> None:
-        blocks = [encode_block(msgspec.msgpack.encode(each), begin + 500 * at, 500) for at, each in enumerate(records)]
+        each = [encode_block(msgspec.msgpack.encode(each), begin + 500 * at, 500) for at, each in enumerate(records)]
         name = SegmentName("node", 1, begin, begin + 500 * len(records) - 1)
-        (tmp_path / str(name)).write_bytes(START + b"".join(blocks))
+        (tmp_path / str(name)).write_bytes(START + b"".join(each))
 
     numbers = list(range(first, first + 500))
-    segment(1, [(ROUTE, 1, b"/", b"q", first, first, 500, 1)], [(CONFIRM, 2, b"/", b"c", 1, [first, 500])])
+    routed = (ROUTE, 1, b"/", b"q", first, first, 499, 1)
+    segment(1, [(BOOT, 1, b"node", 0, 0, 0), routed], [(CONFIRM, 2, b"/", b"c", 1, [first, 500])])
     segment(1001, [(ACK, 3, b"/", b"q", numbers, 0)])
     victim = min(tmp_path.iterdir())
     victim.write_bytes(damage(victim.read_bytes()))
@@ -635,6 +867,26 @@ def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
     assert [(each.kind, each.after, each.lost) for each in found.gaps] == [gap]
     assert found.gaps[0].file == victim.name
     assert Counter(found.rows.column("verdict").to_pylist()) == {"settled": 500}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "not named"])
+def test_two_segments_in_place_of_each_other_are_gaps(tmp_path: Path, *, named: bool) -> None:
+    """Their names say what is missing, whatever is in them. Segments of early releases do not say whose they are."""
+    made = write(tmp_path, 4000)
+    for path in () if named else tmp_path.iterdir():
+        data = path.read_bytes()
+        path.write_bytes(START + data[len(START) + len(owned(NODE, 1)) :])
+    whole = audit(map(reduce, parts_of(str(tmp_path))))
+    one, two, *_ = sorted(tmp_path.iterdir())
+    content = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(content)
+    found = audit(map(reduce, parts_of(str(tmp_path))))
+    gaps = {gap.file: gap.lost for gap in found.gaps if gap.file is not None}
+    names = [parse_name(path.name) or NO_NAME for path in (one, two)]
+    assert gaps == {str(name): name.last - name.first + 1 for name in names}
+    events = [sum(boot.events for boot in each.boots) for each in (whole, found)]
+    assert events == [made.events, made.events - sum(gap or 0 for gap in gaps.values())]
 
 
 def test_a_message_keeps_its_number_in_all_its_places(judged: Judged) -> None:
