@@ -128,7 +128,7 @@ def moment(boot: int, seq: int) -> int:
 
 
 def _records(told: Iterable[Told]) -> dict[int, Record]:
-    """Return what later boots say about each boot; of several, the most."""
+    """Return the records of each boot by later ones; of several, the most."""
     found = dict[int, Record]()
     for each in told:
         if each.kind == "boot":

@@ -33,7 +33,7 @@ VIOLATIONS = (
     "died without its dead letter",
     "dead letter unlike its death",
 )
-"""What must not happen to a copy. `message_rules` has what must not happen to a message."""
+"""Violations of copies; `message_rules` has those of messages."""
 MOVE = 0
 """The kind of the end of a copy that went on to another place of its queue."""
 HOW = np.array(["move", *(KINDS.get(code, "") for code in range(1, max(KINDS) + 1))])

@@ -32,7 +32,7 @@ def planted() -> list[History]:
 
 
 def judged(parts: list[Part]) -> tuple[Verdicts, Verdicts]:
-    """What the oracle and the rules say of a log."""
+    """The verdicts of the oracle and of the rules on a log."""
     events: pa.Table = events_of(parts)
     return of_oracle(events), of_rules(audit(map(reduce, parts)))
 

@@ -472,7 +472,7 @@ def a_boot_that_is_gone(history: Story) -> None:
 
 @story
 def a_boot_without_its_first_event(history: Story) -> None:
-    """So nothing tells what the boot before had on disk."""
+    """Then nothing tells how much the boot before had on disk."""
     history.message("unknown")
     history.start()
     del history.events[-1]

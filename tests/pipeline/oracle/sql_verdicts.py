@@ -70,7 +70,7 @@ def of_oracle(events: pa.Table) -> Verdicts:
 
 
 def of_rules(found: Audited) -> Verdicts:
-    """Return what the rules of the product have found, in the same form."""
+    """Convert the findings of the product to the same form."""
     columns = ("node", "vhost", "queue", "position", "msg_id", "verdict")
     rows = [(*(row[name] for name in columns), *sorted(row["violations"])) for row in found.rows.to_pylist()]
     gaps = [(gap.node, KINDS[gap.kind], gap.boot, gap.after, gap.lost, gap.doubtful) for gap in found.gaps]
@@ -78,7 +78,7 @@ def of_rules(found: Audited) -> Verdicts:
 
 
 def differences(oracle: Verdicts, rules: Verdicts) -> list[str]:
-    """Return what one of the two says and the other does not."""
+    """List the verdicts that only one of the two has reached."""
     return [
         f"{who}: {row}"
         for ours, theirs in zip(oracle, rules, strict=True)
