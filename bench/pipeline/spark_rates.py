@@ -27,11 +27,11 @@ import pika
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from leveret_spark.amqp.publisher import Outgoing, Publisher
+from leveret_spark.data_source import AmqpDataSource
 from leveret_spark.options import broker_of, reading_of, writing_of
 from leveret_spark.queues.batch_intake import Intake
 from leveret_spark.queues.message_columns import Columns
-from leveret_spark.streams.stream_options import stream_reading_of
-from leveret_spark.streams.stream_source import Streams, StreamsReader
+from leveret_spark.streams.stream_source import StreamsReader
 from pipeline.spark.spark_session import session
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def idle_streams(options: Options, count: int) -> dict[str, float]:
         channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
     publish()
     given = {**options, "queues": ",".join(names), "startingOffsets": "earliest", "batchWaitMilliseconds": "0"}
-    reading = stream_reading_of(given, batch=False)
-    reader = StreamsReader(Streams(broker_of(given), reading, Columns("json")), reading)
+    reader = AmqpDataSource(given).streamReader(Columns("json").schema)
+    assert isinstance(reader, StreamsReader)
     start = reader.initialOffset()
     looks = []
     for look in range(12):

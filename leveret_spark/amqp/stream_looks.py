@@ -43,13 +43,13 @@ def at(where: Where) -> dict[str, Where]:
 class LookConnection:
     """An asynchronous connection, driven by the one thread that waits in `run`. Raises what pika raises."""
 
-    def __init__(self, broker: Broker, purpose: str) -> None:
-        self.channels = self._channels_max = 0
+    def __init__(self, broker: Broker, purpose: str, attempt: int = 0) -> None:
+        """Each attempt is at the next of the broker's addresses."""
         self._lost: BaseException | None = None
         self._loop = IOLoop()
         self._loop.activate_poller()
         self._connection = Connection(
-            parameters(broker, purpose),
+            parameters(broker, purpose, attempt),
             on_open_error_callback=self._ended,
             on_close_callback=self._ended,
             custom_ioloop=self._loop,
@@ -63,7 +63,7 @@ class LookConnection:
 
     @property
     def platform(self) -> str:
-        """What the broker runs on, by its own words: `Leveret 0.1.0, Python 3.11`, or Erlang."""
+        """The platform of the broker, by its own words: `Leveret 0.1.0, Python 3.11`, or Erlang."""
         return str((self._connection.server_properties or {}).get("platform", ""))
 
     def open_channel(self, opened: Callable[[Channel], None]) -> None:
@@ -107,6 +107,14 @@ class LookConnection:
         self._lost = reason if isinstance(reason, BaseException) else AMQPError(reason)
 
 
+def look_connection(broker: Broker, purpose: str) -> LookConnection:
+    """Connect to the first of a broker's addresses that answers. Raises what pika raises for the last."""
+    for attempt in range(len(broker.endpoints) - 1):
+        with suppress(AMQPError, OSError):
+            return LookConnection(broker, purpose, attempt)
+    return LookConnection(broker, purpose, len(broker.endpoints) - 1)
+
+
 class Look:
     """Consumers of one stream on a channel of their own; `offsets` has what each was given."""
 
@@ -119,6 +127,8 @@ class Look:
         self._places = list(places)
         self._prefetch = prefetch
         self.offsets: list[list[int]] = [[] for _ in self._places]
+        self.sizes: list[int] = []
+        """Bytes of the bodies."""
         self._channel: Channel | None = None
         link.open_channel(self._opened)
 
@@ -137,8 +147,14 @@ class Look:
         channel.add_on_close_callback(self._closed)
         channel.basic_qos(prefetch_count=self._prefetch, callback=_nothing)
         for place, offsets in zip(self._places, self.offsets, strict=True):
-            channel.basic_consume(self._queue, partial(_note, offsets), arguments=at(place), callback=_nothing)
+            channel.basic_consume(self._queue, partial(self._note, offsets), arguments=at(place), callback=_nothing)
         channel.queue_declare(self._queue, passive=True, callback=self._counted)  # answered behind the deliveries
+
+    def _note(self, offsets: list[int], _: Channel, method: Any, properties: Any, body: bytes) -> None:
+        offset = stream_offset(message_of(method, properties, body))
+        if offset is not None:
+            offsets.append(offset)
+            self.sizes.append(len(body))
 
     def _counted(self, answer: Any) -> None:
         self.messages = int(answer.method.message_count)
@@ -157,16 +173,17 @@ class Tail:
         self.moved = False
         self.ended = False
         """The stream was deleted, or its leader has moved."""
+        self.waits = True
+        """It awaits an answer of the broker, at first that it consumes."""
         self._queue = queue
         self._channel: Channel | None = None
         link.open_channel(self._opened)
 
-    def answered(self, done: Callable[[], None]) -> None:
-        """Call `done` when all that the broker has given until now is there."""
-        if self._channel is None or not self._channel.is_open:
-            done()
-        else:
-            self._channel.basic_qos(prefetch_count=1, callback=lambda _: done())
+    def ask(self) -> None:
+        """Have `waits` false until all is there that the broker has given until now."""
+        if self._channel is not None and self._channel.is_open and not self.waits:
+            self.waits = True
+            self._channel.basic_qos(prefetch_count=1, callback=self._answered)
 
     def close(self) -> None:
         """Close the channel."""
@@ -178,7 +195,10 @@ class Tail:
         channel.add_on_close_callback(self._over)
         channel.add_on_cancel_callback(self._over)
         channel.basic_qos(prefetch_count=1, callback=_nothing)
-        channel.basic_consume(self._queue, self._arrived, arguments=at(self.end), callback=_nothing)
+        channel.basic_consume(self._queue, self._arrived, arguments=at(self.end), callback=self._answered)
+
+    def _answered(self, *_: object) -> None:
+        self.waits = False
 
     def _arrived(self, *_: object) -> None:
         self.moved = True
@@ -187,14 +207,14 @@ class Tail:
         self.ended = True
 
 
-def offsets_from(
+def looks_at(
     link: LookConnection, places: Mapping[str, list[Where]], *, prefetch: int = 1, certain: bool = True
-) -> dict[str, list[list[int]]]:
-    """Return the offsets that new consumers of each stream are given at once, each from a place in it on.
+) -> dict[str, Look]:
+    """Return what new consumers of each stream are given at once, each from a place in it on.
 
-    `certain`: there are some, unless the stream is empty.
+    `certain`: there is something, unless the stream is empty.
     """
-    found: dict[str, list[list[int]]] = {}
+    found: dict[str, Look] = {}
     queues = list(places)
     for some in (queues[begin : begin + AT_ONCE] for begin in range(0, len(queues), AT_ONCE)):
         looks = {queue: Look(link, queue, places[queue], prefetch=prefetch) for queue in some}
@@ -204,9 +224,9 @@ def offsets_from(
             raise failed
         if certain:
             link.run(partial(_arrived, looks.values()), ARRIVAL_SECONDS)
-        for queue, look in looks.items():
-            found[queue] = look.offsets
+        for look in looks.values():
             look.close()
+        found |= looks
     return found
 
 
@@ -216,12 +236,6 @@ def _over(looks: Iterable[Look]) -> bool:
 
 def _arrived(looks: Iterable[Look]) -> bool:
     return all(all(look.offsets) or not look.messages for look in looks)
-
-
-def _note(offsets: list[int], _: Channel, method: Any, properties: Any, body: bytes) -> None:
-    offset = stream_offset(message_of(method, properties, body))
-    if offset is not None:
-        offsets.append(offset)
 
 
 def _nothing(*_: object) -> None:

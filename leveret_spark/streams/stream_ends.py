@@ -24,12 +24,15 @@ from pika.exceptions import ChannelClosedByBroker
 
 from leveret_spark.amqp.client_connection import is_hopeless
 from leveret_spark.amqp.queue_connection import RETRY_SECONDS
-from leveret_spark.amqp.stream_looks import ANSWER_SECONDS, LookConnection, Tail, Where, at, offsets_from
+from leveret_spark.amqp.stream_looks import ANSWER_SECONDS, LookConnection, Tail, Where, at, look_connection, looks_at
 from leveret_spark.amqp.unacked_consumer import LOST, UnackedConsumer, failure
 from leveret_spark.options import PREFETCH_MAX, Broker
 
 PULSE_SECONDS = 5.0
 """Interval at which heartbeats are answered while nobody looks."""
+
+SAMPLE = 100
+"""Messages of a stream from which their size is estimated."""
 
 NOT_FOUND, ACCESS_REFUSED = 404, 403
 
@@ -107,8 +110,16 @@ class StreamEnds:
         """The first offset of each stream from some places in it on; None where there is none."""
         if not places:
             return {}
-        found = self._asked(places, lambda link: offsets_from(link, places, certain=certain))
-        return {queue: [min(offsets, default=None) for offsets in each] for queue, each in found.items()}
+        found = self._asked(places, lambda link: looks_at(link, places, certain=certain))
+        return {queue: [min(offsets, default=None) for offsets in look.offsets] for queue, look in found.items()}
+
+    def sizes(self, places: Mapping[str, int]) -> dict[str, float]:
+        """The mean size of the bodies that follow an offset of each stream, of some hundred messages at most."""
+        if not places:
+            return {}
+        wanted: dict[str, list[Where]] = {queue: [offset] for queue, offset in places.items()}
+        found = self._asked(places, lambda link: looks_at(link, wanted, prefetch=SAMPLE))
+        return {queue: sum(look.sizes) / max(1, len(look.sizes)) for queue, look in found.items()}
 
     def ends(self, queues: Iterable[str]) -> dict[str, int]:
         """The offset after the newest message of each stream; 0 for an empty one."""
@@ -141,7 +152,7 @@ class StreamEnds:
 
     def _connected(self) -> LookConnection:
         if self._link is None:
-            self._link = LookConnection(self._broker, "follows streams")
+            self._link = look_connection(self._broker, "follows streams")
             threading.Thread(target=self._pulse, args=(self._link,), name="heartbeats of streams", daemon=True).start()
         return self._link
 
@@ -165,11 +176,10 @@ class StreamEnds:
 
     def _after_a_wait(self, link: LookConnection, queues: list[str], seconds: float) -> dict[str, int]:
         deadline = time.monotonic() + seconds
-        waiting = [tail for tail in self._tails.values() if not tail.ended]
-        answers: list[None] = []
-        if waiting:  # one answer tells for all: the connection carries what was given before in order
-            waiting[-1].answered(lambda: answers.append(None))
-            link.run(lambda: bool(answers), ANSWER_SECONDS)
+        tails = self._tails.values()
+        for tail in tails:
+            tail.ask()
+        link.run(lambda: not any(tail.waits and not tail.ended for tail in tails), ANSWER_SECONDS)
         if self._tails.keys() >= set(queues):
             link.run(self._changed, deadline - time.monotonic())
         self._looked(link, [queue for queue in queues if not self._is_idle(queue)])
@@ -183,9 +193,9 @@ class StreamEnds:
         return tail is not None and not (tail.moved or tail.ended)
 
     def _looked(self, link: LookConnection, queues: list[str]) -> dict[str, int]:
-        """Find the ends of streams anew, and wait there for the next message."""
-        found = offsets_from(link, {queue: ["last"] for queue in queues}, prefetch=PREFETCH_MAX)
-        ends = {queue: max(offsets, default=-1) + 1 for queue, (offsets,) in found.items()}
+        """Find the ends of streams again, and wait there for the next message."""
+        found = looks_at(link, {queue: ["last"] for queue in queues}, prefetch=PREFETCH_MAX)
+        ends = {queue: max(look.offsets[0], default=-1) + 1 for queue, look in found.items()}
         for queue, end in ends.items():
             if self._is_idle(queue) and self._tails[queue].end == end:
                 continue
