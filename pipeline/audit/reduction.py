@@ -38,7 +38,7 @@ NEEDED = (
     "detail",
 )
 """The columns of events that all jobs look at."""
-AUDITED = (*NEEDED, "exchange", "routing_key", "connection", "reason")
+AUDITED = (*NEEDED, "exchange", "routing_key", "connection", "reason", "size_bytes", "properties")
 TAKEN = ("expire", "drop", "release")
 """Kinds by which the broker takes a message out of its queue, which must not happen while a consumer has it."""
 NOWHERE = -1
@@ -310,6 +310,8 @@ class Columns:
                 "party_low": groups.min(np.where(talked, parties, NEVER)),
                 "party_high": groups.max(np.where(talked, parties, -1)),
                 "expires": groups.max(published & self._detail("expires", False)[rows]),
+                "size_bytes": groups.max(np.where(published, numbers(self._batch.column("size_bytes"))[rows], -1)),
+                "properties": self._properties(rows, groups.last(published, np.arange(len(rows)), -1)),
             }
         )
         return table, routes
@@ -341,6 +343,14 @@ class Columns:
         details = self._batch.column("detail")
         values = [json.loads(detail or "{}").get(name, otherwise) for detail in details.dictionary.to_pylist()]
         return np.array([*values, otherwise])[codes(details)]
+
+    def _properties(self, rows: Any, published: Any) -> pa.Array:
+        """Recorded properties of messages, by the last publish of each among `rows`; -1: none."""
+        column = self._batch.column("properties")
+        if column.null_count == len(column):
+            return pa.nulls(len(published), pa.string())
+        at = rows[np.maximum(published, 0)] if len(rows) else published
+        return pc.cast(column.take(pa.array(at, mask=published < 0)), pa.string())
 
     def _reasons(self) -> Any:
         """Number of each event's reason in REASONS."""

@@ -59,5 +59,7 @@ SCHEMA = pa.schema(
         ("last", pa.int64()),
         ("absent", pa.int64()),
         ("evidence", pa.string()),
+        ("size_bytes", pa.int32()),
+        ("properties", pa.string()),
     ]
 )

@@ -203,6 +203,15 @@ def test_the_evidence_says_where_to_look(judged: Judged) -> None:
     assert (row["boots"], row["deliver_count"], row["ack_count"]) == ([1], 0, 0)
 
 
+def test_a_finding_says_which_message_it_is(judged: Judged) -> None:
+    (lost,) = judged.stories["an_order_that_is_lost"][1].rows.values()
+    assert (lost["size_bytes"], lost["properties"]) == (512, '{"message_id": "order-17"}')
+    (unnamed,) = judged.stories["gone_at_an_orderly_stop"][1].rows.values()
+    assert (unnamed["size_bytes"], unnamed["properties"]) == (1, None)
+    whole = judged.stories["to_the_end_of_a_quorum_queue"][1].rows.values()
+    assert {(row["size_bytes"], row["properties"]) for row in whole} == {(None, None)}
+
+
 def test_a_log_with_a_little_of_everything_comes_to_what_was_planted(judged: Judged) -> None:
     planted = dict(judged.made.planted)
     assert judged.violations == planted.pop(VIOLATIONS)

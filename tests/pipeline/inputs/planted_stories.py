@@ -105,6 +105,14 @@ def gone_at_an_orderly_stop(history: Story) -> None:
 
 
 @story
+def an_order_that_is_lost(history: Story) -> None:
+    """The publisher's own name for it is in the log."""
+    order = history.publish(properties='{"message_id": "order-17"}', size_bytes=512)
+    history.verdicts["q", order] = ("lost",)
+    history.stop()
+
+
+@story
 def stopped_without_time_to_record_everything(history: Story) -> None:
     history.message("queued")
     history.stop(complete=False)
