@@ -192,6 +192,9 @@ def encoded_batches(
     decode = msgspec.msgpack.Decoder().decode
     gathered, last = _Runs(name), 0
     for block in blocks(data, damaged):
+        if block.first <= last:  # twice, or in the place of another
+            _misnamed(name, damaged)
+            continue
         last = block.first + block.events - 1
         if block.first > until or block.first + block.events <= after + 1:
             continue

@@ -331,6 +331,7 @@ class _Copies:
             copy_rules.released_without_delay(known, timeline, settings),
             copy_rules.undelivered_death(known, timeline, settings),
             copy_rules.wrong_dead_letter(known, timeline, settings),
+            copy_rules.unfounded(known, lives, timeline),
         )
 
     def _of_lives(self, chosen: Any) -> Any:

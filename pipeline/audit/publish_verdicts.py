@@ -71,7 +71,7 @@ class Messages:
         known = (self._published < NEVER) & ~self._timeline.torn(self._published, until)
         confirmed = (self._confirm_us < NEVER) & ~self._own
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
-        returned = self._groups.max(self._column("returned"))
+        returned = self._groups.max(self._column("returns")) > 0
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
         # A full queue may reject a dead letter; a client's message that it rejects is not confirmed.
         told = known & self._timeline.complete(boot_of(self._published), self._published)

@@ -32,6 +32,7 @@ VIOLATIONS = (
     "released without a delay",
     "died without its dead letter",
     "dead letter unlike its death",
+    "recorded, never published",
 )
 """Violations of copies; `message_rules` has those of messages."""
 MOVE = 0

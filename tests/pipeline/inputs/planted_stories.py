@@ -436,6 +436,32 @@ def routed_and_never_published(history: Story) -> None:
 
 
 @story
+def recorded_and_never_published(history: Story) -> None:
+    phantom = (1 << 40) + 77
+    history.verdicts["q", phantom] = ("queued", "recorded, never published")
+    history.stop(history.message("queued"), phantom)
+
+
+@story
+def a_stop_and_a_start_in_the_middle(history: Story) -> None:
+    """No record is believed of a stop that is none."""
+    history.message("queued")
+    history.stop()
+    history.tell("boot", detail='{"node": "", "previous_boot": 0, "previous_last": 0, "previous_known": 0}')
+    history.tell("snapshot")
+    history.message("queued")
+    history.gaps += [("event out of place", 1, at, 0, False) for at in (2, 6, 7)]
+
+
+@story
+def routed_twice(history: Story) -> None:
+    message = history.message("settled", "routed twice", confirmed=False)
+    history.tell("route", queue="q", msg_id=message, position=message, persistent=True)
+    history.answer(message)
+    history.consume(message)
+
+
+@story
 def delivered_before_it_came(history: Story) -> None:
     """Others that came before it are not out of order for that."""
     later = (1 << 40) + 3

@@ -22,7 +22,7 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 
 from broker.entities.messages.message import Message, QueuedMessage
-from broker.entities.queues.events.message_labels import Labels, MessageLabels
+from broker.entities.queues.events.message_labels import MessageLabels, RecordedProperties
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
@@ -136,7 +136,7 @@ class Recorder:
             self.add(kind, len(positions), *place, positions, *values)
 
 
-def _labelled(further: tuple[object, ...], labels: Labels) -> tuple[object, ...]:
+def _labelled(further: tuple[object, ...], labels: RecordedProperties) -> tuple[object, ...]:
     """Return further values of a record of publishes, with the properties behind them."""
     return (*further, *NOTHING_FURTHER[len(further) :], *labels)
 

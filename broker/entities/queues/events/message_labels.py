@@ -25,7 +25,7 @@ NAMES = tuple(_TEXTS.values())
 Value = bytes | None
 
 
-class Labels(NamedTuple):
+class RecordedProperties(NamedTuple):
     """The chosen properties of some messages: their names once, the values one message after another."""
 
     names: list[bytes]
@@ -48,14 +48,14 @@ class MessageLabels:
         self._latest = b""
         self._found: list[Value] = []
 
-    def of(self, messages: Sequence[Message]) -> Labels:
+    def of(self, messages: Sequence[Message]) -> RecordedProperties:
         """Return the properties of messages; None for those that are not set."""
         values: list[Value] = []
         for message in messages:
             if message.header != self._latest:
                 self._found, self._latest = self._read(message.header), message.header
             values += self._found
-        return Labels(self._names, values)
+        return RecordedProperties(self._names, values)
 
     def _read(self, header: bytes) -> list[Value]:
         """Read a content header, which was validated at its publish."""
