@@ -42,7 +42,7 @@ def location(path: str, names: Sequence[str], properties: str) -> str:
     """Return the address of a binding, relative to the path that it was posted to, percent-encoded as it came.
 
     `names` are those in the path. A blank, which is `+` in the address, is mostly `%20` in the path: from there on
-    the address is written anew.
+    the address is written again.
     """
     *asked, _ = path.rsplit("/", len(names))[1:]
     wanted = [*map(_quoted, names), _quoted(properties)]
