@@ -165,7 +165,8 @@ def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
     for row in run.table("found").to_pylist():
         place, groups = (row["node"], row["vhost"], _folded(row["queue"])), found[cause(row)]
         group = groups.setdefault(place, Group(*place, 0, []))
-        mine = events.get((*place[:2], row["queue"], row["position"]))
+        at = row["msg_id"] if row["queue"] is None else row["position"]
+        mine = events.get((*place[:2], row["queue"], at))
         if mine:
             group.cases.append(Case(row, steps(row, mine, boots)))
         groups[place] = group._replace(copies=group.copies + 1)
