@@ -1,4 +1,4 @@
-"""What a client waits for that declares its topology: each change of definitions, and a commit, by pika."""
+"""A lone client that declares its topology: the time of each change of definitions, and of a commit, by pika."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes a change of definitions: the event loop, if it is alone and the disk is quick, or a thread.
+"""The writer of a change of definitions: the event loop, if the change is alone and the disk is quick, or a thread.
 
 A client that declares its topology waits for each answer. The way to a thread and back takes as long as the write. But
 changes of several clients share one transaction if they are written by a thread, because they gather meanwhile; and a
@@ -30,7 +30,7 @@ class LoneChanges:
         self._answered_at = 0.0
 
     def loop_writes(self, groups: int, changes: Sequence[Change], now: float) -> bool:
-        """Return True if the event loop writes these changes, which are of so many groups that somebody waits for."""
+        """Return True if the event loop writes these changes. `groups`: how many of them somebody waits for."""
         if groups != 1 or len(changes) > CHANGES_MAX or self._quick < QUICK_WRITES_MIN:
             return False
         return now - self._answered_at >= APART_SECONDS and sum(map(_size, changes)) <= BYTES_MAX

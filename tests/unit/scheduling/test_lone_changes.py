@@ -115,7 +115,7 @@ def test_a_store_that_another_thread_uses_is_not_waited_for(log: DefinitionLog, 
 
 
 def test_dropped_tombstones_are_written_before_a_lone_change(log: DefinitionLog, store: DefinitionStore) -> None:
-    """So a queue that was brought back with the id of a deleted one is not refused, and its tombstone not dropped."""
+    """A queue that was brought back with the id of a deleted one is not refused, and keeps its later tombstone."""
     row = QueueRow(1, "v", "q", False, b"\0\0\0\0")
     store.commit([V, Put(row), delete(QueueRow, id=1)])
     log.drop_tombstones([1])
