@@ -96,7 +96,7 @@ def check_type(field: Field | None, where: str, none: tuple[str, ...] = ()) -> N
         return
     if field.kind != "S":
         problem = f"{{unacceptable_type,{TYPE_NAMES[field.kind]}}}"
-    elif _named(field) not in (*TYPES, *none):
+    elif _named(field) not in TYPES and _named(field) not in none:
         problem = f"\"unsupported queue type '{_named(field)}'\""
     else:
         return
