@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from leveret_events.segment_blocks import OFFSETS_END, blocks
+from leveret_events.segment_blocks import MARK, OFFSETS_END, DamageError, blocks, is_foreign, is_owned
 from leveret_events.segment_names import SegmentName
 
 SCHEMA = pa.schema(
@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         pa.field("persistent", pa.bool_()),
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
+        pa.field("properties", pa.string()),
     ]
 )
 """The table of events. (node, boot, seq) identifies an event; columns that do not apply are null.
@@ -51,6 +52,7 @@ SCHEMA = pa.schema(
 unless a route names two. `persistent` of a publish is the publisher's choice, of a route whether the message survives
 a restart in that queue. A publish of a dead letter has the queue and the position at which its message died. `detail`
 is JSON: details of events without a message, and the number of queues that a publish or a dead letter is routed to.
+`properties` is JSON too: those of a publish that the broker is set to record.
 """
 COLUMNS = tuple(SCHEMA.names)
 BATCH_EVENTS = 1 << 18
@@ -64,6 +66,7 @@ KINDS = {
     6: "bind",
     7: "unbind",
     8: "loss",
+    9: "policy",
     10: "publish",
     11: "route",
     12: "confirm",
@@ -88,6 +91,14 @@ NONE, LISTED = -1, -2
 """First number of a run whose events have none, and of a run with listed numbers that are not consecutive."""
 
 _TEXTS = ("vhost", "exchange", "routing_key", "queue", "connection", "consumer_tag", "reason", "detail")
+
+
+class LabelledRun(NamedTuple):
+    """Recorded properties: `at` is the number of the first publish among all; names; values, message by message."""
+
+    at: int
+    names: Sequence[bytes]
+    values: Sequence[bytes | None]
 
 
 class Run(NamedTuple):
@@ -135,6 +146,7 @@ class Event(NamedTuple):
     persistent: bool | None = None
     reason: str | None = None
     detail: str | None = None
+    properties: str | None = None
 
 
 def record_batches(name: SegmentName, data: bytes, schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
@@ -170,12 +182,20 @@ def encoded_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Decode columns of a segment's events, text dictionary-encoded.
 
-    Blocks without an event in `after` < seq <= `until` are skipped after their checksum. Raises SegmentError. With
-    `damaged`, offsets of damage are appended to it instead, and the events of damaged blocks are missing.
+    Blocks without an event in `after` < seq <= `until` are skipped after their checksum. Raises SegmentError, also for
+    other contents than the name says. With `damaged`, offsets of damage are appended to it instead, and the events of
+    damaged blocks are missing; all of a file that has taken another one's name.
     """
+    if data.startswith(MARK) and (not is_owned(data, name.node, name.boot) or is_foreign(data, name.first, name.last)):
+        _misnamed(name, damaged)
+        return
     decode = msgspec.msgpack.Decoder().decode
-    gathered = _Runs(name)
+    gathered, last = _Runs(name), 0
     for block in blocks(data, damaged):
+        if block.first <= last:  # twice, or in the place of another
+            _misnamed(name, damaged)
+            continue
+        last = block.first + block.events - 1
         if block.first > until or block.first + block.events <= after + 1:
             continue
         gathered.begin(block.first, block.events)
@@ -186,6 +206,15 @@ def encoded_batches(
             gathered = _Runs(name)
     if gathered.events:
         yield gathered.batch(columns)
+    if last < name.last:
+        _misnamed(name, damaged)
+
+
+def _misnamed(name: SegmentName, damaged: list[int] | None) -> None:
+    """Note that a segment has other events than its name says. Raises DamageError if there is no list for damage."""
+    if damaged is None:
+        raise DamageError(f"it has other events than its name says, {name.first} to {name.last} of boot {name.boot}")
+    damaged.append(0)
 
 
 class _Runs:
@@ -200,6 +229,7 @@ class _Runs:
         """Positions, and message numbers where they are the same, of runs that are LISTED."""
         self._sizes: list[int] = []
         self._redelivered: list[bool] = []
+        self._labels: list[LabelledRun] = []
         # Numbers of kinds as in docs/storage-format.md.
         known: dict[int, Callable[..., None]] = {
             1: self._boot,
@@ -210,6 +240,7 @@ class _Runs:
             6: self._bound(6),
             7: self._bound(7),
             8: self._loss,
+            9: self._policy,
             10: self._publish,
             11: self._route,
             **{kind: self._numbers(kind) for kind in (12, 13, 14)},
@@ -244,9 +275,25 @@ class _Runs:
     def _loss(self, ts: int, first: int, last: int, *_: Any) -> None:
         self._runs.append(Run(8, ts, 1, detail=json.dumps({"first_batch": first, "last_batch": last})))
 
-    def _declare(self, ts: int, vhost: bytes, queue: bytes, kind: str, durable: int, levels: int, *_: Any) -> None:
-        detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})
-        self._runs.append(Run(5, ts, 1, vhost, queue, detail=detail))
+    def _declare(
+        self,
+        ts: int,
+        vhost: bytes,
+        queue: bytes,
+        kind: str,
+        durable: int,
+        levels: int,
+        arguments: dict[str, Any] | None = None,
+        policies: Sequence[bytes] = (),
+        *_: Any,
+    ) -> None:
+        detail = {"type": kind, "durable": bool(durable), "max_priority": levels, **_in_force(arguments, policies)}
+        self._runs.append(Run(5, ts, 1, vhost, queue, detail=json.dumps(detail)))
+
+    def _policy(
+        self, ts: int, vhost: bytes, queue: bytes, arguments: dict[str, Any], policies: Sequence[bytes], *_: Any
+    ) -> None:
+        self._runs.append(Run(9, ts, 1, vhost, queue, detail=json.dumps(_in_force(arguments, policies))))
 
     def _bound(self, kind: int) -> Callable[..., None]:
         def add(
@@ -272,8 +319,13 @@ class _Runs:
         died_in: bytes | None = None,
         died_at: Sequence[int] = (),
         routed_before: int = 0,
+        expires: int = 0,
+        labels: Sequence[bytes] = (),
+        labelled: Sequence[bytes | None] = (),
         *_: Any,
     ) -> None:
+        if labels:
+            self._labels.append(LabelledRun(len(self._sizes), labels, labelled))
         key_at = 1 + route[0]
         names = vhost, died_in, route[1:key_at], route[key_at + 1 :], connection
         # One run of publishes: names and flags are of all, sizes and positions of death are one for each.
@@ -287,7 +339,7 @@ class _Runs:
                 channel,
                 None,
                 None,
-                _queues(queues, routed_before),
+                _queues(queues, routed_before, expires),
                 persistent,
                 NONE,
                 NONE,
@@ -373,7 +425,7 @@ class _Runs:
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
         """Some columns of all events."""
         made = _Expansion(self._name, self._blocks, self._runs, self._listed, self._sizes, self._redelivered)
-        arrays = [made.column(name) for name in columns]
+        arrays = [made.labelled(self._labels) if name == "properties" else made.column(name) for name in columns]
         fields = [
             pa.field(name, each.type, SCHEMA.field(name).nullable) for name, each in zip(columns, arrays, strict=True)
         ]
@@ -433,6 +485,19 @@ class _Expansion:
         values[values == LISTED] = self._redelivered
         return _flag(values)
 
+    def labelled(self, labels: Sequence[LabelledRun]) -> pa.DictionaryArray:
+        """The properties of publishes, as JSON."""
+        texts, places = list[str](), np.full(len(self._seq), NONE, np.int32)
+        publishes = np.flatnonzero(self._spread("kind", np.int8) == 10)
+        for at, names, values in labels:
+            width = len(names)
+            for number, begin in enumerate(range(0, len(values), width), at):
+                pairs = zip(names, values[begin : begin + width], strict=True)
+                if given := {str(_text(name)): _text(value) for name, value in pairs if value is not None}:
+                    places[publishes[number]] = len(texts)
+                    texts.append(json.dumps(given))
+        return pa.DictionaryArray.from_arrays(pa.array(places, mask=places == NONE), pa.array(texts, pa.string()))
+
     def _spread(self, name: str, kind: Any) -> Any:
         return np.array(self._runs[name], kind)[self._run_of]
 
@@ -469,10 +534,20 @@ def _flag(values: Any) -> pa.Array:
     return pa.array(values == 1, mask=values == NONE)
 
 
-def _queues(count: int, routed_before: int = 0) -> str | None:
-    if routed_before:
-        return f'{{"queues": {count}, "transaction": true}}'
+def _queues(count: int, routed_before: int = 0, expires: int = 0) -> str | None:
+    marks = {name: True for name, given in (("transaction", routed_before), ("expires", expires)) if given}
+    if marks:
+        return json.dumps({"queues": count, **marks})
     return None if count == NONE else f'{{"queues": {count}}}'
+
+
+def _in_force(arguments: dict[str, Any] | None, policies: Sequence[bytes]) -> dict[str, Any]:
+    """Arguments in force and names of policies, as JSON has them; nothing of a release that did not record them."""
+    if arguments is None:
+        return {}
+    told = {name: _text(value) if isinstance(value, bytes) else value for name, value in arguments.items()}
+    named = dict(zip(("policy", "operator_policy"), map(_text, policies), strict=False))
+    return {"arguments": told, **{name: policy for name, policy in named.items() if policy}}
 
 
 def _text(name: bytes | str | None) -> str | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pipeline.audit.copy_verdicts import Node, judged
 from pipeline.audit.log_coverage import Boot, Damage, Gap, coverage
 from pipeline.audit.publish_verdicts import Counts
-from pipeline.audit.reduction import AUDITED, Place, Reduced, Route, reduced
+from pipeline.audit.reduction import AUDITED, Place, Reduced, Route, is_of_boot, reduced
 from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part
 
@@ -39,7 +39,12 @@ class Audited(NamedTuple):
 def reduce(part: Part) -> ReducedPart:
     """Reduce a part. Raises OSError, and SegmentError for a segment of an unknown version."""
     name, damaged = part.name, list[int]()
-    batches = [reduced(name.node, batch) for batch in part.batches(AUDITED, damaged)]
+    batches = []
+    for batch in part.batches(AUDITED, damaged):
+        if is_of_boot(batch, name.boot):
+            batches.append(reduced(name.node, batch))
+        else:
+            damaged.append(0)
     damage = Damage(name.node, str(name), name.boot, name.first, name.last) if damaged else None
     return ReducedPart(batches, damage)
 

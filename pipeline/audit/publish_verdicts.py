@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from pipeline.audit.bound_queues import Bindings, Span
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
+from pipeline.audit.message_rules import VIOLATIONS, Answers, answers, violations
 from pipeline.audit.reduction import NEVER, Groups, Place, Route
-from pipeline.audit.verdict_table import LOST, SCHEMA, VERDICTS
+from pipeline.audit.verdict_table import LOST, OF_MESSAGE, SCHEMA, VERDICTS
 
 
 class Counts(NamedTuple):
@@ -42,6 +43,18 @@ class Messages:
         self._route = self._groups.max(self._column("route"))
         self._numbers = self._column("msg_id")[self._groups.starts]
         self._publish_us = self._groups.min(self._column("publish_us"))
+        self._sizes = self._groups.max(self._column("size_bytes"))
+
+    def about(self, row: int) -> dict[str, Any]:
+        """Columns of SCHEMA that tell a reader which message it is: its size, and the properties in the log."""
+        size, properties = int(self._sizes[row]), self._table.column("properties")
+        begin = self._groups.starts[row]
+        end = self._groups.starts[row + 1] if row + 1 < len(self._groups) else len(self._groups.order)
+        values = (properties[int(at)].as_py() for at in self._groups.order[begin:end])
+        return {
+            "size_bytes": None if size < 0 else size,
+            "properties": next((value for value in values if value is not None), None),
+        }
 
     def _column(self, name: str) -> Any:
         return self._table.column(name).to_numpy()[self._groups.order]
@@ -56,9 +69,9 @@ class Messages:
         """
         until = np.minimum(self._groups.min(self._column("confirmed")), self._published + NEARBY_EVENTS)
         known = (self._published < NEVER) & ~self._timeline.torn(self._published, until)
-        confirmed = (self._confirm_us < NEVER) & ~self._own
+        confirmed = (self._confirm_us < NEVER) & (self._published < NEVER) & ~self._own
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
-        returned = self._groups.max(self._column("returned"))
+        returned = self._groups.max(self._column("returns")) > 0
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
         # A full queue may reject a dead letter; a client's message that it rejects is not confirmed.
         told = known & self._timeline.complete(boot_of(self._published), self._published)
@@ -67,6 +80,7 @@ class Messages:
         missing[[row for row, _, _ in named]] = False
         rows = [self._missing(row, span, route) for row, span, route in named]
         rows += [self._missing(row) for row in np.flatnonzero(missing).tolist()]
+        rows += self._violations()
         return Counts(*(int(each.sum()) for each in sums)), pa.Table.from_pylist(rows, SCHEMA)
 
     def _never_came(
@@ -98,6 +112,30 @@ class Messages:
             if bindings.judges([routes[number] for number in mine]):
                 yield from mine
 
+    def _violations(self) -> list[dict[str, Any]]:
+        """Rows of SCHEMA for messages that were published or answered as must not be."""
+        found = answers(self._groups, self._column)
+        guilty = np.stack(violations(found, self._timeline), axis=1)
+        rows = []
+        for row in np.flatnonzero(guilty.any(axis=1)).tolist():
+            moments = sorted(int(each[row]) for each in (found.published, found.answered) if each[row] < NEVER)
+            times = {"publish_ts": int(self._publish_us[row]), "confirm_ts": int(self._confirm_us[row])}
+            rows.append(
+                {
+                    "node": self._node,
+                    "msg_id": int(self._numbers[row]),
+                    "verdict": VERDICTS[OF_MESSAGE],
+                    "violations": [VIOLATIONS[at] for at in np.flatnonzero(guilty[row]).tolist()],
+                    **{name: time for name, time in times.items() if time < NEVER},
+                    "boots": sorted({int(boot_of(moment)) for moment in moments}),
+                    "first": moments[0],
+                    "last": moments[-1],
+                    "evidence": _counted(found, row),
+                    **self.about(row),
+                }
+            )
+        return rows
+
     def _missing(self, row: int, span: Span | None = None, route: Route | None = None) -> dict[str, Any]:
         """Build a row of SCHEMA for a message that is missing in a queue: in that of `span`, if it is known."""
         number, moment = int(self._numbers[row]), int(self._published[row])
@@ -111,6 +149,7 @@ class Messages:
             "boots": [int(boot_of(moment))],
             "first": moment,
             "last": moment,
+            **self.about(row),
         }
         if span is None or route is None:
             evidence = f"routed to {self._queues[row]} queues at {where(moment)}, came into {self._routes[row]}"
@@ -118,3 +157,14 @@ class Messages:
         evidence = f"never came, bound to exchange '{route.exchange}' for key '{route.key}' since {where(span.since)}"
         place = {"vhost": span.place[0], "queue": span.place[1], "position": number}
         return {**found, **place, "evidence": evidence}
+
+
+def _counted(found: Answers, row: int) -> str:
+    names = ("publishes", "confirms", "nacks", "returns", "routes")
+    counts = [f"{name} {getattr(found, name)[row]}" for name in names]
+    at = [f"{name} at {where(moment)}" for name, moment in _firsts(found, row) if moment < NEVER]
+    return "; ".join([", ".join(counts), *at])
+
+
+def _firsts(found: Answers, row: int) -> list[tuple[str, int]]:
+    return [("first publish", int(found.published[row])), ("first answer", int(found.answered[row]))]

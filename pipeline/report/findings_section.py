@@ -146,7 +146,7 @@ def _queues(tally: pa.Table) -> list[QueueLine]:
         line = lines.setdefault(key, QueueLine(*key, 0, {}, 0))
         line.verdicts[row["verdict"]] = line.verdicts.get(row["verdict"], 0) + row["copies"]
         lines[key] = line._replace(violations=line.violations + row["violations"])
-    counted = [line._replace(queues=len(names[key])) for key, line in lines.items()]
+    counted = [line._replace(queues=len(names[key] - {None})) for key, line in lines.items()]
     return sorted(counted, key=lambda line: ([-each for each in line.badness], str(line[:3])))
 
 
@@ -165,7 +165,8 @@ def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
     for row in run.table("found").to_pylist():
         place, groups = (row["node"], row["vhost"], _folded(row["queue"])), found[cause(row)]
         group = groups.setdefault(place, Group(*place, 0, []))
-        mine = events.get((*place[:2], row["queue"], row["position"]))
+        at = row["msg_id"] if row["queue"] is None else row["position"]
+        mine = events.get((*place[:2], row["queue"], at))
         if mine:
             group.cases.append(Case(row, steps(row, mine, boots)))
         groups[place] = group._replace(copies=group.copies + 1)

@@ -13,6 +13,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
+from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_types import TYPES, DefaultType, type_of
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Exchange
@@ -39,7 +40,12 @@ from storage.batch import TRANSIENT_QUEUE, LaneState
 RESTORE_SPREAD_MILLISECONDS = 2000
 """Time after a start over which queues read their heads from disk to expire messages."""
 
+DEFAULT_VHOST = "/"
+
 TRACE_EXCHANGE = "amq.rabbitmq.trace"
+
+LOG_EXCHANGES = {"amq.rabbitmq.log": "topic"}
+"""Those of the default virtual host, in some series."""
 
 DEFAULT_EXCHANGES = {
     "": "direct",
@@ -109,8 +115,9 @@ class VHost:
         self._new_queues = Creations(self.queues, self._queue_declared)
         self._new_exchanges = Creations(self.exchanges, self._exchange_declared)
         # Predeclared in memory at each start, so they are not in the definitions.
-        for exchange, type_ in DEFAULT_EXCHANGES.items():
-            internal = exchange == TRACE_EXCHANGE
+        log = LOG_EXCHANGES if name == DEFAULT_VHOST and personality.log_exchange else {}
+        for exchange, type_ in (DEFAULT_EXCHANGES | log).items():
+            internal = exchange.startswith("amq.rabbitmq.")
             self.exchanges[exchange] = self._new_exchange(
                 exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}, declared_by=INTERNAL
             )
@@ -257,8 +264,6 @@ class VHost:
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.store.queue_id] = queue
-        if queue.events is not None:
-            queue.events.declared(queue.type.name, durable=queue.durable, priorities=queue.highest_priority)
         self.policy_application.queue_appears(queue)
         self._exclusive_queues.add(queue)
 
@@ -269,7 +274,9 @@ class VHost:
         if delays is not None:
             self.context.queues_by_id[delays.store.queue_id] = delays
             if delays.events is not None:
-                delays.events.declared("delay", durable=delays.durable, priorities=None)
+                delays.events.declared(
+                    "delay", durable=delays.durable, priorities=None, arguments={}, policies=NONE_IN_FORCE
+                )
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:
