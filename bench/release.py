@@ -47,7 +47,8 @@ def main() -> None:
         ]
         for name, peer in list(peers.items())[1:]:
             brokers.append(Broker(name, "", f"{peer.queue_type} queues" if peer.queue_type else "default settings"))
-        found, others = measure(peers, options.loads or list(LOADS), options.rounds, options.seconds)
+        rounds = range(options.first, options.first + options.rounds)
+        found, others = measure(peers, options.loads or list(LOADS), rounds, options.seconds)
     machine = Machine(
         _processor(),
         os.cpu_count() or 1,
@@ -58,7 +59,9 @@ def main() -> None:
     )
     loads = {load: {name: _columns(runs) for name, runs in by_name.items()} for load, by_name in found.items()}
     command = f"python -m bench.release {shlex.join(sys.argv[1:])}"
-    append(Sitting(_today(), command, options.seconds, machine, brokers, loads), options.file)
+    append(
+        Sitting(_today(), command, options.seconds, machine, brokers, loads), options.file, into_last=options.into_last
+    )
 
 
 def _options() -> argparse.Namespace:
@@ -73,6 +76,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
     parser.add_argument("--loads", type=lambda text: text.split(","), help=f"some of {','.join(LOADS)}")
+    parser.add_argument("--into-last", action="store_true", help="add the rounds to the newest sitting of the file")
+    parser.add_argument("--first", type=int, default=0, help="the broker that begins in the first round, from 0")
     parser.add_argument("--file", type=Path, default=FILE)
     return parser.parse_args()
 
@@ -83,11 +88,11 @@ def _peer(text: str) -> tuple[str, Peer]:
     return name, Peer(parse_target(f"{address},{pid}"), *queue_type)
 
 
-def measure(peers: dict[str, Peer], loads: list[str], rounds: int, seconds: float) -> tuple[Found, float]:
+def measure(peers: dict[str, Peer], loads: list[str], rounds: range, seconds: float) -> tuple[Found, float]:
     """Return the runs by load and broker, and the processors that other programs took meanwhile."""
     found: Found = {load: defaultdict(list) for load in loads}
     others: list[float] = []
-    for number in range(rounds):
+    for number in rounds:
         names = list(peers)
         order = names[number % len(names) :] + names[: number % len(names)]
         for load in loads:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import msgspec.structs
 
 FILE = Path(__file__).parent / "sittings.json"
 OURS = "Leveret"
@@ -78,7 +79,23 @@ def read(file: Path = FILE) -> list[Sitting]:
     return msgspec.json.decode(file.read_bytes(), type=list[Sitting])
 
 
-def append(sitting: Sitting, file: Path = FILE) -> None:
-    """Add a sitting at the end of the file, which is made if it is missing."""
-    known: list[Any] = msgspec.to_builtins([*read(file), sitting])
+def append(sitting: Sitting, file: Path = FILE, *, into_last: bool = False) -> None:
+    """Add a sitting at the end of the file, which is made if it is missing; or its rounds to the newest one."""
+    before = read(file)
+    if into_last and before:
+        sitting = _joined(before.pop(), sitting)
+    known: list[Any] = msgspec.to_builtins([*before, sitting])
     file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def _joined(first: Sitting, second: Sitting) -> Sitting:
+    """Return the first sitting with the rounds of the second behind its own."""
+    loads = {load: dict(by_name) for load, by_name in first.loads.items()}
+    for load, by_name in second.loads.items():
+        for name, runs in by_name.items():
+            known = loads.setdefault(load, {}).get(name, Runs([], [], [], []))
+            columns = (getattr(known, field) + getattr(runs, field) for field in Runs.__struct_fields__)
+            loads[load][name] = Runs(*columns)
+    others = round((first.machine.others + second.machine.others) / 2, 2)
+    machine = msgspec.structs.replace(first.machine, others=others)
+    return msgspec.structs.replace(first, machine=machine, loads=loads)

@@ -51,6 +51,14 @@ def test_sittings_are_kept_in_their_order(tmp_path: Path) -> None:
     assert read(file) == [THREE, THREE]
 
 
+def test_rounds_can_be_added_to_a_sitting(tmp_path: Path) -> None:
+    file = tmp_path / "sittings.json"
+    append(THREE, file)
+    append(THREE, file, into_last=True)
+    (sitting,) = read(file)
+    assert sitting.loads["lone"][OURS].rate == [300.0, 100.0, 200.0] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not compiler(), reason="the load generator is compiled")
 def test_a_sitting_is_measured_and_appended(tmp_path: Path) -> None:
