@@ -31,11 +31,13 @@ SETTINGS = {
 }
 
 
-def archiving(spark: SparkSession, host: str, port: str, name: str, directory: str, kind: str) -> DataStreamWriter:
-    """A query that writes what is in the stream, from its beginning, or in the queue."""
+def archiving(
+    spark: SparkSession, host: str, port: str, name: str, directory: str, kind: str, most: int
+) -> DataStreamWriter:
+    """A query that writes what is in the stream, from its beginning, or in the queue; `most` messages to a batch."""
     reader = spark.readStream.format("amqp").options(host=host, port=port, queue=f"{name}-{kind}")
     limits = {"startingOffsets": "earliest", "minPartitions": 2} if kind == "stream" else {"partitions": 2}
-    rows = reader.options(maxOffsetsPerTrigger=300, **limits).load().selectExpr("offset", "cast(body as string)")
+    rows = reader.options(maxOffsetsPerTrigger=most, **limits).load().selectExpr("offset", "cast(body as string)")
     writer = rows.writeStream.queryName(kind).format("parquet").option("path", f"{directory}/{kind}/rows")
     return writer.option("checkpointLocation", f"{directory}/{kind}/checkpoint")
 
@@ -43,7 +45,8 @@ def archiving(spark: SparkSession, host: str, port: str, name: str, directory: s
 def main(host: str, port: str, name: str, directory: str, how: str = "") -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with session("archiving", master=MASTER, java_options=JAVA_FOR_TESTS, settings=SETTINGS) as spark:
-        writers = {kind: archiving(spark, host, port, name, directory, kind) for kind in KINDS}
+        most = 10_000 if how == "to-end" else 300
+        writers = {kind: archiving(spark, host, port, name, directory, kind, most) for kind in KINDS}
         if how == "to-end":
             for kind in KINDS:
                 write_to_end(spark, writers[kind], directory, kind)
