@@ -150,6 +150,8 @@ class Server:
         self.nursery.start_soon(self.resources.watch_memory, self.activity.pause)
         self.nursery.start_soon(self.resources.watch_disk, self.committer, self.activity.pause)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
+        if self._settings.sockets is not None:
+            self.nursery.start_soon(self._settings.sockets.run)
         self.nursery.start_soon(self.loop_metrics.run)
         for listener in bound.plain:
             self.nursery.start_soon(listeners.accept_forever, listener, self.accept, self.has_capacity)
