@@ -6,12 +6,13 @@ Each story is that of a broker of its own. All are judged at once, as a log with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from broker.entities.queues.events.event_recording import ACK, CONFIRM, ROUTE
@@ -19,9 +20,16 @@ from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
 from leveret_events.segment_blocks import START, encode_block
 from leveret_events.segment_names import SegmentName, node_name
 from pipeline.audit.audit import audit, reduce
-from pipeline.event_parts import PART_EVENTS, parts_of
+from pipeline.audit.log_coverage import Gap as LogGap
+from pipeline.audit.verdict_counts import causes_of, found_in, tally_of
+from pipeline.event_parts import PART_EVENTS, Part, parts_of
+from pipeline.file_target import Target
 from pipeline.jobs.engines import engine
+from pipeline.spark_audit.judgement import Cut, Tables, judged_by_spark
 from tests.pipeline.inputs.made_up_events import History, export_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Place = tuple[str, int]
 Gap = tuple[str, int, int, int | None, bool]
@@ -92,22 +100,23 @@ class Read(NamedTuple):
     ids=lambda read: f"{read.engine}-{read.of_story}",
 )
 def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    if request.param.engine == "spark":
-        request.getfixturevalue("spark")
     log, exported = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("stories")
     made = write(log, 4000)
     stories = {node_name(name): (name, history_of(name), Found({}, [])) for name in STORIES}
     export_of(exported, [history for _, history, _ in stories.values()])
     parts = [*parts_of(str(exported), most=request.param.of_story), *parts_of(str(log), most=request.param.of_log)]
-    with engine(request.param.engine, "audit") as read:
-        found = audit(read(reduce, parts))
+    if request.param.engine == "spark":
+        rows, gaps = by_executors(request.getfixturevalue("spark"), parts, tmp_path_factory.mktemp("tables"))
+    else:
+        with engine("local", "audit") as read:
+            rows, _, gaps, *_ = audit(read(reduce, parts))
     of_log = []
-    for row in found.rows.to_pylist():
+    for row in rows.to_pylist():
         if row["node"] == NODE:
             of_log.append(row)
         else:
             stories[row["node"]][2].rows[row["queue"], row["position"]] = row
-    for gap in found.gaps:
+    for gap in gaps:
         if gap.node != NODE:
             stories[gap.node][2].gaps.append((gap.kind, gap.boot, gap.after, gap.lost, gap.doubtful))
     of_stories = {name: (history, found) for name, history, found in stories.values()}
@@ -115,6 +124,23 @@ def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Judged(of_stories, made, verdicts, sum(bool(row["violations"]) for row in of_log))
 
 
+def by_executors(spark: SparkSession, parts: Sequence[Part], out: Path) -> tuple[pa.Table, list[LogGap]]:
+    """Verdicts by tasks, each with a few messages: most copies have neighbours that are judged elsewhere."""
+    tasks = [parts[begin : begin + 40] for begin in range(0, len(parts), 40)]
+    found = judged_by_spark(spark, tasks, Tables(Target(str(out)), "run", 3), FINE)
+    rows = Target(str(out)).table("run/audit")
+    by_this_process = audit(map(reduce, parts))
+    assert found[:4] == by_this_process[1:]
+    assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, by_this_process.rows.to_pylist()))
+    assert sorted(found.tally.to_pylist(), key=repr) == sorted(tally_of(rows).to_pylist(), key=repr)
+    wrong = found_in(rows)
+    assert sorted(found.causes.to_pylist(), key=repr) == sorted(causes_of(wrong).to_pylist(), key=repr)
+    assert found_in(Target(str(out)).table("run/found")) == wrong
+    assert found.found.slice(0, 3) == wrong.slice(0, 3)
+    return rows, found.gaps
+
+
+FINE = Cut(block_bits=1, share_rows=12)
 KILLED = ("end of a boot", 1, 6, 0, False)
 IN_DOUBT = ("end of a boot", 1, 6, 94, True)
 # The start that left no log may have noted how far its own had come, over how far this one had.
