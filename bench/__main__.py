@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from bench.clients.client_steps import clients
 from bench.hostile_http.query_strings import query_strings
 from bench.hostile_http.request_bodies import request_bodies
 from bench.hostile_http.unread_answers import unread_answers
@@ -59,6 +60,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "http-unread": unread_answers,
     "attacks": attacks,
     "turns": turns,
+    "clients": clients,
     "connections": connections,
     "connection-churn": connection_churn,
 }
@@ -81,7 +83,7 @@ OWN = {
 """Rows that start brokers, or parts of one, themselves."""
 LONG = {
     *("management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"),
-    *("http-bodies", "http-queries", "http-unread"),
+    *("http-bodies", "http-queries", "http-unread", "clients"),
 }
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 

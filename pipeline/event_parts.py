@@ -51,7 +51,9 @@ class Part(NamedTuple):
         Offsets of damage in the whole segment are appended to `damaged`. A segment that the broker has removed is
         empty. Raises OSError; SegmentError for a segment of an unknown version.
         """
-        for batch in self._exported(columns) if isinstance(self.source, Target) else self._logged(columns, damaged):
+        for batch in (
+            self._exported(columns, damaged) if isinstance(self.source, Target) else self._logged(columns, damaged)
+        ):
             begin, end = batch.column("seq").to_numpy().searchsorted((self.after, self.until), side="right").tolist()
             if begin < end:
                 yield batch.slice(begin, end - begin)
@@ -67,14 +69,27 @@ class Part(NamedTuple):
         else:
             damaged.append(0)
 
-    def _exported(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _exported(self, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
         assert isinstance(self.source, Target)
         with self.source.open(exported_name(self.name)) as opened:
             file = pq.ParquetFile(opened, read_dictionary=TEXTS)
             seq, about = file.schema_arrow.get_field_index("seq"), file.metadata
             known = [about.row_group(group).column(seq).statistics for group in range(file.num_row_groups)]
+            if not self._has_its_events(file):
+                damaged.append(0)
             groups = [group for group, limits in enumerate(known) if self._may_lie_in(limits)]
             yield from file.iter_batches(row_groups=groups, columns=list(columns))
+
+    def _has_its_events(self, file: pq.ParquetFile) -> bool:
+        """Return whether a file has the boot and the events that its name says, by its statistics if it has some."""
+        for column, ends in (("boot", (self.name.boot, self.name.boot)), ("seq", (self.name.first, self.name.last))):
+            at = file.schema_arrow.get_field_index(column)
+            known = [file.metadata.row_group(group).column(at).statistics for group in range(file.num_row_groups)]
+            if all(limits is not None and limits.has_min_max for limits in known):
+                found = min((each.min for each in known), default=0), max((each.max for each in known), default=0)
+                if found != ends:
+                    return False
+        return True
 
     def _may_lie_in(self, limits: pq.Statistics | None) -> bool:
         """True if a row group may have events of this part, by the minimum and maximum of its `seq`."""

@@ -24,6 +24,7 @@ CORE = (
     "broker/session",
     "broker/server/engine.py",
     "broker/server/commits",
+    "broker/server/net/prompt_acks.py",
     "broker/server/net/transport.py",
     "broker/server/net/tls_transport.py",
     "storage/batch.py",

@@ -14,12 +14,15 @@ Nothing is instrumented, so nothing has to be taken off again:
 
 Times are the thread's CPU time, medians over all batches; for the commit the wall time is given too, most of which is
 the disk's. Acks come after the commit here, so that all that is published is written and settled on disk. Under load
-many acks come while the batch still gathers, and then neither happens. The server's share (sockets, the event loop,
+many acks come while the batch still gathers, and then neither happens. `tcp_acknowledgement` is the one that a turn
+without an answer sends (broker/server/net/prompt_acks.py), once for a turn, with the peer's handling of it, which on
+loopback happens in the same call; it is in no sum. The server's share (sockets, the event loop,
 handing batches to the thread) is the rest of the CPU time per message that `python -m bench rates` reports.
 """
 
 from __future__ import annotations
 
+import socket
 import statistics
 import tempfile
 import time
@@ -32,6 +35,7 @@ from bench.load.measured_broker import Wanted, report
 from broker.entities.messages.message import Message
 from broker.entities.queues.ordered_queue import ClassicQueue
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.server.net.prompt_acks import acknowledge
 from broker.wire import frames, methods
 from harness.brokers.broker_core import Core
 from harness.clients.amqp_peer import Login, publish_frames
@@ -103,6 +107,7 @@ def steps(wanted: Wanted) -> None:
         timed_together=round(received + sum(whole.values()), 3),
         commit_wall=round(wall, 3),
         route_another=round(another, 3),
+        tcp_acknowledgement=round(statistics.median(_acknowledgements(batches)), 3),
         batches=batches,
     )
 
@@ -128,6 +133,23 @@ def _received(batches: int) -> dict[str, float]:
         "batch, gathering": batch - enqueue,
         "confirm, noting": confirm - batch,
     }
+
+
+def _acknowledgements(batches: int) -> list[float]:
+    """Return the cost of acknowledging a received message of TCP at once, in us for each turn."""
+    costs = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        server, _ = listener.accept()
+        with server:
+            for _ in range(batches):
+                client.sendall(BODY)
+                server.recv(len(BODY), socket.MSG_WAITALL)
+                began = time.thread_time_ns()
+                acknowledge(server)
+                costs.append((time.thread_time_ns() - began) / 1000)
+                server.sendall(b"x")  # an answer, as of a client's connection: the kernel delays again
+                client.recv(1)
+    return costs
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.json_tables import table
@@ -37,7 +38,7 @@ class RequestBodies:
         self._bytes_max = bytes_max
         self._large = WorkSlots(LARGE_AT_ONCE, LARGE_AT_ONCE // 2)
 
-    async def read(self, request: Request, bytes_max: float = float("inf")) -> bytearray:
+    async def read(self, request: Request, bytes_max: float = float("inf")) -> BodyParts:
         """Read a body of at most `bytes_max` bytes, if that is less. Raises Problem 413 or 408."""
         most = int(min(bytes_max, self._bytes_max))
         announced = request.headers.get("content-length", "")
@@ -52,11 +53,11 @@ class RequestBodies:
             return await _read(request, most)
 
 
-async def _read(request: Request, bytes_max: int) -> bytearray:
-    body = bytearray()
+async def _read(request: Request, bytes_max: int) -> BodyParts:
+    body = BodyParts()
     try:
         async for part in request.stream():
-            body += part
+            body.append(part)
             if len(body) > bytes_max:
                 raise _too_large(bytes_max)
     except ClientDisconnect:
@@ -68,12 +69,12 @@ def _too_large(bytes_max: int) -> Problem:
     return Problem(413, "content_too_large", f"the body is larger than {bytes_max} bytes")
 
 
-async def json_object(body: bytearray, *, long_as_bytes: bool = False) -> dict[str, Any]:
-    """Parse a JSON object. An empty body, and null, are an empty object. Raises Problem 400.
+async def json_object(body: BodyParts, *, long_as_bytes: bool = False) -> dict[str, Any]:
+    """Parse a JSON object; the body is used up. An empty body, and null, are an empty object. Raises Problem 400.
 
     With `long_as_bytes` long texts are returned as bytes, as a message needs them.
     """
-    if not body[:LARGE_BYTES].strip():
+    if not body.first(LARGE_BYTES).strip():
         return {}
     try:
         value = await read_json(body, long_as_bytes=long_as_bytes)

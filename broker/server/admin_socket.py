@@ -25,6 +25,7 @@ from broker.admin.commands.admin_command import AdminCommand, ListCommand
 from broker.admin.commands.argument_values import table
 from broker.admin.commands.command_execution import carry_out, rows_of
 from broker.admin.commands.connection_admin import OpenAmqp
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.json_reader import read_json
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, invalid, socket_path
@@ -113,7 +114,7 @@ async def _answer_next(administration: Administration, admit: Admit, lines: Line
 async def _carry_out(administration: Administration, admit: Admit, line: bytes, stream: trio.SocketStream) -> bool:
     """Carry out a request. Return False if AMQP follows instead of requests. Raises AdministrationError."""
     try:
-        request = await read_json(line, math.inf)
+        request = await read_json(BodyParts(line), math.inf)
     except UnreadableJson as error:
         raise invalid(f"the request cannot be read: {error}") from None
     except ValueError:

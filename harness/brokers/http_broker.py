@@ -26,7 +26,8 @@ from storage.definitions.definition_rows import Change, Definitions
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 
 GUEST = "guest:guest"
-SECONDS = 15.0
+SECONDS = 60.0
+"""Longest wait for an answer: a file of 40,000 queues takes ten on a busy machine."""
 WITHOUT_METRICS = ("--prometheus-listen", "off")
 """For a broker whose configuration file says where the API is."""
 BOOT = 1

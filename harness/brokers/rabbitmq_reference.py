@@ -11,10 +11,10 @@ REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
 REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
 """`host:port` of its management API."""
 REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
-"""The series of that RabbitMQ: 3.10 or 4.3."""
+"""The series of that RabbitMQ, as personalities are named: 3.10 or 4.3."""
 
-REFERENCE_SERIES = os.environ.get("LEVERET_REFERENCE_SERIES", "3.10")
-"""Its series, as personalities are named."""
+OF_3_10 = bool(REFERENCE) and REFERENCE_SERIES == "3.10"
+"""The reference is a 3.10, which has nothing of what came later."""
 
 
 def differs(reason: str) -> pytest.MarkDecorator:

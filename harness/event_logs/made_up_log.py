@@ -35,7 +35,7 @@ from broker.entities.queues.events.event_recording import (
     STOP,
     steps,
 )
-from leveret_events.segment_blocks import START, encode_block
+from leveret_events.segment_blocks import START, encode_block, owned
 from leveret_events.segment_names import SegmentName
 from storage.batch import COUNTER_BITS
 
@@ -114,7 +114,7 @@ class Segments:
         self._flush()
         if self.last > self._sealed:
             name = SegmentName(NODE, self.boot, self._sealed + 1, self.last)
-            (self._directory / str(name)).write_bytes(START + b"".join(self._blocks))
+            (self._directory / str(name)).write_bytes(START + owned(NODE, self.boot) + b"".join(self._blocks))
         self._blocks, self._sealed = [], self.last
 
     def _flush(self) -> None:

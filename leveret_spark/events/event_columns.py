@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from leveret_events.segment_blocks import OFFSETS_END, blocks
+from leveret_events.segment_blocks import MARK, OFFSETS_END, DamageError, blocks, is_foreign, is_owned
 from leveret_events.segment_names import SegmentName
 
 SCHEMA = pa.schema(
@@ -64,6 +64,7 @@ KINDS = {
     6: "bind",
     7: "unbind",
     8: "loss",
+    9: "policy",
     10: "publish",
     11: "route",
     12: "confirm",
@@ -170,12 +171,17 @@ def encoded_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Decode columns of a segment's events, text dictionary-encoded.
 
-    Blocks without an event in `after` < seq <= `until` are skipped after their checksum. Raises SegmentError. With
-    `damaged`, offsets of damage are appended to it instead, and the events of damaged blocks are missing.
+    Blocks without an event in `after` < seq <= `until` are skipped after their checksum. Raises SegmentError, also for
+    other contents than the name says. With `damaged`, offsets of damage are appended to it instead, and the events of
+    damaged blocks are missing; all of a file that has taken another one's name.
     """
+    if data.startswith(MARK) and (not is_owned(data, name.node, name.boot) or is_foreign(data, name.first, name.last)):
+        _misnamed(name, damaged)
+        return
     decode = msgspec.msgpack.Decoder().decode
-    gathered = _Runs(name)
+    gathered, last = _Runs(name), 0
     for block in blocks(data, damaged):
+        last = block.first + block.events - 1
         if block.first > until or block.first + block.events <= after + 1:
             continue
         gathered.begin(block.first, block.events)
@@ -186,6 +192,15 @@ def encoded_batches(
             gathered = _Runs(name)
     if gathered.events:
         yield gathered.batch(columns)
+    if last < name.last:
+        _misnamed(name, damaged)
+
+
+def _misnamed(name: SegmentName, damaged: list[int] | None) -> None:
+    """Note that a segment has other events than its name says. Raises DamageError if there is no list for damage."""
+    if damaged is None:
+        raise DamageError(f"it has other events than its name says, {name.first} to {name.last} of boot {name.boot}")
+    damaged.append(0)
 
 
 class _Runs:
@@ -210,6 +225,7 @@ class _Runs:
             6: self._bound(6),
             7: self._bound(7),
             8: self._loss,
+            9: self._policy,
             10: self._publish,
             11: self._route,
             **{kind: self._numbers(kind) for kind in (12, 13, 14)},
@@ -244,9 +260,25 @@ class _Runs:
     def _loss(self, ts: int, first: int, last: int, *_: Any) -> None:
         self._runs.append(Run(8, ts, 1, detail=json.dumps({"first_batch": first, "last_batch": last})))
 
-    def _declare(self, ts: int, vhost: bytes, queue: bytes, kind: str, durable: int, levels: int, *_: Any) -> None:
-        detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})
-        self._runs.append(Run(5, ts, 1, vhost, queue, detail=detail))
+    def _declare(
+        self,
+        ts: int,
+        vhost: bytes,
+        queue: bytes,
+        kind: str,
+        durable: int,
+        levels: int,
+        arguments: dict[str, Any] | None = None,
+        policies: Sequence[bytes] = (),
+        *_: Any,
+    ) -> None:
+        detail = {"type": kind, "durable": bool(durable), "max_priority": levels, **_in_force(arguments, policies)}
+        self._runs.append(Run(5, ts, 1, vhost, queue, detail=json.dumps(detail)))
+
+    def _policy(
+        self, ts: int, vhost: bytes, queue: bytes, arguments: dict[str, Any], policies: Sequence[bytes], *_: Any
+    ) -> None:
+        self._runs.append(Run(9, ts, 1, vhost, queue, detail=json.dumps(_in_force(arguments, policies))))
 
     def _bound(self, kind: int) -> Callable[..., None]:
         def add(
@@ -272,6 +304,7 @@ class _Runs:
         died_in: bytes | None = None,
         died_at: Sequence[int] = (),
         routed_before: int = 0,
+        expires: int = 0,
         *_: Any,
     ) -> None:
         key_at = 1 + route[0]
@@ -287,7 +320,7 @@ class _Runs:
                 channel,
                 None,
                 None,
-                _queues(queues, routed_before),
+                _queues(queues, routed_before, expires),
                 persistent,
                 NONE,
                 NONE,
@@ -469,10 +502,20 @@ def _flag(values: Any) -> pa.Array:
     return pa.array(values == 1, mask=values == NONE)
 
 
-def _queues(count: int, routed_before: int = 0) -> str | None:
-    if routed_before:
-        return f'{{"queues": {count}, "transaction": true}}'
+def _queues(count: int, routed_before: int = 0, expires: int = 0) -> str | None:
+    marks = {name: True for name, given in (("transaction", routed_before), ("expires", expires)) if given}
+    if marks:
+        return json.dumps({"queues": count, **marks})
     return None if count == NONE else f'{{"queues": {count}}}'
+
+
+def _in_force(arguments: dict[str, Any] | None, policies: Sequence[bytes]) -> dict[str, Any]:
+    """Arguments in force and names of policies, as JSON has them; nothing of a release that did not record them."""
+    if arguments is None:
+        return {}
+    told = {name: _text(value) if isinstance(value, bytes) else value for name, value in arguments.items()}
+    named = dict(zip(("policy", "operator_policy"), map(_text, policies), strict=False))
+    return {"arguments": told, **{name: policy for name, policy in named.items() if policy}}
 
 
 def _text(name: bytes | str | None) -> str | None:

@@ -13,7 +13,7 @@ from pipeline.audit.copy_verdicts import Node, judged
 from pipeline.audit.delivery_order import NOBODY, Overtakers
 from pipeline.audit.log_coverage import Boot, Coverage, Damage, Gap, coverage
 from pipeline.audit.publish_verdicts import Counts
-from pipeline.audit.reduction import AUDITED, Bound, Place, Reduced, Route, Stretch, Told, reduced
+from pipeline.audit.reduction import AUDITED, Bound, Place, Reduced, Route, Stretch, Told, is_of_boot, reduced
 from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part
 
@@ -49,7 +49,12 @@ class Audited(NamedTuple):
 def reduce(part: Part) -> ReducedPart:
     """Reduce a part. Raises OSError, and SegmentError for a segment of an unknown version."""
     name, damaged = part.name, list[int]()
-    batches = [reduced(name.node, batch) for batch in part.batches(AUDITED, damaged)]
+    batches = []
+    for batch in part.batches(AUDITED, damaged):
+        if is_of_boot(batch, name.boot):
+            batches.append(reduced(name.node, batch))
+        else:
+            damaged.append(0)
     damage = Damage(name.node, str(name), name.boot, name.first, name.last) if damaged else None
     return ReducedPart(batches, damage)
 

@@ -23,11 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pipeline.audit import copy_rules
 from pipeline.audit.bound_queues import Bindings
+from pipeline.audit.copy_rules import Facts, Lives, facts
 from pipeline.audit.delivery_order import NOBODY, Deliveries, Overtakers, overtaken
 from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
 from pipeline.audit.publish_verdicts import Counts, Messages
+from pipeline.audit.queue_settings import QueueSettings
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
 from pipeline.audit.verdict_table import (
     HOW,
@@ -209,8 +212,12 @@ class _Copies:
 
     def judge(self) -> Judged:
         """Return the verdicts, violations and evidence."""
-        publish_us, confirm_us, own = self._published()
+        publish_us, confirm_us, own, expires = self._published()
         unpublished = self._unpublished()
+        lives = Lives(self._rows, self._groups)
+        known = facts(
+            lives, msg_id=self.msg_id, published=publish_us < NEVER, own=own, expires=expires, moved=self.moved
+        )
         # A move that came undone is no loss: the message is where it was before.
         confirmed = (confirm_us < NEVER) & (~self.moved | self.left_alone)
         promised = confirmed | ((own | self.moved) & (self.routed_for_good < NEVER))
@@ -224,7 +231,7 @@ class _Copies:
             [SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST],
             NOT_CONFIRMED,
         )
-        violations = np.stack(self._violations(unpublished), axis=1)
+        violations = np.stack(self._violations(unpublished, lives, known), axis=1)
         heard = self.first < NEVER
         rows = self._table(verdict, violations, publish_us, confirm_us)
         rows = rows if heard.all() else rows.filter(pa.array(heard))
@@ -245,19 +252,20 @@ class _Copies:
         bindings = Bindings(node.bound, node.told)
         return Messages(node.name, node.messages, self._timeline).judge(bindings, node.routes, arrived)
 
-    def _published(self) -> tuple[Any, Any, Any]:
-        """Times of publish and confirm of each copy's message, and whether the broker itself published it."""
+    def _published(self) -> tuple[Any, Any, Any, Any]:
+        """Times of publish and confirm of each copy's message; whether the broker published it, and it may expire."""
         messages = self._node.messages
         numbers = messages.column("msg_id").to_numpy()
         groups = Groups(numbers)
         numbers = np.append(numbers[groups.order][groups.starts], NEVER)
         at = np.searchsorted(numbers, self.msg_id)
         at = np.where(numbers[at] == self.msg_id, at, len(groups))
-        published, confirmed, own = (
-            messages.column(name).to_numpy()[groups.order] for name in ("publish_us", "confirm_us", "own")
+        published, confirmed, own, expires = (
+            messages.column(name).to_numpy()[groups.order] for name in ("publish_us", "confirm_us", "own", "expires")
         )
         first = [np.append(groups.min(each), NEVER)[at] for each in (published, confirmed)]
-        return first[0], first[1], np.append(groups.max(own), False)[at]
+        marks = [np.append(groups.max(each), False)[at] for each in (own, expires)]
+        return first[0], first[1], marks[0], marks[1]
 
     def _unpublished(self) -> Any:
         """Copies that were delivered without ever having entered their queue, although the log is complete there."""
@@ -266,51 +274,54 @@ class _Copies:
         suspects[rows] = self._timeline.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
         return suspects
 
-    def _violations(self, unpublished: Any) -> Sequence[Any]:
+    def _violations(self, unpublished: Any, lives: Lives, known: Facts) -> Sequence[Any]:
         """Return a mask of copies for each of VIOLATIONS."""
-        rows, groups, lives, end = self._rows, self._groups, self._lives, self.end
-        boots_delivered = self._of_lives(lives.sum(rows["deliveries"]) > 0)
+        rows, groups, boots, end, timeline = self._rows, self._groups, self._lives, self.end, self._timeline
+        settings = QueueSettings(self._node.told, self._node.places)
+        delivered_in = self._of_lives(boots.sum(rows["deliveries"]) > 0)
         again, died = self.last_delivered > end, groups.max(rows["died"])
+        twice = ((self._of_lives(boots.sum(rows["ends"]) > 1) > 0) | (self.settled > end)) & ~again
+        unannounced = copy_rules.unannounced(known, timeline, settings)
+        early = copy_rules.early(known)
         return (
             again,
             (end < NEVER) & (boot_of(self.queued) > boot_of(end)),
-            groups.sum(rows["new"]) > boots_delivered,
-            self._unordered(unpublished),
-            ((self._of_lives(lives.sum(rows["ends"]) > 1) > 0) | (self.settled > end)) & ~again,
-            self._held_twice(),
+            groups.sum(rows["new"]) > delivered_in,
+            self._unordered(unpublished | unannounced | early),
+            twice,
+            copy_rules.held_twice(lives, timeline),
             unpublished,
             self._new_again(),
-            (groups.sum(rows["due"]) > groups.sum(rows["dead_letters"]))
-            & ~self._timeline.torn(died, died + NEARBY_EVENTS),
+            (groups.sum(rows["due"]) > groups.sum(rows["dead_letters"])) & ~timeline.torn(died, died + NEARBY_EVENTS),
             groups.sum(rows["dead_letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
+            copy_rules.settled_undelivered(lives, timeline) & ~twice,
+            copy_rules.taken_from_a_consumer(lives, timeline),
+            unannounced,
+            early,
+            known.routes > 1,
+            copy_rules.marked_at_first(lives, known, timeline),
+            copy_rules.expired_without_ttl(known, timeline, settings),
+            copy_rules.dropped_without_limit(known, timeline, settings),
+            copy_rules.released_without_delay(known, timeline, settings),
+            copy_rules.undelivered_death(known, timeline, settings),
+            copy_rules.wrong_dead_letter(known, timeline, settings),
         )
 
     def _of_lives(self, chosen: Any) -> Any:
         """Count the chosen boots of each copy."""
         return np.bincount(self._copy_of_life[chosen], minlength=len(self.place))
 
-    def _held_twice(self) -> Any:
-        """Copies that were delivered while they were out already, without a gap in the log in between."""
-        rows = self._rows
-        one, two = rows["held_by_one"].copy(), rows["held_by_two"].copy()
-        turns = np.flatnonzero(rows["turns"] > 0)
-        group, boot = self._groups.of_rows[turns], boot_of(rows["last"][turns])
-        same = (group[1:] == group[:-1]) & (boot[1:] == boot[:-1])
-        pairs = np.flatnonzero(same & rows["out_last"][turns[:-1]] & rows["out_first"][turns[1:]])
-        one[turns[pairs + 1]] = rows["last_delivered"][turns[pairs]]
-        two[turns[pairs + 1]] = rows["last_delivered"][turns[pairs + 1]]
-        return self._groups.max((one >= 0) & ~self._timeline.torn(one, two))
-
-    def _unordered(self, unpublished: Any) -> Any:
+    def _unordered(self, strangers: Any) -> Any:
         """Copies whose first delivery came after that of a copy at a higher position.
 
-        Each boot is judged by itself, because unacknowledged messages return to their queue at a start.
+        `strangers` have no place in the order: they were not published, or delivered before they came. Each boot is
+        judged by itself, because unacknowledged messages return to their queue at a start.
         """
         rows, ordered = self._lives, self._ordered_places()
         first, last = rows.min(self._rows["first_new"]), rows.max(self._rows["last_new"])
         judged = np.array([place in ordered for place in self._node.places], bool)
         copies = self._copy_of_life
-        chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~unpublished[copies])
+        chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~strangers[copies])
         mine = copies[chosen]
         self.in_order = Deliveries(
             self.place[mine], boot_of(last[chosen]), self.position[mine], first[chosen], last[chosen]

@@ -6,22 +6,27 @@ the missing events had reached the disk, so no message was lost by them, and the
 doubtful, and the audit reports no loss across them. A boot without a log may have recorded its own number over that of
 the boot before, whose end is then doubtful, unless the next boot says that boots without a log have left nothing on
 disk, such as a killed start.
+
+The next boot also says how far the log of a boot went. What is missing of that was there and is gone, even behind an
+orderly stop.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from pipeline.audit.reduction import NEVER, SEQ_BITS, Stretch, Told
 
-END_OF_BOOT, NOT_WRITTEN, DAMAGED, NO_LOG = (
+END_OF_BOOT, NOT_WRITTEN, DAMAGED, NO_LOG, REMOVED, NO_BEGIN = (
     "end of a boot",
     "events not written",
     "damaged segment",
     "boots without a log",
+    "events removed",
+    "boot without its first event",
 )
 """Kinds of gaps."""
 
@@ -94,14 +99,27 @@ def coverage(node: str, stretches: Iterable[Stretch], told: Iterable[Told], dama
     for each in sorted(stretches):
         of_boots[each.boot].append(each)
     told = list(told)
-    boots = list(_boots(node, of_boots, told))
-    idle = {each.detail["previous_boot"] for each in told if each.kind == "boot" and each.detail.get("idle_since")}
+    boots, records = list(_boots(node, of_boots, told)), _records(told)
+    idle = {boot for boot, record in records.items() if record.idle}
     gaps = [
         *_holes(node, of_boots, list(damaged)),
-        *(_tail(boot, idle) for boot in boots if boot.open_end),
+        *(_tail(boot, records.get(boot.boot), idle) for boot in boots if boot.open_end),
+        *_removed(node, boots, records, list(damaged)),
+        *_without_begin(node, of_boots, told),
         *_without_log(boots, idle),
     ]
     return Coverage(boots, sorted(gaps, key=lambda gap: (gap.moment, gap.kind)))
+
+
+class Record(NamedTuple):
+    """A boot in the next one's record: the last event in its log, and the last one that is known to have happened.
+
+    `idle`: boots since have left nothing on disk.
+    """
+
+    logged: int
+    known: int
+    idle: bool
 
 
 def moment(boot: int, seq: int) -> int:
@@ -109,14 +127,24 @@ def moment(boot: int, seq: int) -> int:
     return boot << SEQ_BITS | seq
 
 
-def _boots(node: str, of_boots: dict[int, list[Stretch]], told: list[Told]) -> Iterator[Boot]:
-    known: dict[int, int] = {}
-    stops = {each.moment >> SEQ_BITS: each for each in told if each.kind == "stop"}
-    snapshots = {each.moment >> SEQ_BITS: each.moment for each in told if each.kind == "snapshot"}
+def _records(told: Iterable[Told]) -> dict[int, Record]:
+    """Return the records of each boot by later ones; of several, the most."""
+    found = dict[int, Record]()
     for each in told:
         if each.kind == "boot":
-            before = each.detail["previous_boot"]
-            known[before] = max(known.get(before, 0), each.detail["previous_known"])
+            said = each.detail
+            record = Record(said["previous_last"], said["previous_known"], bool(said.get("idle_since")))
+            before = found.get(said["previous_boot"], record)
+            found[said["previous_boot"]] = Record(
+                max(before.logged, record.logged), max(before.known, record.known), before.idle or record.idle
+            )
+    return found
+
+
+def _boots(node: str, of_boots: dict[int, list[Stretch]], told: list[Told]) -> Iterator[Boot]:
+    known = {boot: record.known for boot, record in _records(told).items()}
+    stops = {each.moment >> SEQ_BITS: each for each in told if each.kind == "stop"}
+    snapshots = {each.moment >> SEQ_BITS: each.moment for each in told if each.kind == "snapshot"}
     numbers = sorted(of_boots)
     for number, following in pairwise([*numbers, None]):
         assert number is not None
@@ -161,10 +189,37 @@ def _without_log(boots: Iterable[Boot], idle: set[int]) -> Iterator[Gap]:
             yield Gap(boot.node, NO_LOG, boot.boot + 1, 0, None, None, doubtful, at, boot.last_us)
 
 
-def _tail(boot: Boot, idle: set[int]) -> Gap:
-    known = boot.horizon - moment(boot.boot, 0)
-    untold = known == 0 and boot.next is not None and boot.next > boot.boot + 1 and boot.boot not in idle
+def _tail(boot: Boot, record: Record | None, idle: set[int]) -> Gap:
+    """Return the gap behind a boot that did not end in order. Nothing is known of it if no later boot tells of it."""
+    known = 0 if record is None else record.known
+    untold = record is None or (
+        known == 0 and boot.next is not None and boot.next > boot.boot + 1 and boot.boot not in idle
+    )
     lost = None if untold else max(known - boot.last, 0)
     doubtful = untold or known > boot.last
     at = moment(boot.boot, boot.last)
     return Gap(boot.node, END_OF_BOOT, boot.boot, boot.last, None, lost, doubtful, at, boot.last_us)
+
+
+def _removed(node: str, boots: Sequence[Boot], records: dict[int, Record], damaged: Sequence[Damage]) -> Iterator[Gap]:
+    """Yield the ends of logs that are gone: a later boot had found more than there is.
+
+    Boots before the first one in the log are not missed: the oldest segments are removed. A damaged segment is a gap by
+    itself.
+    """
+    first = min((boot.boot for boot in boots), default=0)
+    ends = {boot.boot: (boot.last, boot.last_us) for boot in boots}
+    torn = {each.boot: each.last for each in damaged}
+    for number, record in sorted(records.items()):
+        last, last_us = ends.get(number, (0, None))
+        if first <= number and record.logged > max(last, torn.get(number, 0)):
+            lost = record.logged - last
+            yield Gap(node, REMOVED, number, last, None, lost, True, moment(number, last), last_us)
+
+
+def _without_begin(node: str, of_boots: dict[int, list[Stretch]], told: Iterable[Told]) -> Iterator[Gap]:
+    """Yield boots whose first event is not `boot`: it is another one's, or the log is not a broker's."""
+    begun = {each.moment for each in told if each.kind == "boot"}
+    for number, stretches in of_boots.items():
+        if stretches[0].first == 1 and moment(number, 1) not in begun:
+            yield Gap(node, NO_BEGIN, number, 0, 1, None, True, moment(number, 0), stretches[0].first_us)

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from pipeline.audit.bound_queues import Bindings, Span
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
+from pipeline.audit.message_rules import VIOLATIONS, Answers, answers, violations
 from pipeline.audit.reduction import NEVER, Groups, Place, Route
-from pipeline.audit.verdict_table import LOST, SCHEMA, VERDICTS
+from pipeline.audit.verdict_table import LOST, OF_MESSAGE, SCHEMA, VERDICTS
 
 
 class Counts(NamedTuple):
@@ -67,6 +68,7 @@ class Messages:
         missing[[row for row, _, _ in named]] = False
         rows = [self._missing(row, span, route) for row, span, route in named]
         rows += [self._missing(row) for row in np.flatnonzero(missing).tolist()]
+        rows += self._violations()
         return Counts(*(int(each.sum()) for each in sums)), pa.Table.from_pylist(rows, SCHEMA)
 
     def _never_came(
@@ -98,6 +100,29 @@ class Messages:
             if bindings.judges([routes[number] for number in mine]):
                 yield from mine
 
+    def _violations(self) -> list[dict[str, Any]]:
+        """Rows of SCHEMA for messages that were published or answered as must not be."""
+        found = answers(self._groups, self._column)
+        guilty = np.stack(violations(found, self._timeline), axis=1)
+        rows = []
+        for row in np.flatnonzero(guilty.any(axis=1)).tolist():
+            moments = sorted(int(each[row]) for each in (found.published, found.answered) if each[row] < NEVER)
+            times = {"publish_ts": int(self._publish_us[row]), "confirm_ts": int(self._confirm_us[row])}
+            rows.append(
+                {
+                    "node": self._node,
+                    "msg_id": int(self._numbers[row]),
+                    "verdict": VERDICTS[OF_MESSAGE],
+                    "violations": [VIOLATIONS[at] for at in np.flatnonzero(guilty[row]).tolist()],
+                    **{name: time for name, time in times.items() if time < NEVER},
+                    "boots": sorted({int(boot_of(moment)) for moment in moments}),
+                    "first": moments[0],
+                    "last": moments[-1],
+                    "evidence": _counted(found, row),
+                }
+            )
+        return rows
+
     def _missing(self, row: int, span: Span | None = None, route: Route | None = None) -> dict[str, Any]:
         """Build a row of SCHEMA for a message that is missing in a queue: in that of `span`, if it is known."""
         number, moment = int(self._numbers[row]), int(self._published[row])
@@ -118,3 +143,14 @@ class Messages:
         evidence = f"never came, bound to exchange '{route.exchange}' for key '{route.key}' since {where(span.since)}"
         place = {"vhost": span.place[0], "queue": span.place[1], "position": number}
         return {**found, **place, "evidence": evidence}
+
+
+def _counted(found: Answers, row: int) -> str:
+    names = ("publishes", "confirms", "nacks", "returns", "routes")
+    counts = [f"{name} {getattr(found, name)[row]}" for name in names]
+    at = [f"{name} at {where(moment)}" for name, moment in _firsts(found, row) if moment < NEVER]
+    return "; ".join([", ".join(counts), *at])
+
+
+def _firsts(found: Answers, row: int) -> list[tuple[str, int]]:
+    return [("first publish", int(found.published[row])), ("first answer", int(found.answered[row]))]

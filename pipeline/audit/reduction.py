@@ -8,6 +8,7 @@ combined by the same operations (`copy_verdicts`), and a batch can be reduced wh
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +26,25 @@ CODES = {name: code for code, name in KINDS.items()}
 ENDS = ("ack", "reject", "expire", "drop", "release")
 OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued", "deadletter", "publish")
 """Kinds that concern copies. A publish has queue and position if it is of a dead letter: where its message died."""
-OF_MESSAGES = ("publish", "confirm", "route", "return")
-OF_BOOTS = ("boot", "stop", "snapshot", "declare", "purge", "delete")
+ANSWERS = ("confirm", "nack", "return")
+OF_MESSAGES = ("publish", "route", *ANSWERS)
+SETTLEMENTS = ("ack", "reject", "requeue")
+"""Kinds by which a consumer's client, or the end of its channel, settles a delivery."""
+OF_BOOTS = ("boot", "stop", "snapshot", "declare", "policy", "purge", "delete")
+REASONS = ("", "rejected", "expired", "maxlen", "delivery_limit")
+"""Reasons of a death, by their number in the columns `end_reason` and `dead_reason`; 0: any other."""
 NEEDED = (
     *("boot", "seq", "ts", "kind", "vhost", "queue", "channel", "msg_id", "position", "redelivered", "persistent"),
     "detail",
 )
 """The columns of events that all jobs look at."""
-AUDITED = (*NEEDED, "exchange", "routing_key")
+AUDITED = (*NEEDED, "exchange", "routing_key", "connection", "reason")
+TAKEN = ("expire", "drop", "release")
+"""Kinds by which the broker takes a message out of its queue, which must not happen while a consumer has it."""
+NOWHERE = -1
+"""In place of the number of an exchange: none."""
+CHANNEL_BITS = 16
+NAME_NUMBER_MAX = (1 << 31) - 1
 ROUTES_MAX = 1 << 14
 """Routes of a batch that are kept; with more, none are: each message has its own, which takes too much memory."""
 
@@ -164,9 +176,24 @@ def reduced(node: str, batch: pa.RecordBatch) -> Reduced:
     return Reduced(node, places, copies, messages, routes, events.bound(), events.told(), events.stretches())
 
 
+def is_of_boot(batch: pa.RecordBatch, boot: int) -> bool:
+    """Return whether events can be a boot's: a message gets its number from the boot in which it is published.
+
+    Earlier segments do not say whose they are.
+    """
+    published = pc.equal(batch.column("kind"), "publish")
+    boots = pc.shift_right(batch.column("msg_id").filter(published), SEQ_BITS)
+    return bool(pc.all(pc.equal(boots, boot)).as_py() is not False)
+
+
 def numbers(column: Any, otherwise: int = -1) -> Any:
     """Convert an Arrow column to an array, nulls to `otherwise`."""
     return pc.fill_null(column, otherwise).to_numpy(zero_copy_only=False)
+
+
+def name_number(name: str | None) -> int:
+    """Return a number for a name: the same wherever and whenever it is read. Two names hardly ever have the same."""
+    return zlib.crc32((name or "").encode()) & NAME_NUMBER_MAX
 
 
 def codes(column: pa.DictionaryArray) -> Any:
@@ -214,7 +241,7 @@ class Columns:
         redelivered = numbers(self._batch.column("redelivered").cast(pa.int8()))[rows]
         persistent = numbers(self._batch.column("persistent").cast(pa.int8()))[rows]
         routed, delivered, ended = (kind == CODES["route"], kind == CODES["deliver"], is_one_of(kind, ENDS))
-        new = delivered & (redelivered == 0)
+        new, dead, reason = delivered & (redelivered == 0), kind == CODES["deadletter"], self._reasons()[rows]
         # A death and the publish of its dead letter are recorded behind the copy's end, and do not show that it lives.
         heard = (kind != CODES["deadletter"]) & (kind != CODES["publish"])
         used, place = np.unique(self.place[rows[groups.starts]], return_inverse=True)
@@ -223,6 +250,7 @@ class Columns:
             "position": self.position[rows[groups.starts]],
             "msg_id": groups.first(routed, self.msg_id[rows], -1),
             "routed": groups.first(routed, moment, NEVER),
+            "routes": groups.sum(routed),
             "kept": groups.max(np.where(routed, persistent, -1)),
             "first_deliver_us": groups.first(delivered, ts, NEVER),
             "deliveries": groups.sum(delivered),
@@ -230,9 +258,11 @@ class Columns:
             "new": groups.sum(new),
             "first_new": groups.first(new, moment, NEVER),
             "last_new": groups.last(new, moment, -1),
+            "first_again": groups.first(delivered, np.where(new, NEVER, moment), NEVER),
             "last_delivered": groups.last(delivered, moment, -1),
             "end": groups.first(ended, moment, NEVER),
             "end_kind": groups.first(ended, kind, 0).astype(np.uint8),
+            "end_reason": groups.first(ended, reason, 0).astype(np.uint8),
             "ended": groups.last(ended, moment, -1),
             "ends": groups.sum(ended),
             "first": groups.first(heard, moment, NEVER),
@@ -240,21 +270,24 @@ class Columns:
             "last": groups.last(heard, moment, -1),
             "last_kind": groups.last(heard, kind, 0).astype(np.uint8),
             "queued": groups.last(kind == CODES["queued"], moment, -1),
-            "deaths": groups.sum(kind == CODES["deadletter"]),
-            "due": groups.sum((kind == CODES["deadletter"]) & (self._routed_to()[rows] > 0)),
-            "died": groups.last(kind == CODES["deadletter"], moment, -1),
+            "deaths": groups.sum(dead),
+            "due": groups.sum(dead & (self._routed_to()[rows] > 0)),
+            "died": groups.last(dead, moment, -1),
+            "dead_reason": groups.first(dead, reason, 0).astype(np.uint8),
+            "dead_to": groups.first(dead, self._exchanges()[rows], NOWHERE).astype(np.int32),
             "dead_letters": groups.sum(kind == CODES["publish"]),
-            **_holding(groups, delivered, ended | (kind == CODES["requeue"]), moment),
+            **_holding(groups, kind, moment),
         }
         return pa.table(columns), [self.place_of(int(code)) for code in used]
 
     def messages(self) -> tuple[pa.Table, list[Route]]:
-        """Return a row for each message with a publish, route, confirm or return, and the routes of publishes."""
+        """Return a row for each message with a publish, route or answer, and the routes of publishes."""
         found = np.flatnonzero(is_one_of(self.kind, OF_MESSAGES))
         groups = Groups(self.msg_id[found])
         rows = found[groups.order]
         kind, ts = self.kind[rows], self.ts[rows]
-        published, confirmed = kind == CODES["publish"], kind == CODES["confirm"]
+        published, confirmed, answered = (kind == CODES["publish"], kind == CODES["confirm"], is_one_of(kind, ANSWERS))
+        parties, talked = self._parties()[rows], published | answered
         own = published & (numbers(self._batch.column("channel"))[rows] == 0)
         route, routes = self._routes(rows, published & ~own & ~self._in_transaction()[rows])
         table = pa.table(
@@ -269,6 +302,14 @@ class Columns:
                 "routes": groups.sum(kind == CODES["route"]),
                 "returned": groups.sum(kind == CODES["return"]) > 0,
                 "route": groups.max(route),
+                "publishes": groups.sum(published),
+                "confirms": groups.sum(confirmed),
+                "nacks": groups.sum(kind == CODES["nack"]),
+                "returns": groups.sum(kind == CODES["return"]),
+                "answered": groups.first(answered, self.moment[rows], NEVER),
+                "party_low": groups.min(np.where(talked, parties, NEVER)),
+                "party_high": groups.max(np.where(talked, parties, -1)),
+                "expires": groups.max(published & self._detail("expires", False)[rows]),
             }
         )
         return table, routes
@@ -300,6 +341,23 @@ class Columns:
         details = self._batch.column("detail")
         values = [json.loads(detail or "{}").get(name, otherwise) for detail in details.dictionary.to_pylist()]
         return np.array([*values, otherwise])[codes(details)]
+
+    def _reasons(self) -> Any:
+        """Number of each event's reason in REASONS."""
+        names = self._batch.column("reason").dictionary.to_pylist()
+        known = [REASONS.index(name) if name in REASONS else 0 for name in names]
+        return np.array([*known, 0], np.uint8)[codes(self._batch.column("reason"))]
+
+    def _exchanges(self) -> Any:
+        """Number of each event's exchange, the same in every batch."""
+        names = self._batch.column("exchange").dictionary.to_pylist()
+        return np.array([*map(name_number, names), NOWHERE])[codes(self._batch.column("exchange"))]
+
+    def _parties(self) -> Any:
+        """Number of each event's connection and channel, the same in every batch."""
+        names = self._batch.column("connection").dictionary.to_pylist()
+        connections = np.array([*map(name_number, names), 0])[codes(self._batch.column("connection"))]
+        return (connections << CHANNEL_BITS) + numbers(self._batch.column("channel"), 0)
 
     def bound(self) -> list[Bound]:
         """List the bindings of queues that began or ended."""
@@ -336,19 +394,30 @@ class Columns:
         return [Stretch(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _holding(groups: Groups, delivered: Any, back: Any, moment: Any) -> dict[str, Any]:
-    """Columns: copies out at their first move, out at their last, and the moments of two deliveries in a row."""
-    relevant = np.flatnonzero(delivered | back)
-    group, out = groups.of_rows[relevant], delivered[relevant]
-    twice = np.flatnonzero((group[1:] == group[:-1]) & out[1:] & out[:-1])
-    again = np.full((2, len(groups)), -1)
-    for at in (0, 1):
-        again[at, group[twice]] = moment[relevant[twice + at]]
-    moves = delivered | back
+def _holding(groups: Groups, kind: Any, moment: Any) -> dict[str, Any]:
+    """Columns on who had a copy: its first and last *move*, a delivery, settlement or end; two deliveries in a row; a
+    settlement of what was given back before; an end by the broker of what a consumer had.
+    """
+    delivered = kind == CODES["deliver"]
+    moves = delivered | is_one_of(kind, ENDS) | is_one_of(kind, SETTLEMENTS)
+    relevant = np.flatnonzero(moves)
+    group, mine = groups.of_rows[relevant], kind[relevant]
+    before, after = mine[:-1], mine[1:]
+    same = group[1:] == group[:-1]
+    pairs = {
+        "held": same & (before == CODES["deliver"]) & (after == CODES["deliver"]),
+        "unheld": same & (before == CODES["requeue"]) & is_one_of(after, SETTLEMENTS),
+        "taken": same & (before == CODES["deliver"]) & is_one_of(after, TAKEN),
+    }
+    found: dict[str, Any] = {}
+    for name, chosen in pairs.items():
+        at, two = np.flatnonzero(chosen), np.full((2, len(groups)), -1)
+        for side in (0, 1):
+            two[side, group[at]] = moment[relevant[at + side]]
+        found |= {f"{name}_one": two[0], f"{name}_two": two[1]}
     return {
-        "out_first": groups.first(moves, delivered, 0).astype(bool),
-        "out_last": groups.last(moves, delivered, 0).astype(bool),
+        "move_first": groups.first(moves, kind, 0).astype(np.uint8),
+        "move_last": groups.last(moves, kind, 0).astype(np.uint8),
         "turns": groups.sum(moves),
-        "held_by_one": again[0],
-        "held_by_two": again[1],
+        **found,
     }

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from leveret_spark.events.event_columns import KINDS
 
-SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST, NOT_CONFIRMED = range(6)
-VERDICTS = ("settled", "queued", "not kept", "unknown", "lost", "not confirmed")
+SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST, NOT_CONFIRMED, OF_MESSAGE = range(7)
+VERDICTS = ("settled", "queued", "not kept", "unknown", "lost", "not confirmed", "message")
+"""Verdicts on copies; the last one stands in rows on a message's publish and answers, which have no queue."""
 VIOLATIONS = (
     "delivered after its end",
     "there again after its end",
@@ -20,7 +21,19 @@ VIOLATIONS = (
     "delivered as new after a restart",
     "its dead letter never came",
     "its dead letter came twice",
+    "settled, not delivered",
+    "gone while a consumer had it",
+    "routed, never published",
+    "delivered before its route",
+    "routed twice",
+    "first delivery marked as redelivered",
+    "expired without a time to live",
+    "dropped without a limit",
+    "released without a delay",
+    "died without its dead letter",
+    "dead letter unlike its death",
 )
+"""Violations of copies; `message_rules` has those of messages."""
 MOVE = 0
 """The kind of the end of a copy that went on to another place of its queue."""
 HOW = np.array(["move", *(KINDS.get(code, "") for code in range(1, max(KINDS) + 1))])

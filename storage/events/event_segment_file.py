@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from leveret_events.segment_blocks import START, DamageError, blocks
+from leveret_events.segment_blocks import START, DamageError, blocks, owned
 from leveret_events.segment_names import SegmentName, unsealed_name
 from storage.events.event_tail_file import append_whole
 from storage.synced_files import sync_directory, sync_file
@@ -27,7 +27,7 @@ class EventSegmentFile:
         path = directory / unsealed_name(node, boot, first)
         file = path.open("xb", buffering=0)
         try:
-            append_whole(file, START, 0)
+            append_whole(file, START + owned(node, boot), 0)
         except OSError:
             file.close()
             path.unlink()

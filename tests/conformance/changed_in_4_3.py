@@ -99,7 +99,6 @@ DIFFERENT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "basic/test_direct_reply.py::test_what_it_is_no_queue_for": (CRASHES, ("ask for nobody",)),
     "basic/test_publish.py::test_properties_that_are_accepted": (AS_PUBLISHED, ("expiration='+60000'",)),
     "connection/test_channel.py::test_methods_that_end_the_connection": (CRASHES, ("basic.cancel-ok",)),
-    "connection/test_connection.py::test_both_sides_closing_at_once": ("RabbitMQ says nothing more", ()),
     "connection/test_fidelity.py::test_every_field_type_of_the_dialect": (AS_PUBLISHED, ("[b'L",)),
     "connection/test_fidelity.py::test_header_order_and_duplicates_stay": (AS_PUBLISHED, ()),
     "connection/test_large_tables.py::test_a_message_keeps_its_headers": (AS_PUBLISHED, ("equal-names",)),

@@ -11,9 +11,9 @@ from broker.entities.arguments.personality import Series
 from broker.wire.field_tables import to_python
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_broker
-from harness.brokers.rabbitmq_reference import REFERENCE_SERIES
+from harness.brokers.rabbitmq_reference import OF_3_10, REFERENCE, REFERENCE_SERIES
 from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare, queue_delete
-from harness.clients.wire_client import Client
+from harness.clients.wire_client import Address, Client
 from tests.conformance import Connect, Made
 from tests.conformance.changed_in_4_3 import CHANGED, DIFFERENT, reason
 
@@ -33,6 +33,25 @@ def web_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProc
     process = web_broker(tmp_path_factory.mktemp("web"))
     process.start()
     yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def address_of_4_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """A broker of 4.3: the reference if it is one, or our own with that personality."""
+    if OF_3_10:
+        pytest.skip("the reference is RabbitMQ 3.10")
+    if REFERENCE:
+        host, _, port = REFERENCE.rpartition(":")
+        yield host, int(port)
+        return
+    directory = tmp_path_factory.mktemp("of_4_3")
+    settings = directory / "settings.toml"
+    settings.write_text('[identity]\npersonality = "4.3"\n')
+    process = BrokerProcess(directory / "data")
+    process.options = ("--config", str(settings))
+    process.start()
+    yield process.address
     process.stop()
 
 

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from broker.admin.definitions.packed_entries import PackedEntries
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.json_reader import Row, read_object
 from broker.admin.json_input.strict_json import decode_json
 from broker.admin.kinds.definition_entry import DefinitionEntry, converted
@@ -119,8 +120,8 @@ async def convert_in_steps(definitions: object, vhost: str | None = None) -> Def
     return _file_of(found, _kinds(vhost))
 
 
-async def read_definitions(body: bytes | bytearray, vhost: str | None = None) -> DefinitionsFile:
-    """Return the same from JSON, whose entries are checked as soon as they are read.
+async def read_definitions(body: BodyParts, vhost: str | None = None) -> DefinitionsFile:
+    """Return the same from JSON, which is used up; its entries are checked as soon as they are read.
 
     Raises ValueError for malformed JSON, and AdministrationError `invalid`.
     """

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.strict_json import DEPTH_MAX, STRICT, UnreadableJson, too_deep
 from broker.admin.short_steps import pause_if_due
 
@@ -24,8 +25,6 @@ OTHER_VALUES_MAX = 20_000
 """Values in a member of an unknown name: skipping them takes a second of short steps."""
 OTHER_TEXT_MAX = 255
 """Characters of a text of an unknown name that is kept: versions and the like."""
-USED_BYTES = 1 << 20
-"""Bytes that are read before they are cut off a bytearray, to free the memory for the values."""
 
 _LONGER: Any = object()
 """Stands for a value that does not fit the window."""
@@ -75,8 +74,8 @@ def check_depth(depth: int) -> None:
         raise too_deep()
 
 
-async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, long_as_bytes: bool = False) -> Any:
-    """Return the value of a body; a bytearray is used up.
+async def read_json(body: BodyParts, values_max: float = VALUES_MAX, *, long_as_bytes: bool = False) -> Any:
+    """Return the value of a body, which is used up.
 
     Raises ValueError for malformed JSON, and UnreadableJson beyond a limit. With `long_as_bytes` a text that does not
     fit the window is returned as its bytes, which takes a fourth of the memory.
@@ -87,12 +86,13 @@ async def read_json(body: bytes | bytearray, values_max: float = VALUES_MAX, *, 
     return found
 
 
-async def read_object(body: bytes | bytearray, lists: Mapping[str, Callable[[], Rows]], row: Row) -> dict[str, Any]:
-    """Return the object of a body. Members named in `lists` may have any number of elements, each with its own limit.
+async def read_object(body: BodyParts, lists: Mapping[str, Callable[[], Rows]], row: Row) -> dict[str, Any]:
+    """Return the object of a body, which is used up.
 
-    Their elements are appended to what `lists` makes; `row` converts each, given the list's name, the element's number
-    in it, and its value. Members of other names have a limit, too, and are None unless they are a short text. Raises
-    ValueError, and the errors of `row`.
+    Members named in `lists` may have any number of elements, each with its own limit. Their elements are appended to
+    what `lists` makes; `row` converts each, given the list's name, the element's number in it, and its value. Members
+    of other names have a limit, too, and are None unless they are a short text. Raises ValueError, and the errors of
+    `row`.
     """
     text = _Text(body)
     found: dict[str, Any] = {}
@@ -125,10 +125,9 @@ async def _elements(text: _Text, rows: Rows, row: Callable[[int, Any], Any]) -> 
 class _Text:
     """A text with the window of it that is decoded, and the place in that. Each method skips blanks first."""
 
-    def __init__(self, body: bytes | bytearray, *, long_as_bytes: bool = False) -> None:
+    def __init__(self, body: BodyParts, *, long_as_bytes: bool = False) -> None:
         self._body = body
         self._long_as_bytes = long_as_bytes
-        self._start = 0
         self._window = ""
         self._at = 0
         self._is_last = False
@@ -255,11 +254,8 @@ class _Text:
 
     def _move(self) -> None:
         """Move the window to the place up to which the text is read."""
-        self._start += len(self._window[: self._at].encode())
-        if self._start > USED_BYTES and isinstance(self._body, bytearray):
-            del self._body[: self._start]
-            self._start = 0
-        piece = bytes(self._body[self._start : self._start + WINDOW_BYTES])
-        self._is_last = self._start + len(piece) == len(self._body)
+        self._body.drop(len(self._window[: self._at].encode()))
+        piece = self._body.first(WINDOW_BYTES)
+        self._is_last = len(piece) == len(self._body)
         self._window, _ = codecs.utf_8_decode(piece, "strict", self._is_last)
         self._at = 0

@@ -52,6 +52,8 @@ class Personality(NamedTuple):
     """basic.get of a quorum queue shows x-delivery-count 0."""
     carried_counts: bool = False
     """A dead letter takes its delivery count along: a quorum queue counts on."""
+    classic_counts: bool = False
+    """Classic queues count failures, too, which their dead letters take along."""
     quorum_priorities: QuorumPriorities = QuorumPriorities.NONE
     """The priorities of quorum queues."""
     takeover: bool = False
@@ -98,8 +100,6 @@ class Personality(NamedTuple):
     """Most words `#` in the binding key of a topic exchange; 0: any number."""
     delivery_modes: bool = True
     """A delivery mode other than 1 and 2 is refused."""
-    bound_replies: bool = True
-    """Binding an address of a direct reply is a 404 like that of any queue; otherwise a 403."""
     stream_texts: bool = True
     """Refused consumers of streams have 3.x's reply texts."""
     stream_returns: bool = True
@@ -156,7 +156,6 @@ _OF_4_2 = Personality(
     exchange_type_406=True,
     passive_access=True,
     delivery_modes=False,
-    bound_replies=False,
     stream_returns=False,
     stream_texts=False,
     quoted_types=True,
@@ -193,6 +192,7 @@ PERSONALITIES = {
         rechecks_consumers=True,
         nacks_count=False,
         acquired_counts=True,
+        classic_counts=True,
         quorum_priorities=QuorumPriorities.STRICT,
         delayed_retries=True,
         purged_dead_letters=True,

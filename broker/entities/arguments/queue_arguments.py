@@ -87,7 +87,7 @@ def check(queue: str, vhost: str, arguments: Table, rules: ArgumentRules) -> Non
     Raises ChannelException 406. Unknown arguments are accepted, as in RabbitMQ.
     """
     where = f"for queue '{queue}' in vhost '{vhost}'"
-    check_type(arguments.get("x-queue-type"), where)
+    check_type(arguments.get("x-queue-type"), where, rules.types_of_none)
     type_ = type_of(arguments)
     if "x-dead-letter-exchange" in arguments:  # checked before the type is asked for its arguments
         _exchange_name("x-dead-letter-exchange", arguments["x-dead-letter-exchange"], arguments, queue, vhost)
@@ -241,6 +241,8 @@ def _queue_version(name: str, field: Field, arguments: Table, queue: str, vhost:
 
 Check = Callable[[str, Field, Table, str, str], None]
 
+LEADER_LOCATORS = ("client-local", "balanced", "random", "least-leaders")
+
 _CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is the one it names
     "x-expires": _integer(1, EXPIRY_MAX_MILLISECONDS),
     "x-message-ttl": _integer(0, EXPIRY_MAX_MILLISECONDS),
@@ -260,9 +262,7 @@ _CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is
     "x-max-age": _interval,
     "x-stream-max-segment-size-bytes": _segment_size,
     "x-initial-cluster-size": _integer(1),
-    "x-queue-leader-locator": _one_of(
-        "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"
-    ),
+    "x-queue-leader-locator": _one_of("invalid_queue_locator_arg", *LEADER_LOCATORS),
 }
 
 
@@ -275,6 +275,8 @@ class ArgumentRules(NamedTuple):
     """The checks of values, in RabbitMQ's order: its reply text names the first that fails."""
     ages_in_milliseconds: bool = False
     """x-max-age is compared, and shown in a refusal, in milliseconds: 1h and 60m are the same."""
+    types_of_none: tuple[str, ...] = ()
+    """Values of x-queue-type that name no type, and mean a classic queue."""
 
     def compared(self, name: str, field: Field | None) -> Field | None:
         """Return the value of an argument as a second declaration is compared."""
@@ -311,7 +313,15 @@ _RETRIED = (
 )
 
 RULES_OF_3 = ArgumentRules({name: type_.arguments for name, type_ in TYPES.items()}, _CHECKS)
-RULES_OF_4_2 = ArgumentRules(RULES_OF_3.known | _FILTERED, _CHECKS | {"x-stream-filter-size-bytes": _filter_size})
+RULES_OF_4_2 = ArgumentRules(
+    RULES_OF_3.known | _FILTERED,
+    {
+        **_CHECKS,
+        "x-queue-leader-locator": _one_of("invalid_queue_locator_arg", *LEADER_LOCATORS, "min-masters"),
+        "x-stream-filter-size-bytes": _filter_size,
+    },
+    types_of_none=("", "undefined"),
+)
 RULES_OF_4_3 = ArgumentRules(
     RULES_OF_4_2.known | {QUORUM.name: (*QUORUM.arguments, *_RETRIED)},
     {
@@ -322,4 +332,5 @@ RULES_OF_4_3 = ArgumentRules(
         "x-consumer-disconnected-timeout": _integer(0),
     },
     ages_in_milliseconds=True,
+    types_of_none=RULES_OF_4_2.types_of_none,
 )

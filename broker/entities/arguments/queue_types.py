@@ -90,13 +90,13 @@ def type_of(arguments: Table) -> QueueType:
     return TYPES.get(_named(arguments.get("x-queue-type")), CLASSIC)
 
 
-def check_type(field: Field | None, where: str) -> None:
-    """Refuse an unknown value of x-queue-type. Raises ChannelException 406."""
+def check_type(field: Field | None, where: str, none: tuple[str, ...] = ()) -> None:
+    """Refuse an unknown value of x-queue-type; those of `none` mean no type. Raises ChannelException 406."""
     if field is None:
         return
     if field.kind != "S":
         problem = f"{{unacceptable_type,{TYPE_NAMES[field.kind]}}}"
-    elif _named(field) not in TYPES:
+    elif _named(field) not in (*TYPES, *none):
         problem = f"\"unsupported queue type '{_named(field)}'\""
     else:
         return

@@ -18,7 +18,7 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     source.deliver_now()
     moved: list[QueuedMessage] = []
     while len(moved) < messages and size_bytes > 0 and (entry := source.pop()) is not None:
-        if not _enter(target, entry):
+        if not _enter(source, target, entry):
             source.ready_in_order.put_back((entry,))
             break
         if source.events is not None:
@@ -31,12 +31,14 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     return len(moved)
 
 
-def _enter(target: Queue, entry: QueuedMessage) -> bool:
+def _enter(source: OrderedQueue, target: Queue, entry: QueuedMessage) -> bool:
     """Put a message into the target; return False if it refuses."""
     assert entry.message is not None, "a popped message has its content"
     message = entry.message.copy()
     message.body_id = 0  # a shared body is stored again, with the message in this queue
     if target.limits.on_length and target.limits.refuses(message):
         return False
+    if source.events is not None:
+        source.events.moves_on(message, entry)
     target.publish(message)
     return True

@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import Message, QueuedMessage, carrying
+from broker.entities.messages.message import Message, QueuedMessage, carried_count, carrying
 from broker.entities.queues.consumer_prefetch import Outlet
 from broker.entities.queues.queue import (
     LOAD_BYTES,
@@ -196,6 +196,8 @@ class OrderedQueue(Queue):
         if self.deleted:  # nothing to return them to
             self.out.remove(entries)
             return
+        if (abandoned or rejected) and self._context.personality.classic_counts:
+            _count_failure(entries)
         if len(entries) > RUN_MESSAGES:  # inserted in several steps, which costs least in descending order
             entries = sorted(entries, key=_position, reverse=True)
         take_back = partial(self._take_back, abandoned=abandoned)
@@ -394,6 +396,13 @@ def died(entry: QueuedMessage, reason: str, personality: Personality) -> Message
     if message is None or not personality.carried_counts:
         return message
     return carrying(message, entry.failures(reason))
+
+
+def _count_failure(entries: Sequence[QueuedMessage]) -> None:
+    """Have returned messages carry one failure more; those whose content is on disk only forget theirs."""
+    for entry in entries:
+        if (message := entry.message) is not None:
+            entry.message = carrying(message, carried_count(message.flags) + 1)
 
 
 _position: Final = attrgetter("position")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments.policies import InForce, Policy, alternate, effective
 from broker.entities.arguments.policy_keys import EXCHANGE
 from broker.entities.arguments.policy_matching import Policies
+from broker.entities.queues.events.queue_events import Arguments, told_arguments
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts import queue_expiry
@@ -68,6 +69,14 @@ class PolicyApplication:
     def queue_appears(self, queue: Queue) -> None:
         """Apply policies to a queue that was declared or recovered. `QueueLimits.resume` applies limits to messages."""
         _apply_to_queue(queue, self.policies.match(queue.type.name, queue.name))
+        if queue.events is not None:
+            queue.events.declared(
+                queue.type.name,
+                durable=queue.durable,
+                priorities=queue.highest_priority,
+                arguments=self._told(queue),
+                policies=queue.policies,
+            )
         self._start_expiry(queue)
 
     def _changed(self, name: str, policy: Policy | None, *, operator: bool) -> Future[None]:
@@ -125,10 +134,15 @@ class PolicyApplication:
             return
         overflow = queue.arguments.overflow
         _apply_to_queue(queue, in_force)
+        if queue.events is not None:
+            queue.events.governed(self._told(queue), in_force)
         self._start_expiry(queue)
         if "drop-head" in (overflow, queue.arguments.overflow):
             queue.limits.drop_excess()
         queue.touch()
+
+    def _told(self, queue: Queue) -> Arguments:
+        return told_arguments(queue.type, queue.arguments, self._context.personality.delivery_limit)
 
     def _start_expiry(self, queue: Queue) -> None:
         queue_expiry.begin(queue, self._context.timers, self._context.now, self._expire)

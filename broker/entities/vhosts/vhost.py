@@ -13,6 +13,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
+from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_types import TYPES, DefaultType, type_of
 from broker.entities.exchanges.event_exchange import INTERNAL
 from broker.entities.exchanges.exchange import Exchange
@@ -257,8 +258,6 @@ class VHost:
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.store.queue_id] = queue
-        if queue.events is not None:
-            queue.events.declared(queue.type.name, durable=queue.durable, priorities=queue.highest_priority)
         self.policy_application.queue_appears(queue)
         self._exclusive_queues.add(queue)
 
@@ -269,7 +268,9 @@ class VHost:
         if delays is not None:
             self.context.queues_by_id[delays.store.queue_id] = delays
             if delays.events is not None:
-                delays.events.declared("delay", durable=delays.durable, priorities=None)
+                delays.events.declared(
+                    "delay", durable=delays.durable, priorities=None, arguments={}, policies=NONE_IN_FORCE
+                )
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:

@@ -26,6 +26,7 @@ from broker.config import HttpSettings
 from broker.management.work_slots import WorkSlots
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_connection import HttpConnection
+from broker.server.http.prompt_stream import PromptStream
 from broker.server.net.listeners import accept_forever
 from broker.server.net.tls_context import Security
 from broker.session.peer import Peer
@@ -87,7 +88,7 @@ class WebServer:
         if not self._address_has_capacity(peer):
             sock.close()
             return
-        stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        stream: trio.abc.Stream = PromptStream(sock)
         if security is not None:
             stream = trio.SSLStream(stream, security.context, server_side=True)
         connection = HttpConnection(stream, peer, self._settings, self._application, self._slots)

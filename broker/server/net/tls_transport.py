@@ -119,6 +119,7 @@ class SecureTransport(Transport):
     async def _fill(self, size: int) -> int:
         """Receive at most `size` encrypted bytes and return their number; 0 at the end of the stream."""
         while True:
+            self._acks.acknowledge_unanswered(self.connection.traffic.send_cnt)
             await self._settings.readable(self._socket)
             try:
                 received = self._socket.recv_into(_sealed, size)

@@ -20,6 +20,7 @@ import trio
 
 from broker.server.engine import LONG_TURN_SECONDS, Engine
 from broker.server.net import heartbeats
+from broker.server.net.prompt_acks import PromptAcks
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.phase import Phase
@@ -85,6 +86,7 @@ class Transport:
         self._lost = False
         self._paused = False
         self._busy = False
+        self._acks = PromptAcks(sock)
         self._round_robin = False
         """It was busy with the last input: the next is handled in turn with other busy connections."""
         self._handshaking = True
@@ -220,6 +222,7 @@ class Transport:
 
     async def _receive(self) -> bytes:
         while True:
+            self._acks.acknowledge_unanswered(self.connection.traffic.send_cnt)
             await self._settings.readable(self._socket)
             try:
                 if self._busy:
@@ -240,6 +243,7 @@ class Transport:
         traffic = self.connection.traffic
         traffic.recv_oct += size
         traffic.recv_cnt += size > 0  # 0 is the end of the stream
+        self._acks.received(size, traffic.send_cnt)
 
     async def _discard(self, seconds: float) -> None:
         """Discard the input of a client after close-ok, until it closes its socket or `seconds` have passed."""
@@ -258,6 +262,8 @@ class Transport:
             await self._flushed.wait()
         if connection.publishes or connection.incomplete_bytes:
             await self._committer.backpressure(confirmed=connection.confirmed)
+            if connection.publishes and connection.confirmed and not connection.incomplete_bytes:
+                self._acks.answer_comes()  # the confirm
             connection.publishes = False
         self._paused = False
 

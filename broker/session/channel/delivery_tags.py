@@ -138,11 +138,17 @@ class DeliveryLedger:
         finally:
             self.consumed -= consumed
 
-    def take_of(self, consumer: Receiver) -> Taken:
-        """Remove and return the deliveries to a consumer. Acknowledgements of them are no error from now on."""
-        tags = [tag for tag, entry in self.items() if entry.consumer is consumer]
+    def take_of(self, consumer: Receiver | None) -> Taken:
+        """Remove and return the deliveries to a consumer; None: by basic.get, of queues whose deliveries time out.
+
+        Acknowledgements of them are no error from now on.
+        """
+        every = consumer is not None
+        tags = [
+            tag for tag, entry in self.items() if entry.consumer is consumer and (every or entry.queue.may_time_out)
+        ]
         taken = Taken({tag: self._pop(tag) for tag in tags})
-        self.consumed -= len(tags)
+        self.consumed -= len(tags) if every else 0
         self._ignored.update(tags)
         return taken
 

@@ -13,7 +13,7 @@ from broker.entities.statistics.counters import count_get, count_get_empty
 from broker.session.channel import firehose
 from broker.session.channel.channel import Channel, draw_from
 from broker.session.generated_names import generated_name
-from broker.session.methods import delivery_timeout, rehearsed_methods
+from broker.session.methods import delivery_timeout, rehearsed_methods, reply_addresses
 from broker.session.methods.queue_methods import current_queue
 from broker.session.methods.stream_methods import check_consume
 from broker.session.output import content_frames
@@ -50,6 +50,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
     tag = _consumer_tag(channel, method)
+    reply_addresses.check_consume(channel, name)
     queue = channel.vhost.queue(name, channel.connection)
     _admit(channel, queue, method)
     if (watch := channel.connection.broker.watch) is not None:
@@ -152,6 +153,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     """basic.get."""
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
+    reply_addresses.check_get(channel, name)
     queue = channel.vhost.queue(name, channel.connection)
     if queue.arguments.single_active_consumer and queue.type is QUORUM:
         quoted = channel.connection.settings.personality.quoted_types

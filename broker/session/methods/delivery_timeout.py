@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.entities.queues.consumer_prefetch import Consumer
     from broker.entities.queues.queue import Queue
     from broker.session.channel.channel import Channel
+    from broker.session.channel.packed_deliveries import Taken
 
 log = logging.getLogger("leveret.channel")
 
@@ -123,18 +124,23 @@ class DeliveryTimeout:
         channel, consumer = self._channel, self._consumer
         fields = {"connection": str(channel.connection.peer), "channel": channel.number}
         log.warning("a delivery was not acknowledged in time: connection %s", channel.connection.peer, extra=fields)
+        taken = channel.deliveries.take_of(consumer)
         if consumer is None or not channel.connection.knows("consumer_cancel_notify"):
             text = TEXT.format(channel.number)
+            self._give_back(taken)
             channel.fail(ChannelException(ReplyCode.PRECONDITION_FAILED, text), 0)
             return
-        taken = channel.deliveries.take_of(consumer)
         if (watch := channel.connection.broker.watch) is not None:
             watch.closed(channel.client_name, 0, CANCELLED.format(consumer.queue.name))
         withdraw(channel, consumer)
+        self._give_back(taken)
+
+    def _give_back(self, taken: Taken) -> None:
+        """Return deliveries, before the channel ends: a closed channel would count as a failure."""
         if len(taken) <= SETTLED_AT_ONCE:
             delivery_tags.requeue(list(taken.values()))
         else:
-            requeue_some_at_a_time(channel, taken)
+            requeue_some_at_a_time(self._channel, taken)
 
 
 def watch(channel: Channel, queue: Queue, consumer: Consumer | None) -> None:

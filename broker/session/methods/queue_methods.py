@@ -10,7 +10,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.pending_batches import OnDisk
 from broker.session.channel.channel import Channel
 from broker.session.generated_names import generated_name
-from broker.session.methods import deprecated_features, name_rules, rehearsed_methods
+from broker.session.methods import deprecated_features, name_rules, rehearsed_methods, reply_addresses
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
@@ -21,7 +21,7 @@ from broker.wire.properties import REPLY_TO
 def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     """queue.declare."""
     name = name_rules.stripped(method.queue)
-    if method.passive or name == REPLY_TO:
+    if method.passive or name == REPLY_TO or reply_addresses.is_volatile(channel, name):
         _declare_passively(channel, method, name)
         return
     name_rules.not_reserved("queue", name)
@@ -116,7 +116,7 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     vhost = channel.vhost
     name, _ = _name_and_key(channel, method)
     name_rules.not_default_exchange(method.exchange)
-    _check_not_volatile(channel, name)
+    reply_addresses.check_binding(channel, name)
     channel.access.write_queue(name)
     channel.access.read_exchange(method.exchange)
     if name not in vhost.queues or method.exchange not in vhost.exchanges:
@@ -129,20 +129,13 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
 def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> Binding:
     name, key = _name_and_key(channel, method)
     name_rules.not_default_exchange(method.exchange)
-    _check_not_volatile(channel, name)
+    reply_addresses.check_binding(channel, name)
     channel.access.write_queue(name)
     channel.access.read_exchange(method.exchange)
     exchange = channel.vhost.exchange(method.exchange)
     queue = channel.vhost.queue(name, channel.connection)
     channel.access.topic(exchange, "read", key)
     return exchange.binding(queue, key, method.arguments)
-
-
-def _check_not_volatile(channel: Channel, name: str) -> None:
-    """Refuse to bind or unbind an address of a direct reply, as RabbitMQ 4. Raises ChannelException 403."""
-    if name.startswith(f"{REPLY_TO}.") and not channel.connection.settings.personality.bound_replies:
-        text = "cannot bind or unbind to a volatile (direct reply-to) queue"
-        raise ChannelException(ReplyCode.ACCESS_REFUSED, text)
 
 
 def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> tuple[str, str]:
@@ -157,6 +150,9 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     """queue.purge: drops ready messages, not unacknowledged ones; answered when that is on disk."""
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
+    if reply_addresses.is_volatile(channel, name):
+        channel.send(methods.QueuePurgeOk(0), no_wait=method.no_wait)
+        return
     queue = channel.vhost.queue(name, channel.connection)
     queue.deliver_now()
     count = queue.purge()

@@ -14,6 +14,7 @@ from broker.wire.methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
+from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.amqp_peer import publish_frames
 from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
@@ -39,7 +40,9 @@ def test_both_sides_closing_at_once(client: Client) -> None:
     client.send(ChannelOpen())
     client.send(ConnectionClose(200, "", 0, 0), channel=0)
     assert client.expect(ConnectionClose, channel=0).reply_code == 504
-    client.expect(ConnectionCloseOk, channel=0)
+    client.finish()
+    answers = client.expect_gone()
+    assert answers == [ConnectionCloseOk()] or (REFERENCE and not answers)  # a RabbitMQ may be too late for it
 
 
 @pytest.mark.slow

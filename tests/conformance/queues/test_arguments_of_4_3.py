@@ -7,29 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.shorthand import queue_declare
-from harness.clients.wire_client import Client
-
-pytestmark = pytest.mark.skipif(bool(REFERENCE), reason="the reference is RabbitMQ 3.10")
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    directory = tmp_path_factory.mktemp("arguments")
-    settings = directory / "settings.toml"
-    settings.write_text('[identity]\npersonality = "4.3"\n')
-    process = BrokerProcess(directory / "data")
-    process.options = ("--config", str(settings))
-    process.start()
-    yield process
-    process.stop()
+from harness.clients.wire_client import Address, Client
 
 
 @pytest.fixture
-def client(process: BrokerProcess) -> Iterator[Client]:
-    client = Client.connect(process.address)
+def client(address_of_4_3: Address) -> Iterator[Client]:
+    client = Client.connect(address_of_4_3)
     yield client
     client.close()
 
@@ -51,6 +35,7 @@ def name() -> str:
         ("classic", {"x-queue-mode": "foo"}, ""),
         ("classic", {"x-queue-version": 3}, "\"unsupported queue version '3'\""),
         ("stream", {"x-stream-filter-size-bytes": 16}, ""),
+        ("quorum", {"x-queue-leader-locator": "min-masters"}, ""),
     ],
 )
 def test_arguments(client: Client, type_: str, arguments: dict[str, object], detail: str) -> None:
@@ -64,3 +49,14 @@ def test_arguments(client: Client, type_: str, arguments: dict[str, object], det
     client.ask(declare)
     changed = queue_declare(queue, durable=True, arguments={"x-queue-type": type_})
     assert f"inequivalent arg '{argument}'" in client.refusal(changed)
+
+
+@pytest.mark.parametrize("type_", ["", "undefined"])
+def test_names_of_no_type_mean_a_classic_queue(client: Client, type_: str) -> None:
+    """They stay in its arguments, and are compared."""
+    queue = name()
+    unnamed = queue_declare(queue, durable=True, arguments={"x-queue-type": type_})
+    client.ask(unnamed)
+    client.ask(unnamed)
+    refused = f"received 'classic' but current is '{type_}'"
+    assert client.refusal(queue_declare(queue, durable=True)).endswith(refused)

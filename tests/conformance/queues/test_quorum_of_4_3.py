@@ -323,6 +323,19 @@ def test_a_rejection_of_a_classic_queue_counts(client: Client, strategy: str) ->
     assert counts(take(client, target)) == (1, 1)
 
 
+def test_a_classic_queue_counts_failures_for_the_next(client: Client) -> None:
+    target = new(client)
+    queue = new(client, "classic", dead_letter_exchange="", dead_letter_routing_key=target)
+    deposit(client, b"m", key=queue)
+    client.send(nack(take(client, queue).method.delivery_tag))
+    client.send(reject(take(client, queue).method.delivery_tag))
+    take(client, queue)
+    client.close_channel()
+    client.open_channel()
+    client.send(reject(take(client, queue).method.delivery_tag, requeue=False))
+    assert counts(take(client, target)) == (3, 3)
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_counts_of_a_publisher(client: Client, kind: str) -> None:
     """They are delivered unchanged; a quorum queue replaces them by its own, each when it has one."""

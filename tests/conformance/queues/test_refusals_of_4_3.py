@@ -7,37 +7,21 @@ from typing import Any
 
 import pytest
 
-from broker.wire.methods import BasicConsumeOk, QueueDeclareOk, QueueUnbind
-from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.rabbitmq_reference import REFERENCE
-from harness.clients.shorthand import consume, prefetch, queue_declare
-from harness.clients.wire_client import Client
-
-pytestmark = pytest.mark.skipif(bool(REFERENCE), reason="the reference is RabbitMQ 3.10")
+from broker.wire.method import Method
+from broker.wire.methods import BasicConsumeOk, BasicDeliver, QueueDeclareOk, QueuePurge
+from broker.wire.properties import BasicProperties
+from harness.clients.shorthand import consume, get, prefetch, queue_bind, queue_declare, queue_unbind
+from harness.clients.wire_client import Address, Client
 
 NOT_OF = "channel 406 PRECONDITION_FAILED - invalid arg '{}' for queue '{}' in vhost '/' of queue type rabbit_{}_queue"
 OK = "ok"
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    directory = tmp_path_factory.mktemp("refusals")
-    settings = directory / "settings.toml"
-    settings.write_text('[identity]\npersonality = "4.3"\n')
-    process = BrokerProcess(directory / "data")
-    process.options = ("--config", str(settings))
-    process.start()
-    client = Client.connect(process.address)
+@pytest.fixture
+def client(address_of_4_3: Address) -> Iterator[Client]:
+    client = Client.connect(address_of_4_3)
     for type_ in ("classic", "quorum", "stream"):
         client.ask(queue_declare(type_, durable=True, arguments={"x-queue-type": type_}))
-    client.close()
-    yield process
-    process.stop()
-
-
-@pytest.fixture
-def client(process: BrokerProcess) -> Iterator[Client]:
-    client = Client.connect(process.address)
     yield client
     client.close()
 
@@ -68,7 +52,7 @@ def test_arguments_of_consumers(client: Client, queue: str, arguments: dict[str,
         assert client.refusal(method) == answer
 
 
-def test_consumers_of_a_stream(process: BrokerProcess, client: Client) -> None:
+def test_consumers_of_a_stream(client: Client) -> None:
     unset = "consumer prefetch count is not set for stream queue 'stream' in vhost '/'"
     assert client.refusal(consume("stream")) == f"channel 406 PRECONDITION_FAILED - {unset}"
     client.ask(prefetch(5))
@@ -76,10 +60,41 @@ def test_consumers_of_a_stream(process: BrokerProcess, client: Client) -> None:
     assert client.refusal(consume("stream", no_ack=True)) == f"connection 540 NOT_IMPLEMENTED - {automatic}"
 
 
-def test_unbinding_a_reply_address(client: Client) -> None:
-    volatile = "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
-    method = QueueUnbind("amq.rabbitmq.reply-to.g1h", "amq.direct", "k", {})
-    assert client.refusal(method) == f"channel 403 {volatile}"
+ADDRESS = "amq.rabbitmq.reply-to.g1h"
+VOLATILE = "ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue"
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        (queue_bind(ADDRESS, "amq.direct", "k"), f"channel 403 {VOLATILE}"),
+        (queue_unbind(ADDRESS, "amq.direct", "k"), f"channel 403 {VOLATILE}"),
+    ],
+)
+def test_an_address_of_a_reply_is_not_bound(client: Client, method: Method, answer: str) -> None:
+    assert client.refusal(method) == answer
+
+
+def test_an_address_of_a_reply_is_a_queue_of_its_channel(client: Client, address_of_4_3: Address) -> None:
+    """It is there to declarations, whatever they ask for, and can be purged; only its channel gets its messages."""
+    other = Client.connect(address_of_4_3)
+    queue = str(other.ask(queue_declare("", exclusive=True)).queue)
+    client.ask(consume("amq.rabbitmq.reply-to", "r", no_ack=True))
+    client.publish(b"?", key=queue, properties=BasicProperties(reply_to="amq.rabbitmq.reply-to"))
+    other.ask(consume(queue, no_ack=True))
+    address = str(other.expect_message(BasicDeliver).properties.reply_to)
+    where = f"queue '{address}' in vhost '/'"
+    declared = other.ask(queue_declare(address, durable=True, arguments={"x-expires": 5}))
+    assert (declared.queue, declared.message_count, declared.consumer_count) == (address, 0, 1)
+    assert other.ask(QueuePurge(address, False)).message_count == 0
+    foreign = f"channel 406 PRECONDITION_FAILED - only creator channel may consume from {where}"
+    assert other.refusal(consume(address)) == foreign
+    second = f"channel 406 PRECONDITION_FAILED - multiple consumers are unsupported for {where}"
+    assert client.refusal(consume(address)) == second
+    assert (
+        other.refusal(get(address)) == f"connection 540 NOT_IMPLEMENTED - basic.get not supported by volatile {where}"
+    )
+    other.close()
 
 
 def test_ages_are_compared_in_milliseconds(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The audit of a campaign's log, and whether it agrees with the clients."""
+"""The audit of a campaign's log, and whether it agrees with the clients and with the oracle in SQL."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pipeline.audit.log_coverage import END_OF_BOOT
 from pipeline.event_parts import parts_of
 from tests.durability.kills.audited import AuditedCampaign
 from tests.durability.kills.observed_log import Comparison, Log
+from tests.pipeline.oracle.sql_verdicts import differences, events_of, of_oracle, of_rules
 
 PASSING = {"later.short", "later.dead", "later.full", "later.dropped", "later.due"}
 """Queues that messages leave or reach without anybody's doing."""
@@ -37,12 +38,14 @@ class Judgement(NamedTuple):
 
 def judge(campaign: AuditedCampaign) -> Judgement:
     """Audit what is sealed of a log, and hold it against its clients' logs."""
-    found = audit(map(reduce, parts_of(str(campaign.segments))))
+    parts = parts_of(str(campaign.segments))
+    found = audit(map(reduce, parts))
     rows = [SimpleNamespace(**row) for row in found.rows.to_pylist()]
     killed = {gap.boot for gap in found.gaps if gap.kind == END_OF_BOOT}
     comparison = Comparison(Log(campaign.events()), rows, killed)
     comparison.everything(campaign.connections)
     problems = [*comparison.problems, *(f"in doubt: {row}" for row in rows if row.verdict == "unknown")]
+    problems += differences(of_oracle(events_of(parts)), of_rules(found))
     problems += [f"a kill leaves doubt: {gap}" for gap in found.gaps if gap.doubtful]
     return Judgement(rows, found.gaps, found.boots, comparison, problems)
 

@@ -21,6 +21,8 @@ from pipeline.file_target import Target
 EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
 EPOCH_US = int(EPOCH.timestamp()) * 1_000_000
 BOOT_BITS = 40
+PUBLISHER = {"connection": "127.0.0.1:5", "channel": 1}
+NO_ARGUMENTS: dict[str, Any] = {}
 
 
 class History:
@@ -58,9 +60,18 @@ class History:
             self.tell("queued", queue=queue, msg_id=position, position=position)
         self.tell("stop", detail=json.dumps({"complete": complete}))
 
-    def declare(self, queue: str = "q", *, max_priority: int = 0, kind: str = "classic") -> None:
-        detail = {"type": kind, "durable": True, "max_priority": max_priority}
+    def declare(
+        self, queue: str = "q", *, max_priority: int = 0, kind: str = "classic", arguments: Any = NO_ARGUMENTS
+    ) -> None:
+        """A queue exists; `arguments` None: as an earlier release has recorded it."""
+        detail = {"type": kind, "durable": True, "max_priority": max_priority, "arguments": arguments}
+        detail = {name: value for name, value in detail.items() if value is not None}
         self.tell("declare", queue=queue, detail=json.dumps(detail))
+
+    def policy(self, queue: str = "q", **arguments: Any) -> None:
+        """The arguments in force have changed."""
+        named = {name.replace("_", "-"): value for name, value in arguments.items()}
+        self.tell("policy", queue=queue, detail=json.dumps({"arguments": named}))
 
     def bind(
         self, key: str, *, kind: str = "topic", queue: str = "q", exchange: str = "orders", ends: bool = False
@@ -73,14 +84,18 @@ class History:
         """A message is published into queues, and confirmed; its number. `told` is what the publish says otherwise."""
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
-        sent = {"connection": "127.0.0.1:5", "channel": 1, "exchange": "orders", "routing_key": "eu", "size_bytes": 1}
+        sent = {**PUBLISHER, "exchange": "orders", "routing_key": "eu", "size_bytes": 1}
         routed = json.dumps({"queues": max(len(queues), 1)})
         self.tell("publish", msg_id=number, persistent=kept, **{"detail": routed, **sent, **told})
         for queue in queues or ("q",):
             self.tell("route", queue=queue, msg_id=number, position=number, persistent=kept)
         if confirmed:
-            self.tell("confirm", msg_id=number)
+            self.answer(number)
         return number
+
+    def answer(self, number: int, kind: str = "confirm", **told: Any) -> None:
+        """A publish is confirmed, refused or returned."""
+        self.tell(kind, msg_id=number, **{**PUBLISHER, **told})
 
     def of(self, kind: str, position: int, queue: str = "q", **fields: Any) -> None:
         """Something happens to a message in a queue."""
@@ -94,15 +109,17 @@ class History:
         self.deliver(position, queue)
         self.of("ack", position, queue)
 
-    def reject(self, position: int, queue: str = "q", *, queues: int = 1) -> None:
-        """A message is rejected; `queues` queues are to have its dead letter."""
-        self.of("reject", position, queue, reason="rejected")
+    def reject(
+        self, position: int, queue: str = "q", *, queues: int = 1, kind: str = "reject", reason: str = "rejected"
+    ) -> None:
+        """A message is rejected, or dies otherwise; `queues` queues are to have its dead letter."""
+        self.of(kind, position, queue, reason=reason)
         detail = json.dumps({"queues": queues})
-        self.of("deadletter", position, queue, reason="rejected", exchange="", detail=detail)
+        self.of("deadletter", position, queue, reason=reason, exchange="", detail=detail)
 
-    def die(self, position: int, queue: str, to: str) -> int:
+    def die(self, position: int, queue: str, to: str, kind: str = "reject", reason: str = "rejected") -> int:
         """A message is rejected, and published again as a dead letter; the number of that."""
-        self.reject(position, queue)
+        self.reject(position, queue, kind=kind, reason=reason)
         return self.dead_letter(position, queue, to)
 
     def dead_letter(self, position: int, queue: str, to: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.admin.json_input import json_reader
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.json_reader import VALUES_MAX, read_json
 from broker.admin.json_input.strict_json import UnreadableJson, decode_json
 
@@ -51,10 +52,20 @@ def is_long(value: Any) -> bool:
     return isinstance(value, list) and any(map(is_long, value))
 
 
-async def either(text: bytearray) -> Any:
+def in_parts(chance: random.Random, text: bytes) -> BodyParts:
+    """A text as it may arrive: in pieces of any size, kept in parts smaller than a window."""
+    parts, at = BodyParts(part_bytes=chance.randrange(1, 50)), 0
+    while at < len(text):
+        size = chance.choice([1, 10, 200])
+        parts.append(text[at : at + size])
+        at += size
+    return parts
+
+
+async def either(text: bytes) -> Any:
     """The same by the reader."""
     try:
-        return [await read_json(text)]
+        return [await read_json(BodyParts(text))]
     except ValueError:
         return []
 
@@ -62,13 +73,12 @@ async def either(text: bytearray) -> Any:
 @pytest.mark.parametrize("seed", range(20))
 async def test_it_is_what_the_decoder_makes_of_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_reader, "WINDOW_BYTES", 64)
-    monkeypatch.setattr(json_reader, "USED_BYTES", 100)
     chance = random.Random(seed)
     for _ in range(40):
         text = json.dumps(made_up(chance), indent=chance.choice([None, 1])).encode()
-        assert await read_json(text) == await read_json(bytearray(text)) == decode_json(text)
+        assert await read_json(BodyParts(text)) == await read_json(in_parts(chance, text)) == decode_json(text)
         broken = bytes(damaged(chance, text))
-        found, expected = await either(bytearray(broken)), decoded(broken)
+        found, expected = await either(broken), decoded(broken)
         assert found == expected or (not found and any(map(is_long, expected))), broken
 
 
@@ -77,8 +87,8 @@ async def test_it_is_what_the_decoder_makes_of_it(seed: int, monkeypatch: pytest
 async def test_a_long_text_may_come_as_its_bytes(encoded: str, escaped: bool) -> None:
     text = json.loads(json.dumps(encoded))
     body = json.dumps([text], ensure_ascii=escaped or "\udcff" in text).encode()
-    assert await read_json(body) == [text]
-    assert await read_json(body, long_as_bytes=True) == [text.encode("utf-8", "surrogateescape")]
+    assert await read_json(BodyParts(body)) == [text]
+    assert await read_json(BodyParts(body), long_as_bytes=True) == [text.encode("utf-8", "surrogateescape")]
 
 
 @pytest.mark.parametrize(
@@ -97,9 +107,9 @@ async def test_a_long_text_may_come_as_its_bytes(encoded: str, escaped: bool) ->
 )
 async def test_too_much_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(UnreadableJson, match=reason):
-        await read_json(body)
+        await read_json(BodyParts(body))
 
 
 async def test_as_much_as_may_be_is_read() -> None:
-    assert len(await read_json(b"[" + b"1," * (VALUES_MAX - 2) + b"1]")) == VALUES_MAX - 1
-    assert await read_json(b"[" * 100 + b"]" * 100)
+    assert len(await read_json(BodyParts(b"[" + b"1," * (VALUES_MAX - 2) + b"1]"))) == VALUES_MAX - 1
+    assert await read_json(BodyParts(b"[" * 100 + b"]" * 100))

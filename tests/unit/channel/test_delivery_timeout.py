@@ -64,6 +64,13 @@ def deliveries(client: SessionClient) -> list[tuple[int, bool, bytes]]:
     return [(item.method.delivery_tag, item.method.redelivered, item.body) for item in items]
 
 
+def returned(sessions: SessionLayer) -> dict[str, Any]:
+    """Return the counts of the only message that comes back: to be late is no failure."""
+    (item,) = begin(sessions.connect(), "next")
+    counts: dict[str, Any] = to_python(item.properties.headers)
+    return counts
+
+
 def test_the_consumer_is_cancelled_and_its_channel_goes_on(sessions: SessionLayer, queue: Any) -> None:
     """All its deliveries go to others, in order; acknowledgements that were on their way are no errors."""
     client, other = queue(b"1", b"2", b"3"), sessions.connect()
@@ -164,6 +171,7 @@ def test_a_client_that_knows_no_cancellation_has_its_channel_closed(sessions: Se
     begin(client, "t")
     sessions.core.advance(1000)
     assert client.expect_one() == ChannelClose(406, TEXT, 0, 0)
+    assert returned(sessions) == {"x-acquired-count": 1}
 
 
 def test_who_has_got_a_message_has_the_channel_closed(sessions: SessionLayer, queue: Any) -> None:
@@ -178,6 +186,7 @@ def test_who_has_got_a_message_has_the_channel_closed(sessions: SessionLayer, qu
     assert client.received() == []
     sessions.core.advance(1)
     assert client.expect_one() == ChannelClose(406, TEXT, 0, 0)
+    assert returned(sessions) == {"x-acquired-count": 1}
 
 
 def test_the_next_single_active_consumer_takes_over(sessions: SessionLayer, queue: Any) -> None:

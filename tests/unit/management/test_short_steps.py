@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.json_reader import read_json, read_object
 from broker.admin.short_steps import AT_ONCE, PAUSES, STEP_SECONDS, Pauses, in_steps, mapped
 from broker.admin.views.columns import Columns
@@ -151,12 +152,12 @@ async def test_what_is_sorted_in_parts_is_in_order(end: int, reverse: bool) -> N
 async def test_a_large_object_is_read_part_by_part(value: dict[str, Any], indent: int | None) -> None:
     text = f" {json.dumps(value, indent=indent)}\n".encode()
     assert (
-        await read_object(text, dict.fromkeys(value, list), lambda name, number, row: row)
-        == await read_json(text)
+        await read_object(BodyParts(text), dict.fromkeys(value, list), lambda name, number, row: row)
+        == await read_json(BodyParts(text))
         == value
     )
     texts = {name: member if isinstance(member, str) else None for name, member in value.items()}
-    assert await read_object(text, {}, lambda name, number, row: row) == texts
+    assert await read_object(BodyParts(text), {}, lambda name, number, row: row) == texts
 
 
 @pytest.mark.parametrize(
@@ -179,4 +180,4 @@ async def test_a_large_object_is_read_part_by_part(value: dict[str, Any], indent
 )
 async def test_what_is_no_object_is_not_read(text: str) -> None:
     with pytest.raises(ValueError):
-        await read_object(text.encode("latin-1"), {"a": list}, lambda name, number, row: row)
+        await read_object(BodyParts(text.encode("latin-1")), {"a": list}, lambda name, number, row: row)

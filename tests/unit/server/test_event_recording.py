@@ -26,6 +26,7 @@ from broker.wire.methods import (
     TxCommit,
     TxSelect,
 )
+from harness.brokers.admin_requests import ask
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.recording_broker import events_of, recording_broker
 from harness.clients.contents import PERSISTENT, with_headers
@@ -40,6 +41,7 @@ pytestmark = pytest.mark.slow
 FIRST = (1 << 40) + 1
 """The number of the first message of the first boot."""
 
+SETTINGS = ("declare", "policy")
 MIXED = ("boot", "declare", "snapshot", "stop", "queued")
 CHAPTER = "chapter "
 
@@ -358,6 +360,37 @@ def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProces
         f"publish {taken}, route dead {taken} {taken}, release q {waiting} {waiting}"
     )
     assert shown(events[-1:], "queue") == "queued dead"
+
+
+def test_the_arguments_in_force_are_recorded(recording: BrokerProcess) -> None:
+    """By a declaration, when a policy changes them, and at each start; a message that may expire says so."""
+    client = Client.connect(recording.address)
+    declare(client, "argued", max_length=0, overflow="reject-publish", dead_letter_exchange="x" * 255)
+    declare(client, "plain")
+    limit = {"definition": {"message-ttl": 60_000}, "pattern": "^plain", "apply_to": "queues", "priority": 0}
+    ask(recording.data_dir, "set_policy", {"vhost": "/", "name": "brief", **limit}, 30)
+    deposit(client, b"1", key="plain")
+    client.publish(b"2", key="plain", properties=PERSISTENT._replace(expiration="90000"))
+    eventually(lambda: ready(client, "plain") == 2, "both messages")
+    client.close()
+    recording.restart()
+    assert recording.stop() == 0
+    events = events_of(recording)
+    told = [(each.kind, each.queue, json.loads(each.detail or "")) for each in events if each.kind in SETTINGS]
+    argued = {"max-length": 0, "overflow": "reject-publish", "dead-letter-exchange": "x" * 255}
+    by_policy = {"arguments": {"message-ttl": 60_000}, "policy": "brief"}
+    queue = {"type": "classic", "durable": True, "max_priority": 0}
+    assert told[:3] == [
+        ("declare", "argued", {**queue, "arguments": argued}),
+        ("declare", "plain", {**queue, "arguments": {}}),
+        ("policy", "plain", by_policy),
+    ]
+    assert sorted(told[3:]) == [
+        ("declare", "argued", {**queue, "arguments": argued}),
+        ("declare", "plain", {**queue, **by_policy}),
+    ]
+    details = [json.loads(event.detail or "") for event in events if event.kind == "publish"]
+    assert details == [{"queues": 1}, {"queues": 1, "expires": True}]
 
 
 def test_nothing_happens_behind_the_record_of_a_stop(recording: BrokerProcess) -> None:

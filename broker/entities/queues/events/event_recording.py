@@ -17,7 +17,7 @@ for each number in it. docs/event-log.md lists the kinds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
 
@@ -25,13 +25,16 @@ from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
-BOOT, STOP, QUEUED, SNAPSHOT, DECLARE, BIND, UNBIND, LOSS = 1, 2, 3, 4, 5, 6, 7, 8
+BOOT, STOP, QUEUED, SNAPSHOT, DECLARE, BIND, UNBIND, LOSS, POLICY = 1, 2, 3, 4, 5, 6, 7, 8, 9
 PUBLISH, ROUTE, CONFIRM, NACK, RETURN = 10, 11, 12, 13, 14
 DELIVER, ACK, REJECT, REQUEUE = 20, 21, 22, 23
 EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = 24, 25, 26, 27, 28, 29
 
 PART_EVENTS = 8192
 """Events after which the gathered records are handed over."""
+
+NO_ORIGIN = (None, (), 0)
+"""In place of the origin of a dead letter or of a transaction's publish, where a record has further values."""
 
 QueueKey = tuple[bytes, bytes]
 """Virtual host and queue."""
@@ -106,10 +109,12 @@ class Recorder:
         for number, message in enumerate(messages, first):
             message.number = number
         number, kept = first, int(messages[0].persistent)
-        for route, alike in groupby(messages, attrgetter("route")):
-            sizes = [len(message.body) for message in alike]
-            self.add(PUBLISH, len(sizes), *publisher, number, route, kept, sizes, queues, *origin)
-            number += len(sizes)
+        for expires, mine in _by_expiration(messages):
+            further = (*origin, *NO_ORIGIN[len(origin) :], 1) if expires else origin
+            for route, alike in groupby(mine, attrgetter("route")):
+                sizes = [len(message.body) for message in alike]
+                self.add(PUBLISH, len(sizes), *publisher, number, route, kept, sizes, queues, *further)
+                number += len(sizes)
         return first
 
     def delivering(self, entries: Sequence[QueuedMessage]) -> None:
@@ -119,6 +124,13 @@ class Recorder:
         """Record an event of one kind for messages of a queue."""
         if positions:
             self.add(kind, len(positions), *place, positions, *values)
+
+
+def _by_expiration(messages: Sequence[Message]) -> Iterable[tuple[bool, Iterable[Message]]]:
+    """Divide messages, in order, into those with an expiration and those without."""
+    if [message for message in messages if message.expiration is not None]:  # quicker than any() over a generator
+        return groupby(messages, lambda message: message.expiration is not None)
+    return ((False, messages),)
 
 
 def name_bytes(name: str) -> bytes:

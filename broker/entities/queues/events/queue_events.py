@@ -6,8 +6,12 @@ With the event log on, a queue has a `QueueEvents` and calls it before each chan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
+from broker.entities.arguments.policies import InForce
+from broker.entities.arguments.queue_arguments import QueueArguments
+from broker.entities.arguments.queue_types import QUORUM, QueueType
 from broker.entities.messages.message import Message, QueuedMessage
 from broker.entities.queues.events.event_recording import (
     ACK,
@@ -16,6 +20,7 @@ from broker.entities.queues.events.event_recording import (
     DELETE,
     DROP,
     EXPIRE,
+    POLICY,
     PURGE,
     REJECT,
     RELEASE,
@@ -27,6 +32,10 @@ from broker.entities.queues.events.event_recording import (
 
 UNKNOWN = -1
 """Number of target queues of dead letters that wait, or that cannot be read."""
+TEXT_BYTES_MAX = 255
+NUMBER_MAX = (1 << 63) - 1
+Arguments = Mapping[str, object]
+"""Arguments in force by their names without `x-`, in records."""
 Written = Iterable[tuple[Sequence[Message], Sequence[object]]]
 """Dead letters with the same route, and the queues at its end."""
 DEATHS = {"rejected": REJECT, "expired": EXPIRE, "maxlen": DROP, "delivery_limit": DROP}
@@ -101,11 +110,22 @@ class QueueEvents:
         """Record that a delayed message is due, or that all targets of a waiting dead letter have it."""
         self._recorder.settled(RELEASE, self._place, [entry.position])
 
+    def moves_on(self, message: Message, entry: QueuedMessage) -> None:
+        """Record the publish of a message that is moved to another queue: it names its place here."""
+        self._recorder.published((message,), (self._place[0], b"", 0), 1, self._place[1], [entry.position])
+
     # The whole
 
-    def declared(self, kind: str, *, durable: bool, priorities: int | None) -> None:
-        """Record that the queue exists."""
-        self._recorder.add(DECLARE, 1, *self._place, kind, int(durable), priorities or 0)
+    def declared(
+        self, kind: str, *, durable: bool, priorities: int | None, arguments: Arguments, policies: InForce
+    ) -> None:
+        """Record that the queue exists, and the arguments in force."""
+        told = arguments, _names(policies)
+        self._recorder.add(DECLARE, 1, *self._place, kind, int(durable), priorities or 0, *told)
+
+    def governed(self, arguments: Arguments, policies: InForce) -> None:
+        """Record the arguments in force after other policies were applied."""
+        self._recorder.add(POLICY, 1, *self._place, arguments, _names(policies))
 
     def purged(self, end: int, unacknowledged: Iterable[QueuedMessage]) -> None:
         """Record that all messages before a position are dropped, except unacknowledged ones."""
@@ -130,6 +150,35 @@ class QueueEvents:
             if targets and mine:
                 self._recorder.published(copies, (self._place[0], b"", 0), len(targets), self._place[1], mine)
         self._recorder.settled(*died, positions, reason, name_bytes(exchange), UNKNOWN)
+
+
+def told_arguments(kind: QueueType, arguments: QueueArguments, default_limit: int | None) -> Arguments:
+    """Return arguments in force as they are recorded: those that are not the defaults, texts cut at TEXT_BYTES_MAX.
+
+    `default_limit` is the delivery limit of quorum queues that have none of their own.
+    """
+    values = arguments._asdict()
+    if kind is QUORUM and arguments.delivery_limit is None:
+        values["delivery_limit"] = default_limit
+    if values["delivery_limit"] == math.inf:
+        values["delivery_limit"] = None
+    given = {name: value for name, value in values.items() if value != QueueArguments._field_defaults[name]}
+    return {name.replace("_", "-"): _bounded(value) for name, value in given.items()}
+
+
+def _bounded(value: object) -> object:
+    """Return a value as a record can have it: a policy's numbers may be larger."""
+    if isinstance(value, str):
+        return name_bytes(value)[:TEXT_BYTES_MAX]
+    return min(value, NUMBER_MAX) if isinstance(value, int) else value
+
+
+def _names(policies: InForce) -> list[bytes]:
+    """Return the names of the policy and the operator policy in force."""
+    return [
+        b"" if policy is None else name_bytes(policy.name)[:TEXT_BYTES_MAX]
+        for policy in (policies.policy, policies.operator)
+    ]
 
 
 def _positions(entries: Iterable[QueuedMessage]) -> list[int]:

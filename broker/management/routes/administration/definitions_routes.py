@@ -15,6 +15,7 @@ from starlette.responses import Response
 from broker.admin.commands.definitions_admin import ImportDefinitions
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_definitions
+from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.strict_json import UnreadableJson
 from broker.freed_memory import give_freed_memory_back
 from broker.management.access import Tag
@@ -148,7 +149,7 @@ async def _uploaded(call: ApiCall, vhost: str | None = None) -> Upload:
         body, redirect = await _of_form(described.get_boundary(""), body)
     size = len(body)
     try:
-        read = await read_definitions(body if bytes(body[:BLANK_MAX]).strip() not in EMPTY else b"{}", vhost)
+        read = await read_definitions(body if body.first(BLANK_MAX).strip() not in EMPTY else BodyParts(b"{}"), vhost)
     except UnreadableJson as error:
         raise bad_request(f"{NOT_JSON}: {error}") from None
     except ValueError:
@@ -158,17 +159,17 @@ async def _uploaded(call: ApiCall, vhost: str | None = None) -> Upload:
     return Upload(read, redirect)
 
 
-async def _of_form(boundary: str, body: bytearray) -> tuple[bytearray, bytes | None]:
+async def _of_form(boundary: str, body: BodyParts) -> tuple[BodyParts, bytes | None]:
     """Return the file of a form, and the place that the browser goes to afterwards. Raises Problem 400."""
     if not boundary:
         raise Problem(400)
-    fields = await fields_of_form(boundary, body, (FILE, REDIRECT))
+    fields = await fields_of_form(boundary, body.take_all(), (FILE, REDIRECT))
     if FILE not in fields:
         raise bad_request(NOT_JSON)
     redirect = bytes(fields[REDIRECT]).strip() if REDIRECT in fields else None
     if redirect is not None and _CONTROL.search(redirect):
         raise bad_request("redirect: expected a URL without control characters")
-    return fields[FILE], redirect
+    return BodyParts(fields[FILE]), redirect
 
 
 def _done(upload: Upload) -> Response:

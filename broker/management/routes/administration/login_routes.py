@@ -31,7 +31,7 @@ async def log_in(call: ApiCall) -> Response:
     That is a token since RabbitMQ 4.3, before it a cookie.
     """
     body = await RequestBodies(FORM_BYTES_MAX).read(call.request)
-    form = parse_qs(body.decode("utf-8", "surrogateescape"), errors="surrogateescape")
+    form = parse_qs(body.take_all().decode("utf-8", "surrogateescape"), errors="surrogateescape")
     user, password = (form.get(name, [""])[0] for name in ("username", "password"))
     credentials = b64encode(f"{user}:{password}".encode("utf-8", "surrogateescape")).decode()
     of_4_3 = call.api.series >= (4, 3)

@@ -1,0 +1,1 @@
+"""Programs of client libraries with their defaults, and how each is run."""

@@ -1,0 +1,240 @@
+"""Planted faults of one message each, among innocent ones, and what an audit must say of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.pipeline.inputs.made_up_events import PUBLISHER
+from tests.pipeline.inputs.planted_stories import Story, restart
+
+Fault = Callable[[Story, int], object]
+
+
+# Planted faults, each in a queue with innocents before and behind it: what is done with the message, and its verdict
+
+
+def purge(history: Story, message: int) -> None:
+    history.tell("purge", queue="q", detail=f'{{"below": {message + 1}, "kept": []}}')
+
+
+def again(history: Story, message: int) -> None:
+    """A delivery, marked as redelivered, and its acknowledgement."""
+    history.deliver(message, redelivered=True)
+    history.of("ack", message)
+
+
+def _unacknowledged(history: Story, message: int) -> None:
+    history.deliver(message)
+    restart(history, message)
+    history.deliver(message)
+
+
+def _given_back(history: Story, message: int) -> None:
+    history.deliver(message)
+    history.of("requeue", message)
+    again(history, message)
+
+
+FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
+    "purged, then delivered": (
+        lambda h, m: (purge(h, m), h.deliver(m)),
+        ("settled", "delivered after its end"),
+    ),
+    "purged, then delivered and acknowledged": (
+        lambda h, m: (purge(h, m), h.consume(m)),
+        ("settled", "delivered after its end"),
+    ),
+    "purged, and there after a restart": (
+        lambda h, m: (purge(h, m), restart(h, m)),
+        ("settled", "there again after its end"),
+    ),
+    "purged, which came undone": (
+        lambda h, m: (purge(h, m), restart(h, m, known=1), again(h, m)),
+        ("settled",),
+    ),
+    "deleted with its queue, then delivered": (
+        lambda h, m: (h.tell("delete", queue="q", detail=f'{{"below": {m + 1}, "kept": []}}'), h.consume(m)),
+        ("settled", "delivered after its end"),
+    ),
+    "settled twice": (lambda h, m: (h.consume(m), h.of("ack", m)), ("settled", "settled twice")),
+    "acknowledged, then expired": (
+        lambda h, m: (h.consume(m), h.of("expire", m, reason="expired")),
+        ("settled", "settled twice"),
+    ),
+    "with two consumers at once": (
+        lambda h, m: (h.deliver(m), again(h, m)),
+        ("settled", "two holders at once"),
+    ),
+    "with two consumers, where the first one's end may be missing": (
+        lambda h, m: (h.deliver(m), h.lose(1), again(h, m)),
+        ("settled",),
+    ),
+    "dead, and its dead letter never came": (
+        lambda h, m: (h.deliver(m), h.reject(m)),
+        ("settled", "its dead letter never came"),
+    ),
+    "dead, and its dead letter goes nowhere": (
+        lambda h, m: (h.deliver(m), h.reject(m, queues=0)),
+        ("settled",),
+    ),
+    "dead, where its dead letter may be missing": (lambda h, m: (h.deliver(m), h.reject(m), h.lose(2)), ("settled",)),
+    "given back in between": (_given_back, ("settled",)),
+    "new again after a restart": (_unacknowledged, ("queued", "delivered as new after a restart")),
+    "acknowledged, and nobody had it": (lambda h, m: h.of("ack", m), ("settled", "settled, not delivered")),
+    "acknowledged, and nobody had it any more": (
+        lambda h, m: (h.deliver(m), h.of("requeue", m), h.of("ack", m)),
+        ("settled", "settled, not delivered"),
+    ),
+    "acknowledged, and its delivery may be missing": (lambda h, m: (h.lose(1), h.of("ack", m)), ("settled",)),
+    "acknowledged after a restart that took it back": (
+        lambda h, m: (h.deliver(m), restart(h, m), h.of("ack", m)),
+        ("settled", "settled, not delivered"),
+    ),
+    "expired while a consumer had it": (
+        lambda h, m: (h.deliver(m), h.reject(m, queues=0, kind="expire", reason="expired")),
+        ("settled", "gone while a consumer had it"),
+    ),
+    "expired when it was given back": (
+        lambda h, m: (h.deliver(m), h.of("requeue", m), h.reject(m, queues=0, kind="expire", reason="expired")),
+        ("settled",),
+    ),
+    "marked at its first delivery": (again, ("settled", "first delivery marked as redelivered")),
+    "marked at its first delivery after a restart": (lambda h, m: (restart(h, m), again(h, m)), ("settled",)),
+    "marked at its first delivery that is known": (lambda h, m: (h.lose(2), again(h, m)), ("settled",)),
+    "routed twice": (
+        lambda h, m: (h.tell("route", queue="q", msg_id=m, position=m, persistent=True), h.consume(m)),
+        ("settled", "routed twice"),
+    ),
+    "new again, where its mark may not have been on disk": (
+        lambda h, m: (h.deliver(m), restart(h, m, known=1), h.consume(m)),
+        ("settled",),
+    ),
+}
+
+
+# Faults that only the arguments of a queue, or the answers to its publisher, show
+
+
+def _in(arguments: dict[str, Any] | None, *steps: Callable[[Story, int], object]) -> Callable[[Story, int], None]:
+    """The message is in a queue with these arguments."""
+
+    def tell(history: Story, _: int) -> None:
+        history.declare("limited", arguments=arguments)
+        message = history.publish("limited")
+        for step in steps:
+            step(history, message)
+
+    return tell
+
+
+def gone(kind: str, **fields: Any) -> Callable[[Story, int], object]:
+    return lambda history, message: history.of(kind, message, "limited", **fields)
+
+
+EXPIRES = gone("expire", reason="expired")
+LETTERS = {"dead-letter-exchange": "dlx"}
+BESIDE: dict[str, tuple[Fault, tuple[str, ...]]] = {
+    "expires where nothing does": (_in({}, EXPIRES), ("settled", "expired without a time to live")),
+    "expires by its queue's": (_in({"message-ttl": 1}, EXPIRES), ("settled",)),
+    "expires by a policy that is gone": (
+        _in({"message-ttl": 1}, lambda h, m: h.policy("limited"), EXPIRES),
+        ("settled",),
+    ),
+    "expires in a queue of which nothing is known": (_in(None, EXPIRES), ("settled",)),
+    "expires behind a gap that may hide a policy": (_in({}, lambda h, m: h.lose(1), EXPIRES), ("settled",)),
+    "dropped by a length that is not limited": (
+        _in({"delivery-limit": 2}, gone("drop", reason="maxlen")),
+        ("settled", "dropped without a limit"),
+    ),
+    "dropped by a length that a policy limits": (
+        _in({}, lambda h, m: h.policy("limited", max_length_bytes=5), gone("drop", reason="maxlen")),
+        ("settled",),
+    ),
+    "dropped by a limit of deliveries that is not there": (
+        _in({"max-length": 2}, gone("drop", reason="delivery_limit")),
+        ("settled", "dropped without a limit"),
+    ),
+    "released where nothing is delayed": (_in({}, gone("release")), ("settled", "released without a delay")),
+    "released by a queue that keeps dead letters": (
+        _in({"dead-letter-strategy": "at-least-once"}, gone("release")),
+        ("settled",),
+    ),
+    "expired, and there is no dead letter": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES),
+        ("settled", "died without its dead letter"),
+    ),
+    "rejected, and there is no dead letter where one may be lost": (
+        _in(LETTERS, gone("deliver", redelivered=False), gone("reject", reason="rejected"), lambda h, m: h.lose(2)),
+        ("settled",),
+    ),
+    "rejected while the policy of its dead letters changed": (
+        _in(LETTERS, gone("deliver", redelivered=False), lambda h, m: h.policy("limited"), gone("reject")),
+        ("settled",),
+    ),
+    "dead letter for another exchange": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES, gone("deadletter", reason="expired", exchange="elsewhere")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter where there are none": (
+        _in({"message-ttl": 1}, EXPIRES, gone("deadletter", reason="expired", exchange="dlx")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter for another reason": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES, gone("deadletter", reason="rejected", exchange="dlx")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter of the living": (
+        _in(LETTERS, gone("deadletter", reason="rejected", exchange="dlx")),
+        ("queued", "dead letter unlike its death"),
+    ),
+}
+
+
+ANSWERED: dict[str, tuple[Fault, tuple[str, ...]]] = {
+    "confirmed twice": (lambda h, m: h.answer(m), ("answered twice",)),
+    "confirmed and refused": (lambda h, m: h.answer(m, "nack"), ("confirmed and refused",)),
+    "confirmed to another connection": (
+        lambda h, m: h.answer(h.publish(confirmed=False), connection="127.0.0.1:6"),
+        ("answered to another connection",),
+    ),
+    "confirmed on another channel": (
+        lambda h, m: h.answer(h.publish(confirmed=False), channel=2),
+        ("answered to another connection",),
+    ),
+    "confirmed in the next boot": (
+        lambda h, m: (h.publish(confirmed=False), restart(h, m, m + 1), h.answer(m + 1)),
+        ("answered to another connection",),
+    ),
+    "confirmed and never published": (lambda h, m: h.answer(m + 77), ("answered, never published",)),
+    "refused and never published": (lambda h, m: h.answer(m + 77, "nack"), ("answered, never published",)),
+    "confirmed and never published where the log has a gap": (lambda h, m: (h.lose(1), h.answer(m + 77)), ()),
+    "confirmed before its publish": (
+        lambda h, m: (h.answer(m + 1), h.publish(confirmed=False)),
+        ("answered before its publish",),
+    ),
+    "published twice": (
+        lambda h, m: h.tell("publish", msg_id=m, **PUBLISHER, detail='{"queues": 1}'),
+        ("published twice",),
+    ),
+    "returned from a queue": (lambda h, m: h.answer(m, "return"), ("returned, and routed",)),
+}
+
+
+def told_beside(name: str) -> Story:
+    """The history of a fault of BESIDE or ANSWERED, with an innocent message in another queue."""
+    history = Story(name)
+    (BESIDE | ANSWERED)[name][0](history, history.publish())
+    history.consume(history.publish("other"), "other")
+    return history
+
+
+def told_among_innocents(name: str) -> tuple[Story, int]:
+    """The history of a fault of FAULTS, with innocent messages before and behind it; the message's number."""
+    history = Story(name)
+    history.consume(history.publish("other"), "other")
+    message = history.publish()
+    FAULTS[name][0](history, message)
+    if history.boot == 1:
+        history.consume(history.publish("other"), "other")
+    return history, message
