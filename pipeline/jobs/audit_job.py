@@ -18,9 +18,10 @@ from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part
 from pipeline.file_target import Target
 from pipeline.jobs.engines import Engine, SparkEngine, shared_out
-from pipeline.jobs.job_results import Run, coverage
+from pipeline.jobs.job_results import Run, coverage, last_run
 from pipeline.jobs.timelines import timelines
 from pipeline.spark_audit.judgement import Outcome, Tables, judged_by_spark
+from pipeline.spark_audit.kept_state import Kept, kept_since
 
 SHOWN_MAX = 20
 """Findings that are shown."""
@@ -44,10 +45,16 @@ class Audited(NamedTuple):
         return not self.violations and not self.verdicts.get("lost")
 
 
-def run_audit(read: Engine, parts: Sequence[Part], target: Target) -> Audited:
-    """Judge every copy of every message: the tables audit, tally, found, causes, timelines, gaps and boots."""
-    run = Run(target, "audit")
-    outcome = _by_spark(read, parts, run) if isinstance(read, SparkEngine) else _here(read, parts, run)
+def run_audit(read: Engine, parts: Sequence[Part], target: Target, *, since_last: bool = False) -> Audited:
+    """Judge every copy of every message: the tables audit, tally, found, causes, timelines, gaps and boots.
+
+    `since_last`: of segments that an earlier such run has read, its state is read. That is for Spark.
+    """
+    run, kept = Run(target, "audit"), None
+    if since_last:
+        last = last_run(target, "audit")
+        kept = kept_since(target, None if last is None else last.directory, run.directory)
+    outcome = _by_spark(read, parts, run, kept) if isinstance(read, SparkEngine) else _here(read, parts, run)
     run.write_coverage([Coverage(outcome.boots, outcome.gaps)], outcome.in_doubt)
     run.write("tally", outcome.tally)
     run.write("causes", outcome.causes)
@@ -67,6 +74,8 @@ def run_audit(read: Engine, parts: Sequence[Part], target: Target) -> Audited:
     )
     facts = {"verdicts": summary.verdicts, "violations": summary.violations, "messages": summary.messages}
     run.publish({**summary.coverage, **facts})
+    if kept is not None:
+        kept.tidy()
     return summary
 
 
@@ -79,9 +88,13 @@ def _here(read: Engine, parts: Sequence[Part], run: Run) -> Outcome:
     return Outcome(boots, gaps, in_doubt, messages, tally_of(rows), causes_of(found), found)
 
 
-def _by_spark(read: SparkEngine, parts: Sequence[Part], run: Run) -> Outcome:
+def _by_spark(read: SparkEngine, parts: Sequence[Part], run: Run, kept: Kept | None) -> Outcome:
     """Judge in Spark's tasks, which write the rows."""
-    outcome = judged_by_spark(read.spark, shared_out(parts), Tables(run.target, run.directory, SHOWN_MAX))
+    tables = Tables(run.target, run.directory, SHOWN_MAX)
+    new = parts if kept is None else kept.new(parts)
+    outcome = judged_by_spark(read.spark, shared_out(new), tables, kept=kept)
+    if kept is not None:
+        kept.save(run.directory, new)
     for table in ("audit", "found"):
         run.written(table, SCHEMA)
     return outcome

@@ -95,9 +95,14 @@ class FinishedRun(NamedTuple):
     tables: list[str]
     facts: dict[str, Any]
 
+    @property
+    def directory(self) -> str:
+        """Where its tables are."""
+        return f"{self.job}/{self.name}"
+
     def table(self, name: str, wanted: pc.Expression | None = None) -> pa.Table:
         """Read one of its tables, or the rows of it that are wanted."""
-        return self.target.table(f"{self.job}/{self.name}/{name}", wanted)
+        return self.target.table(f"{self.directory}/{name}", wanted)
 
 
 def last_run(target: Target, job: str) -> FinishedRun | None:

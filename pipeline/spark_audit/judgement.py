@@ -27,7 +27,8 @@ from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part
 from pipeline.file_target import Target
 from pipeline.spark_audit import log_reading, share_verdicts
-from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ
+from pipeline.spark_audit.kept_state import Kept, state_rows
+from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ, Reading
 from pipeline.spark_audit.moved_copies import LINKS
 from pipeline.spark_audit.number_blocks import BLOCK_BITS, table_of
 from pipeline.spark_audit.share_verdicts import (
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 SHARE_ROWS = 1 << 18
 """Rows of a share, copies and messages: a task needs about 300 MB for them."""
+
+
+STATE_FILES = 16
+"""Files of a kept state that a task reads."""
 
 
 class Cut(NamedTuple):
@@ -93,13 +98,22 @@ class _Shares(NamedTuple):
     last: int
 
 
-def judged_by_spark(spark: SparkSession, tasks: Sequence[Sequence[Part]], tables: Tables, cut: Cut = CUT) -> Outcome:
-    """Judge a log that is divided into tasks: writes the rows of the tables `audit` and `found`."""
+def judged_by_spark(
+    spark: SparkSession, tasks: Sequence[Sequence[Part]], tables: Tables, cut: Cut = CUT, kept: Kept | None = None
+) -> Outcome:
+    """Judge a log that is divided into tasks: writes the rows of the tables `audit` and `found`.
+
+    With a state that is kept, the tasks are of new segments, and add to it.
+    """
     from pyspark import StorageLevel
 
-    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
-    reading = partial(log_reading.read_parts, tasks, cut.block_bits)
-    read = numbers.mapInArrow(reading, columns_of(READ)).persist(StorageLevel.DISK_ONLY)
+    reading = Reading(tasks, cut.block_bits, *((kept.target, kept.directory) if kept else ()))
+    read = _numbered(spark, len(tasks)).mapInArrow(partial(log_reading.read_parts, reading), columns_of(READ))
+    if kept is not None and kept.files:
+        files = [kept.files[begin : begin + STATE_FILES] for begin in range(0, len(kept.files), STATE_FILES)]
+        state = partial(state_rows, kept.target, files)
+        read = read.union(_numbered(spark, len(files)).mapInArrow(state, columns_of(READ)))
+    read = read.persist(StorageLevel.DISK_ONLY)
     try:
         with described(spark, "audit: read and reduce the events"):
             told = read.where(f"what = '{LOG}'").select("node", "messages").toArrow()
@@ -107,6 +121,11 @@ def judged_by_spark(spark: SparkSession, tasks: Sequence[Sequence[Part]], tables
         return _Judgement(spark, read, facts, tables, cut).outcome()
     finally:
         read.unpersist()
+
+
+def _numbered(spark: SparkSession, tasks: int) -> DataFrame:
+    """Return the numbers of some tasks, one for each."""
+    return spark.range(0, tasks, 1, max(tasks, 1))
 
 
 @contextmanager

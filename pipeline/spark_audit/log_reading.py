@@ -14,6 +14,7 @@ from pipeline.audit.audit import NodeFacts, ReducedPart, facts_of, reduce
 from pipeline.audit.log_coverage import Damage
 from pipeline.audit.reduction import Bound, Stretch, Told
 from pipeline.event_parts import Part
+from pipeline.file_target import Target
 from pipeline.spark_audit.moved_copies import LINKS, first_numbers, links, moved_pieces
 from pipeline.spark_audit.number_blocks import arrow_stream, pieces, reduced_of, table_of
 
@@ -43,14 +44,27 @@ class LogFacts(NamedTuple):
     damaged: list[Damage]
 
 
-def read_parts(
-    tasks: Sequence[Sequence[Part]], block_bits: int, numbers: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+class Reading(NamedTuple):
+    """Parts by task, how they are cut, and where tasks keep what they return, if they do."""
+
+    tasks: Sequence[Sequence[Part]]
+    block_bits: int
+    kept_in: Target | None = None
+    directory: str = ""
+
+
+def read_parts(reading: Reading, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read the parts of the tasks with these numbers: rows of READ."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            for part in tasks[number]:
-                yield _batch(_rows(part.name.node, reduce(part), block_bits))
+            kept = list[pa.RecordBatch]()
+            for part in reading.tasks[number]:
+                rows = _batch(_rows(part.name.node, reduce(part), reading.block_bits))
+                kept += [rows] if reading.kept_in else []
+                yield rows
+            if reading.kept_in:
+                name = f"{reading.directory}/part-{number:06}.parquet"
+                reading.kept_in.put_table(name, pa.Table.from_batches(kept, READ))
 
 
 def _rows(node: str, part: ReducedPart, block_bits: int) -> Iterator[dict[str, Any]]:

@@ -50,6 +50,12 @@ class JobSetting(NamedTuple):
     master: str | None
     settings: dict[str, str]
 
+    def by_spark(self, option: str) -> JobSetting:
+        """Return this with Spark as the engine, which an option needs. Raises UsageError."""
+        if self.engine == "local":
+            raise click.UsageError(f"{option} is for Spark: leave out --engine local")
+        return self._replace(engine="spark")
+
     @contextmanager
     def reading(self, job: str, source: JobSource) -> Iterator[tuple[Any, Any, Any]]:
         """An engine, the events and the place of results; the report is written from those when the job has ended.

@@ -12,9 +12,14 @@ from pipeline.audit.audit import audit, reduce
 from pipeline.audit.verdict_counts import causes_of, found_in, tally_of
 from pipeline.event_parts import parts_of
 from pipeline.file_target import Target
+from pipeline.jobs.audit_job import run_audit
+from pipeline.jobs.audit_stream import audit_stream
+from pipeline.jobs.engines import SparkEngine
+from pipeline.jobs.job_results import last_run
 from pipeline.spark_audit.judgement import Cut, Tables, judged_by_spark
 from tests.pipeline.event_log.test_audit_oracle import planted
 from tests.pipeline.inputs.made_up_events import History, begun, export_of
+from tests.pipeline.inputs.streams import run_to_end
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +56,34 @@ def moved_again_and_again() -> History:
         history.consume(history.publish())
     history.stop(place)
     return history
+
+
+def audited(spark: SparkSession, log: Path, out: Path) -> dict[str, int]:
+    """Copies by verdict, as an audit of new segments finds them."""
+    return run_audit(SparkEngine(spark), parts_of(str(log)), Target(str(out)), since_last=True).verdicts
+
+
+def test_an_audit_goes_on_where_the_last_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+    """Also as a stream, and if the broker has removed what it has read."""
+    whole, log, out = (tmp_path / name for name in ("whole", "log", "out"))
+    whole.mkdir()
+    log.mkdir()
+    write(whole, 3000)
+    segments = sorted(whole.iterdir())
+    for segment in segments[:2]:
+        segment.rename(log / segment.name)
+    audited(spark, log, out)
+    removed = (log / segments[0].name).read_bytes()
+    (log / segments[0].name).unlink()
+    for segment in segments[2:]:
+        segment.rename(log / segment.name)
+    stream = audit_stream(spark, str(log), str(out)).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    run_to_end(stream.trigger(availableNow=True))
+    went_on = last_run(Target(str(out)), "audit")
+    (log / segments[0].name).write_bytes(removed)
+    assert went_on is not None
+    assert in_order(went_on.table("audit")) == in_order(audit(map(reduce, parts_of(str(log)))).rows)
+    assert went_on.facts["verdicts"] == audited(spark, log, out)
 
 
 def in_order(rows: pa.Table) -> list[str]:
