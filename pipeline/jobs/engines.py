@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import accumulate, groupby
 from multiprocessing import get_context
 from operator import itemgetter
@@ -49,8 +50,8 @@ JAVA = (
 A thread of Spark without memory would end, and Spark would wait for it forever: Java ends instead, and `_end_of_java`
 says why.
 """
-SENT = ("pipeline", "storage")
-"""Packages that tasks import, and that nodes of a cluster need not have."""
+SENT = ("pipeline", "storage", "leveret_spark", "leveret_events")
+"""Packages that tasks import: nodes of a cluster need not have them, nor have them of the same version."""
 OUT_OF_MEMORY = 3
 """Java's exit status when it has no memory left."""
 SETTINGS = {
@@ -71,7 +72,7 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """Spark's tasks. Their nodes need the package leveret_spark; `pipeline` and `storage` are sent along."""
+    """Spark's tasks. What they import of Leveret is sent along (`packed_code`)."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -181,11 +182,12 @@ def _in_task(
 
 def packed_code() -> Path:
     """Write the packages SENT into a zip file from which tasks can import."""
-    root = Path(__file__).parents[2]
     packed = Path(tempfile.mkdtemp(prefix="leveret-code-")) / "pipeline.zip"
     with zipfile.ZipFile(packed, "w") as archive:
-        for module in (module for package in SENT for module in (root / package).rglob("*.py")):
-            archive.write(module, module.relative_to(root))
+        for package in SENT:
+            for place in import_module(package).__path__:
+                for module in Path(place).rglob("*.py"):
+                    archive.write(module, module.relative_to(Path(place).parent))
     return packed
 
 
