@@ -26,6 +26,7 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Text = Annotated[str, Meta(min_length=1)]
+LoggedProperty = Annotated[str, Meta(pattern="^(message_id|correlation_id|type|app_id|headers[.].+)$")]
 HostName = Annotated[
     str,
     Meta(
@@ -231,6 +232,8 @@ class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segment_seconds: Seconds = 60.0
     kept_bytes: Count = 1024 * MEBIBYTE
     stamp_message_ids: bool = False
+    message_properties: Annotated[tuple[LoggedProperty, ...], Meta(max_length=8)] = ()
+    message_property_bytes: Annotated[int, Meta(ge=1, le=255)] = 64
 
 
 class EventExchangeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -79,7 +79,9 @@ class Part(NamedTuple):
             if not self._has_its_events(file):
                 damaged.append(0)
             groups = [group for group, limits in enumerate(known) if self._may_lie_in(limits)]
-            yield from file.iter_batches(row_groups=groups, columns=list(columns))
+            there = [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.iter_batches(row_groups=groups, columns=there):
+                yield batch if len(there) == len(columns) else _with_nulls(batch, columns)
 
     def _has_its_events(self, file: pq.ParquetFile) -> bool:
         """Return whether a file has the boot and the events that its name says, by its statistics if it has some."""
@@ -97,6 +99,15 @@ class Part(NamedTuple):
         if limits is None or not limits.has_min_max:
             return True
         return bool(limits.min <= self.until and limits.max > self.after)
+
+
+def _with_nulls(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Add the columns that an export of an earlier release lacks, as nulls."""
+    arrays = [
+        batch.column(name) if name in batch.schema.names else pa.nulls(len(batch), SCHEMA.field(name).type)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 @lru_cache(maxsize=1)

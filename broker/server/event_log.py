@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import trio
 
-from broker.config import Config
+from broker.config import Config, EventsSettings
 from broker.entities.node.broker import Broker
 from broker.entities.queues.events.event_recording import (
     BOOT,
@@ -25,6 +25,7 @@ from broker.entities.queues.events.event_recording import (
     name_bytes,
     steps,
 )
+from broker.entities.queues.events.message_labels import MessageLabels
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from storage.batch import COUNTER_BITS
@@ -49,7 +50,7 @@ class Events:
         self.node = config.identity.shown_cluster_name
         self._log, last = EventLog.open(config.events_directory, self.node, store.boot, settings)
         self._gathering = trio.Event()
-        self.recorder = Recorder(store.boot, self._hand_over, self._wake_up)
+        self.recorder = Recorder(store.boot, self._hand_over, self._wake_up, _labels(config.events))
         self._store = store
         assert last is None or last.boot < store.boot, f"boot {store.boot} begins behind the log of boot {last}"
         self._record_boot(last, store.last_event)
@@ -134,6 +135,11 @@ class Events:
 
     def _wake_up(self) -> None:
         self._gathering.set()
+
+
+def _labels(settings: EventsSettings) -> MessageLabels | None:
+    chosen = settings.message_properties
+    return MessageLabels(chosen, settings.message_property_bytes) if chosen else None
 
 
 def _was_purged(queue: Queue) -> bool:

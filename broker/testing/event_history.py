@@ -156,6 +156,7 @@ class HistoryRecorder(Recorder):
         super().__init__(boot, _nowhere, _nothing)
         self._history = history
         self._log = log
+        self.labels = None if log is None else log.labels
         self.last_event = 0 if log is None else log.last_event
 
     def begin_boot(self, boot: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from broker.wire.amqp_errors import DecodeError
@@ -332,6 +332,23 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
     if offset != end:
         raise DecodeError("table overruns its length")
     return end, telling
+
+
+def fields_named(data: bytes, offset: int, names: Container[bytes]) -> dict[bytes, Field]:
+    """Read some fields of a table that `skim_table` accepts, at `offset` with its length prefix; others are skipped."""
+    found: dict[bytes, Field] = {}
+    end = offset + 4 + int(_LENGTH.unpack_from(data, offset)[0])
+    offset += 4
+    while offset < end:
+        name_end = offset + 1 + data[offset]
+        name, offset = data[offset + 1 : name_end], name_end
+        if name in names and name not in found:
+            found[name], offset = _read_field(data, offset, 1)
+        elif (step := _STEPS[data[offset]]) > 0:
+            offset += step
+        else:
+            offset += 5 + int(_LENGTH.unpack_from(data, offset + 1)[0])
+    return found
 
 
 class SoundTable:

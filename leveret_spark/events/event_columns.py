@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         pa.field("persistent", pa.bool_()),
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
+        pa.field("properties", pa.string()),
     ]
 )
 """The table of events. (node, boot, seq) identifies an event; columns that do not apply are null.
@@ -51,6 +52,7 @@ SCHEMA = pa.schema(
 unless a route names two. `persistent` of a publish is the publisher's choice, of a route whether the message survives
 a restart in that queue. A publish of a dead letter has the queue and the position at which its message died. `detail`
 is JSON: details of events without a message, and the number of queues that a publish or a dead letter is routed to.
+`properties` is JSON too: those of a publish that the broker is set to record.
 """
 COLUMNS = tuple(SCHEMA.names)
 BATCH_EVENTS = 1 << 18
@@ -89,6 +91,14 @@ NONE, LISTED = -1, -2
 """First number of a run whose events have none, and of a run with listed numbers that are not consecutive."""
 
 _TEXTS = ("vhost", "exchange", "routing_key", "queue", "connection", "consumer_tag", "reason", "detail")
+
+
+class LabelledRun(NamedTuple):
+    """Recorded properties: `at` is the number of the first publish among all; names; values, message by message."""
+
+    at: int
+    names: Sequence[bytes]
+    values: Sequence[bytes | None]
 
 
 class Run(NamedTuple):
@@ -136,6 +146,7 @@ class Event(NamedTuple):
     persistent: bool | None = None
     reason: str | None = None
     detail: str | None = None
+    properties: str | None = None
 
 
 def record_batches(name: SegmentName, data: bytes, schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
@@ -181,6 +192,9 @@ def encoded_batches(
     decode = msgspec.msgpack.Decoder().decode
     gathered, last = _Runs(name), 0
     for block in blocks(data, damaged):
+        if block.first <= last:  # twice, or in the place of another
+            _misnamed(name, damaged)
+            continue
         last = block.first + block.events - 1
         if block.first > until or block.first + block.events <= after + 1:
             continue
@@ -215,6 +229,7 @@ class _Runs:
         """Positions, and message numbers where they are the same, of runs that are LISTED."""
         self._sizes: list[int] = []
         self._redelivered: list[bool] = []
+        self._labels: list[LabelledRun] = []
         # Numbers of kinds as in docs/storage-format.md.
         known: dict[int, Callable[..., None]] = {
             1: self._boot,
@@ -305,8 +320,12 @@ class _Runs:
         died_at: Sequence[int] = (),
         routed_before: int = 0,
         expires: int = 0,
+        labels: Sequence[bytes] = (),
+        labelled: Sequence[bytes | None] = (),
         *_: Any,
     ) -> None:
+        if labels:
+            self._labels.append(LabelledRun(len(self._sizes), labels, labelled))
         key_at = 1 + route[0]
         names = vhost, died_in, route[1:key_at], route[key_at + 1 :], connection
         # One run of publishes: names and flags are of all, sizes and positions of death are one for each.
@@ -406,7 +425,7 @@ class _Runs:
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
         """Some columns of all events."""
         made = _Expansion(self._name, self._blocks, self._runs, self._listed, self._sizes, self._redelivered)
-        arrays = [made.column(name) for name in columns]
+        arrays = [made.labelled(self._labels) if name == "properties" else made.column(name) for name in columns]
         fields = [
             pa.field(name, each.type, SCHEMA.field(name).nullable) for name, each in zip(columns, arrays, strict=True)
         ]
@@ -465,6 +484,19 @@ class _Expansion:
         values = self._spread(name, np.int8)
         values[values == LISTED] = self._redelivered
         return _flag(values)
+
+    def labelled(self, labels: Sequence[LabelledRun]) -> pa.DictionaryArray:
+        """The properties of publishes, as JSON."""
+        texts, places = list[str](), np.full(len(self._seq), NONE, np.int32)
+        publishes = np.flatnonzero(self._spread("kind", np.int8) == 10)
+        for at, names, values in labels:
+            width = len(names)
+            for number, begin in enumerate(range(0, len(values), width), at):
+                pairs = zip(names, values[begin : begin + width], strict=True)
+                if given := {str(_text(name)): _text(value) for name, value in pairs if value is not None}:
+                    places[publishes[number]] = len(texts)
+                    texts.append(json.dumps(given))
+        return pa.DictionaryArray.from_arrays(pa.array(places, mask=places == NONE), pa.array(texts, pa.string()))
 
     def _spread(self, name: str, kind: Any) -> Any:
         return np.array(self._runs[name], kind)[self._run_of]

@@ -118,15 +118,15 @@ def settled_undelivered(lives: Lives, timeline: LogTimeline) -> Any:
 def _followed(lives: Lives, timeline: LogTimeline, name: str, before: Sequence[int], after: tuple[str, ...]) -> Any:
     """Copies with two moves in a row of these kinds in one boot, without a gap in the log in between."""
     rows, groups = lives
-    one, two = rows[f"{name}_one"].copy(), rows[f"{name}_two"].copy()
+    found = rows[name].copy()
     turns = np.flatnonzero(rows["turns"] > 0)
     group, boot = groups.of_rows[turns], boot_of(rows["last"][turns])
     same = (group[1:] == group[:-1]) & (boot[1:] == boot[:-1])
     left = np.isin(rows["move_last"][turns[:-1]], before)
     pairs = np.flatnonzero(same & left & is_one_of(rows["move_first"][turns[1:]], after))
-    at = turns[pairs + 1]
-    one[at], two[at] = rows["first"][turns[pairs]], rows["last"][at]
-    return groups.max((one >= 0) & ~timeline.torn(one, two))
+    one, two = turns[pairs], turns[pairs + 1]
+    found[two] |= ~timeline.torn(rows["first"][one], rows["last"][two])
+    return groups.max(found)
 
 
 # Where it came from
@@ -144,6 +144,13 @@ def unannounced(facts: Facts, timeline: LogTimeline, settings: QueueSettings) ->
         return told & settings.never(WAITS, facts.place[rows], facts.routed[rows] + NEARBY_EVENTS)
 
     return _judged(suspects, guilty)
+
+
+def unfounded(facts: Facts, lives: Lives, timeline: LogTimeline) -> Any:
+    """Copies that a full record names, and that never entered their queue, although the log is complete there."""
+    rows, groups = lives
+    suspects = (facts.routed == NEVER) & (groups.max(rows["queued"]) >= 0)
+    return _judged(suspects, lambda at: timeline.complete(boot_of(facts.position[at]), facts.first[at]))
 
 
 def early(facts: Facts) -> Any:

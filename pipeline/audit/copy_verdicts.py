@@ -17,7 +17,7 @@ Streams are not judged: no message is consumed from them for good. Queues with p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,19 @@ class Judged(NamedTuple):
     in_doubt: dict[int, int]
     counts: Counts
     deliveries: Deliveries
+
+
+class Origin(NamedTuple):
+    """Columns of copies: times of their message's publish and confirm, whether the broker published it, whether it had
+    an expiration, its size, and a row of the table of messages that has its properties; -1: none.
+    """
+
+    publish_us: Any
+    confirm_us: Any
+    own: Any
+    expires: Any
+    size_bytes: Any
+    described: Any
 
 
 def judged(node: Node) -> Judged:
@@ -212,11 +225,17 @@ class _Copies:
 
     def judge(self) -> Judged:
         """Return the verdicts, violations and evidence."""
-        publish_us, confirm_us, own, expires = self._published()
+        origin = self._origin()
+        confirm_us, own = origin.confirm_us, origin.own
         unpublished = self._unpublished()
         lives = Lives(self._rows, self._groups)
         known = facts(
-            lives, msg_id=self.msg_id, published=publish_us < NEVER, own=own, expires=expires, moved=self.moved
+            lives,
+            msg_id=self.msg_id,
+            published=origin.publish_us < NEVER,
+            own=own,
+            expires=origin.expires,
+            moved=self.moved,
         )
         # A move that came undone is no loss: the message is where it was before.
         confirmed = (confirm_us < NEVER) & (~self.moved | self.left_alone)
@@ -233,7 +252,7 @@ class _Copies:
         )
         violations = np.stack(self._violations(unpublished, lives, known), axis=1)
         heard = self.first < NEVER
-        rows = self._table(verdict, violations, publish_us, confirm_us)
+        rows = self._table(verdict, violations, origin)
         rows = rows if heard.all() else rows.filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
         counts, missing = self._messages()
@@ -252,20 +271,27 @@ class _Copies:
         bindings = Bindings(node.bound, node.told)
         return Messages(node.name, node.messages, self._timeline).judge(bindings, node.routes, arrived)
 
-    def _published(self) -> tuple[Any, Any, Any, Any]:
-        """Times of publish and confirm of each copy's message; whether the broker published it, and it may expire."""
+    def _origin(self) -> Origin:
+        """Look up each copy's message."""
         messages = self._node.messages
         numbers = messages.column("msg_id").to_numpy()
         groups = Groups(numbers)
         numbers = np.append(numbers[groups.order][groups.starts], NEVER)
         at = np.searchsorted(numbers, self.msg_id)
         at = np.where(numbers[at] == self.msg_id, at, len(groups))
-        published, confirmed, own, expires = (
-            messages.column(name).to_numpy()[groups.order] for name in ("publish_us", "confirm_us", "own", "expires")
+
+        def found(name: str, merge: Callable[[Any], Any], otherwise: Any) -> Any:
+            return np.append(merge(messages.column(name).to_numpy()[groups.order]), otherwise)[at]
+
+        told = messages.column("properties").is_valid().to_numpy()[groups.order]
+        return Origin(
+            publish_us=found("publish_us", groups.min, NEVER),
+            confirm_us=found("confirm_us", groups.min, NEVER),
+            own=found("own", groups.max, False),
+            expires=found("expires", groups.max, False),
+            size_bytes=found("size_bytes", groups.max, -1),
+            described=np.append(groups.first(told, groups.order, -1), -1)[at],
         )
-        first = [np.append(groups.min(each), NEVER)[at] for each in (published, confirmed)]
-        marks = [np.append(groups.max(each), False)[at] for each in (own, expires)]
-        return first[0], first[1], marks[0], marks[1]
 
     def _unpublished(self) -> Any:
         """Copies that were delivered without ever having entered their queue, although the log is complete there."""
@@ -305,6 +331,7 @@ class _Copies:
             copy_rules.released_without_delay(known, timeline, settings),
             copy_rules.undelivered_death(known, timeline, settings),
             copy_rules.wrong_dead_letter(known, timeline, settings),
+            copy_rules.unfounded(known, lives, timeline),
         )
 
     def _of_lives(self, chosen: Any) -> Any:
@@ -346,9 +373,10 @@ class _Copies:
 
     # The table
 
-    def _table(self, verdict: Any, violations: Any, publish_us: Any, confirm_us: Any) -> pa.Table:
+    def _table(self, verdict: Any, violations: Any, origin: Origin) -> pa.Table:
         size = len(self.place)
         ended, guilty = self.end < NEVER, np.nonzero(violations)
+        wanted = (verdict > QUEUED) | violations.any(axis=1)
         vhosts, queues = ([place[at] for place in self._node.places] for at in (0, 1))
         columns = {
             "node": pa.repeat(pa.scalar(self._node.name), size),
@@ -359,8 +387,8 @@ class _Copies:
             "verdict": pa.array(VERDICTS).take(pa.array(verdict)),
             "violations": _lists(guilty[0], guilty[1], size, pa.array(VIOLATIONS)),
             "how": pa.array(HOW).take(pa.array(self.how, mask=~ended)),
-            "publish_ts": _times(publish_us),
-            "confirm_ts": _times(confirm_us),
+            "publish_ts": _times(origin.publish_us),
+            "confirm_ts": _times(origin.confirm_us),
             "first_deliver_ts": _times(self.first_deliver_us),
             "deliver_count": self.deliveries,
             "ack_count": self.acks,
@@ -368,9 +396,17 @@ class _Copies:
             "first": self.first,
             "last": self.last,
             "absent": pa.array(self.absent, mask=self.absent >= NEVER),
-            "evidence": self._evidence((verdict > QUEUED) | violations.any(axis=1), ended),
+            "evidence": self._evidence(wanted, ended),
+            "size_bytes": pa.array(origin.size_bytes, mask=~wanted | (origin.size_bytes < 0)),
+            "properties": self._properties(np.where(wanted, origin.described, -1)),
         }
         return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)
+
+    def _properties(self, rows: Any) -> pa.Array:
+        """Take properties from rows of the table of messages; null for -1."""
+        if (rows < 0).all():
+            return pa.nulls(len(rows), pa.string())
+        return self._node.messages.column("properties").take(pa.array(rows, mask=rows < 0)).combine_chunks()
 
     def _boots(self) -> pa.ListArray:
         boots = boot_of(self._rows["last"])[self._lives.starts]

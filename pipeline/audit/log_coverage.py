@@ -19,13 +19,14 @@ from typing import NamedTuple
 
 from pipeline.audit.reduction import NEVER, SEQ_BITS, Stretch, Told
 
-END_OF_BOOT, NOT_WRITTEN, DAMAGED, NO_LOG, REMOVED, NO_BEGIN = (
+END_OF_BOOT, NOT_WRITTEN, DAMAGED, NO_LOG, REMOVED, NO_BEGIN, MISPLACED = (
     "end of a boot",
     "events not written",
     "damaged segment",
     "boots without a log",
     "events removed",
     "boot without its first event",
+    "event out of place",
 )
 """Kinds of gaps."""
 
@@ -105,6 +106,7 @@ def coverage(node: str, stretches: Iterable[Stretch], told: Iterable[Told], dama
         *(_tail(boot, records.get(boot.boot), idle) for boot in boots if boot.open_end),
         *_removed(node, boots, records, list(damaged)),
         *_without_begin(node, of_boots, told),
+        *_misplaced(node, of_boots, told),
         *_without_log(boots, idle),
     ]
     return Coverage(boots, sorted(gaps, key=lambda gap: (gap.moment, gap.kind)))
@@ -147,6 +149,8 @@ def _boots(node: str, of_boots: dict[int, list[Stretch]], told: list[Told]) -> I
     numbers = sorted(of_boots)
     for number, following in zip(numbers, [*numbers[1:], None], strict=True):
         mine, stop = of_boots[number], stops.get(number)
+        if stop is not None and stop.moment != moment(number, max(each.last for each in mine)):
+            stop = None  # a stop is a boot's last event; the record before another one may lack anything
         open_end = stop is None and following is not None
         yield Boot(
             node,
@@ -221,3 +225,16 @@ def _without_begin(node: str, of_boots: dict[int, list[Stretch]], told: Iterable
     for number, stretches in of_boots.items():
         if stretches[0].first == 1 and moment(number, 1) not in begun:
             yield Gap(node, NO_BEGIN, number, 0, 1, None, True, moment(number, 0), stretches[0].first_us)
+
+
+def _misplaced(node: str, of_boots: dict[int, list[Stretch]], told: Iterable[Told]) -> Iterator[Gap]:
+    """Yield events of boots that stand where none can: nothing is missing there, but what they say is not believed."""
+    seen = set[tuple[int, str]]()
+    for each in sorted(told, reverse=True):
+        if each.kind in ("boot", "stop", "snapshot"):
+            boot, seq = each.moment >> SEQ_BITS, each.moment & (1 << SEQ_BITS) - 1
+            last = max(stretch.last for stretch in of_boots[boot])
+            fits = {"boot": seq == 1, "stop": seq == last, "snapshot": (boot, "snapshot") not in seen}
+            seen.add((boot, each.kind))
+            if not fits[each.kind]:
+                yield Gap(node, MISPLACED, boot, seq - 1, seq, 0, False, each.moment)

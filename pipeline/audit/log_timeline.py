@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.audit.log_coverage import Coverage
+from pipeline.audit.log_coverage import MISPLACED, Coverage
 from pipeline.audit.reduction import NEVER, SEQ_BITS
 
 NEARBY_EVENTS = 1 << 13
@@ -24,7 +24,7 @@ class LogTimeline:
         self._boots = np.array([boot.boot for boot in boots], np.int64)
         self._horizons = np.array([*(boot.horizon for boot in boots), NEVER])
         self._whole = {boot.boot for boot in boots if boot.first == 1}
-        self._gaps = np.array(sorted(gap.moment for gap in coverage.gaps), np.int64)
+        self._gaps = np.array(sorted(gap.moment for gap in coverage.gaps if gap.kind != MISPLACED), np.int64)
         self._doubts = np.array(sorted(gap.moment for gap in coverage.gaps if gap.doubtful), np.int64)
         starts = [(boot.snapshot, boot.boot, True, boot.snapshot) for boot in boots if boot.snapshot is not None]
         stops = [(boot.stopped, boot.boot, False, boot.snapshot or -1) for boot in boots if boot.complete]

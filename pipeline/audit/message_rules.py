@@ -18,12 +18,14 @@ VIOLATIONS = (
     "answered to another connection",
     "published twice",
     "returned, and routed",
+    "confirmed before its route",
+    "numbered by another boot",
 )
 
 
 class Answers(NamedTuple):
-    """Columns of messages: numbers; counts; moments of the first publish and answer; lowest and highest number of a
-    connection and channel; queues of the publish, -1 if unknown.
+    """Columns of messages: numbers; counts; moments of the first publish, answer and confirm, and of the last route of
+    the publish; lowest and highest number of a connection and channel; queues of the publish, -1 if unknown.
     """
 
     number: Any
@@ -35,6 +37,8 @@ class Answers(NamedTuple):
     queues: Any
     published: Any
     answered: Any
+    confirmed: Any
+    routed_last: Any
     party_low: Any
     party_high: Any
 
@@ -52,6 +56,8 @@ def answers(groups: Groups, column: Any) -> Answers:
         queues=high(column("queues")),
         published=low(column("published")),
         answered=low(column("answered")),
+        confirmed=low(column("confirmed")),
+        routed_last=high(column("routed_last")),
         party_low=low(column("party_low")),
         party_high=high(column("party_high")),
     )
@@ -71,4 +77,6 @@ def violations(of: Answers, timeline: LogTimeline) -> tuple[Any, ...]:
         answered & published & strange,
         of.publishes > 1,
         (of.returns > 0) & ((of.routes > 0) | (of.queues > 0)),
+        published & (of.confirmed < of.routed_last),
+        published & (boot_of(of.published) != boot_of(of.number)),
     )

@@ -43,6 +43,18 @@ class Messages:
         self._route = self._groups.max(self._column("route"))
         self._numbers = self._column("msg_id")[self._groups.starts]
         self._publish_us = self._groups.min(self._column("publish_us"))
+        self._sizes = self._groups.max(self._column("size_bytes"))
+
+    def about(self, row: int) -> dict[str, Any]:
+        """Columns of SCHEMA that tell a reader which message it is: its size, and the properties in the log."""
+        size, properties = int(self._sizes[row]), self._table.column("properties")
+        begin = self._groups.starts[row]
+        end = self._groups.starts[row + 1] if row + 1 < len(self._groups) else len(self._groups.order)
+        values = (properties[int(at)].as_py() for at in self._groups.order[begin:end])
+        return {
+            "size_bytes": None if size < 0 else size,
+            "properties": next((value for value in values if value is not None), None),
+        }
 
     def _column(self, name: str) -> Any:
         return self._table.column(name).to_numpy()[self._groups.order]
@@ -59,7 +71,7 @@ class Messages:
         known = (self._published < NEVER) & ~self._timeline.torn(self._published, until)
         confirmed = (self._confirm_us < NEVER) & ~self._own
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
-        returned = self._groups.max(self._column("returned"))
+        returned = self._groups.max(self._column("returns")) > 0
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
         # A full queue may reject a dead letter; a client's message that it rejects is not confirmed.
         told = known & self._timeline.complete(boot_of(self._published), self._published)
@@ -119,6 +131,7 @@ class Messages:
                     "first": moments[0],
                     "last": moments[-1],
                     "evidence": _counted(found, row),
+                    **self.about(row),
                 }
             )
         return rows
@@ -136,6 +149,7 @@ class Messages:
             "boots": [int(boot_of(moment))],
             "first": moment,
             "last": moment,
+            **self.about(row),
         }
         if span is None or route is None:
             evidence = f"routed to {self._queues[row]} queues at {where(moment)}, came into {self._routes[row]}"

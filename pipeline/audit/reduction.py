@@ -38,12 +38,13 @@ NEEDED = (
     "detail",
 )
 """The columns of events that all jobs look at."""
-AUDITED = (*NEEDED, "exchange", "routing_key", "connection", "reason")
+AUDITED = (*NEEDED, "exchange", "routing_key", "connection", "reason", "size_bytes", "properties")
 TAKEN = ("expire", "drop", "release")
 """Kinds by which the broker takes a message out of its queue, which must not happen while a consumer has it."""
 NOWHERE = -1
 """In place of the number of an exchange: none."""
-CHANNEL_BITS = 16
+CHANNEL_FACTOR = 0x9E3779B1
+"""Spreads numbers of channels over the bits of a connection's."""
 NAME_NUMBER_MAX = (1 << 31) - 1
 ROUTES_MAX = 1 << 14
 """Routes of a batch that are kept; with more, none are: each message has its own, which takes too much memory."""
@@ -183,7 +184,7 @@ def is_of_boot(batch: pa.RecordBatch, boot: int) -> bool:
     """
     published = pc.equal(batch.column("kind"), "publish")
     boots = pc.shift_right(batch.column("msg_id").filter(published), SEQ_BITS)
-    return bool(pc.all(pc.equal(boots, boot)).as_py() is not False)
+    return not len(boots) or bool(pc.any(pc.equal(boots, boot)).as_py())
 
 
 def numbers(column: Any, otherwise: int = -1) -> Any:
@@ -199,6 +200,11 @@ def name_number(name: str | None) -> int:
 def codes(column: pa.DictionaryArray) -> Any:
     """Return the dictionary index of each row of a column; -1 for null."""
     return numbers(column.indices)
+
+
+def _few(counts: Any) -> Any:
+    """Return counts as bytes: rules ask for more than one, not for how many."""
+    return np.minimum(counts, 255).astype(np.uint8)
 
 
 def is_one_of(kinds: Any, names: tuple[str, ...]) -> Any:
@@ -218,6 +224,7 @@ class Columns:
         self.seq = numbers(batch.column("seq"))
         self.boot = numbers(batch.column("boot")).astype(np.int64)
         self.moment = (self.boot << SEQ_BITS) + self.seq
+        self._holes = np.cumsum(np.diff(self.moment, prepend=self.moment[:1]) > 1)
         self.ts = numbers(batch.column("ts").cast(pa.int64()))
         self.msg_id = numbers(batch.column("msg_id"))
         self.position = numbers(batch.column("position"))
@@ -250,7 +257,7 @@ class Columns:
             "position": self.position[rows[groups.starts]],
             "msg_id": groups.first(routed, self.msg_id[rows], -1),
             "routed": groups.first(routed, moment, NEVER),
-            "routes": groups.sum(routed),
+            "routes": _few(groups.sum(routed)),
             "kept": groups.max(np.where(routed, persistent, -1)),
             "first_deliver_us": groups.first(delivered, ts, NEVER),
             "deliveries": groups.sum(delivered),
@@ -276,7 +283,7 @@ class Columns:
             "dead_reason": groups.first(dead, reason, 0).astype(np.uint8),
             "dead_to": groups.first(dead, self._exchanges()[rows], NOWHERE).astype(np.int32),
             "dead_letters": groups.sum(kind == CODES["publish"]),
-            **_holding(groups, kind, moment),
+            **_holding(groups, kind, self._holes[rows]),
         }
         return pa.table(columns), [self.place_of(int(code)) for code in used]
 
@@ -300,16 +307,20 @@ class Columns:
                 "own": groups.sum(own) > 0,
                 "queues": groups.max(np.where(published, self._routed_to()[rows], -1)),
                 "routes": groups.sum(kind == CODES["route"]),
-                "returned": groups.sum(kind == CODES["return"]) > 0,
+                "routed_last": groups.max(np.where(kind == CODES["route"], self._came()[rows], -1)),
                 "route": groups.max(route),
-                "publishes": groups.sum(published),
-                "confirms": groups.sum(confirmed),
-                "nacks": groups.sum(kind == CODES["nack"]),
-                "returns": groups.sum(kind == CODES["return"]),
+                "publishes": _few(groups.sum(published)),
+                "confirms": _few(groups.sum(confirmed)),
+                "nacks": _few(groups.sum(kind == CODES["nack"])),
+                "returns": _few(groups.sum(kind == CODES["return"])),
                 "answered": groups.first(answered, self.moment[rows], NEVER),
-                "party_low": groups.min(np.where(talked, parties, NEVER)),
-                "party_high": groups.max(np.where(talked, parties, -1)),
+                "party_low": groups.min(np.where(talked, parties, NAME_NUMBER_MAX)).astype(np.int32),
+                "party_high": groups.max(np.where(talked, parties, -1)).astype(np.int32),
                 "expires": groups.max(published & self._detail("expires", False)[rows]),
+                "size_bytes": groups.max(
+                    np.where(published, numbers(self._batch.column("size_bytes"))[rows], -1)
+                ).astype(np.int32),
+                "properties": self._properties(rows, groups.last(published, np.arange(len(rows)), -1)),
             }
         )
         return table, routes
@@ -342,6 +353,18 @@ class Columns:
         values = [json.loads(detail or "{}").get(name, otherwise) for detail in details.dictionary.to_pylist()]
         return np.array([*values, otherwise])[codes(details)]
 
+    def _properties(self, rows: Any, published: Any) -> pa.Array:
+        """Recorded properties of messages, by the last publish of each among `rows`; -1: none."""
+        column = self._batch.column("properties")
+        if column.null_count == len(column):
+            return pa.nulls(len(published), pa.string())
+        at = rows[np.maximum(published, 0)] if len(rows) else published
+        return pc.cast(column.take(pa.array(at, mask=published < 0)), pa.string())
+
+    def _came(self) -> Any:
+        """Moments of events whose message has its own number as position: it has come there by its publish."""
+        return np.where(self.position == self.msg_id, self.moment, -1)
+
     def _reasons(self) -> Any:
         """Number of each event's reason in REASONS."""
         names = self._batch.column("reason").dictionary.to_pylist()
@@ -357,7 +380,8 @@ class Columns:
         """Number of each event's connection and channel, the same in every batch."""
         names = self._batch.column("connection").dictionary.to_pylist()
         connections = np.array([*map(name_number, names), 0])[codes(self._batch.column("connection"))]
-        return (connections << CHANNEL_BITS) + numbers(self._batch.column("channel"), 0)
+        channels = numbers(self._batch.column("channel"), 0).astype(np.int64)
+        return connections ^ (channels * CHANNEL_FACTOR & NAME_NUMBER_MAX)
 
     def bound(self) -> list[Bound]:
         """List the bindings of queues that began or ended."""
@@ -394,27 +418,27 @@ class Columns:
         return [Stretch(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _holding(groups: Groups, kind: Any, moment: Any) -> dict[str, Any]:
-    """Columns on who had a copy: its first and last *move*, a delivery, settlement or end; two deliveries in a row; a
-    settlement of what was given back before; an end by the broker of what a consumer had.
+def _holding(groups: Groups, kind: Any, holes: Any) -> dict[str, Any]:
+    """Columns on who had a copy: its first and last *move*, a delivery, settlement or end, and how many there were;
+    whether two moves in a row must not be: two deliveries (`held`), a settlement of what was given back before
+    (`unheld`), an end by the broker of what a consumer had (`taken`). `holes` counts the gaps before each event: moves
+    with one between them are not in a row.
     """
     delivered = kind == CODES["deliver"]
     moves = delivered | is_one_of(kind, ENDS) | is_one_of(kind, SETTLEMENTS)
     relevant = np.flatnonzero(moves)
-    group, mine = groups.of_rows[relevant], kind[relevant]
+    group, mine, torn = groups.of_rows[relevant], kind[relevant], holes[relevant]
     before, after = mine[:-1], mine[1:]
-    same = group[1:] == group[:-1]
+    follows = (group[1:] == group[:-1]) & (torn[1:] == torn[:-1])
     pairs = {
-        "held": same & (before == CODES["deliver"]) & (after == CODES["deliver"]),
-        "unheld": same & (before == CODES["requeue"]) & is_one_of(after, SETTLEMENTS),
-        "taken": same & (before == CODES["deliver"]) & is_one_of(after, TAKEN),
+        "held": (before == CODES["deliver"]) & (after == CODES["deliver"]),
+        "unheld": (before == CODES["requeue"]) & is_one_of(after, SETTLEMENTS),
+        "taken": (before == CODES["deliver"]) & is_one_of(after, TAKEN),
     }
     found: dict[str, Any] = {}
     for name, chosen in pairs.items():
-        at, two = np.flatnonzero(chosen), np.full((2, len(groups)), -1)
-        for side in (0, 1):
-            two[side, group[at]] = moment[relevant[at + side]]
-        found |= {f"{name}_one": two[0], f"{name}_two": two[1]}
+        found[name] = np.zeros(len(groups), bool)
+        found[name][group[1:][follows & chosen]] = True
     return {
         "move_first": groups.first(moves, kind, 0).astype(np.uint8),
         "move_last": groups.last(moves, kind, 0).astype(np.uint8),

@@ -32,6 +32,7 @@ VIOLATIONS = (
     "released without a delay",
     "died without its dead letter",
     "dead letter unlike its death",
+    "recorded, never published",
 )
 """Violations of copies; `message_rules` has those of messages."""
 MOVE = 0
@@ -59,5 +60,7 @@ SCHEMA = pa.schema(
         ("last", pa.int64()),
         ("absent", pa.int64()),
         ("evidence", pa.string()),
+        ("size_bytes", pa.int32()),
+        ("properties", pa.string()),
     ]
 )

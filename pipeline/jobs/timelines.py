@@ -23,7 +23,7 @@ FOUND_AT_ONCE = 10_000
 LOOKED_AT = ("node", "vhost", "queue", "position", "msg_id", "verdict", "violations", "first", "last")
 COLUMNS = (
     *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "exchange", "routing_key", "connection", "channel"),
-    *("consumer_tag", "msg_id", "position", "redelivered", "reason", "detail"),
+    *("consumer_tag", "msg_id", "position", "redelivered", "reason", "size_bytes", "properties"),
 )
 SCHEMA = pa.schema(
     [
@@ -34,6 +34,8 @@ SCHEMA = pa.schema(
         *((name, pa.string()) for name in ("kind", "exchange", "routing_key", "connection", "consumer_tag", "reason")),
         ("channel", pa.int32()),
         ("redelivered", pa.bool_()),
+        ("size_bytes", pa.int32()),
+        ("properties", pa.string()),
     ]
 )
 OF_MESSAGES = ("publish", "confirm", "nack", "return")
@@ -41,11 +43,11 @@ SWEEPS = ("purge", "delete")
 
 
 class Wanted(NamedTuple):
-    """A copy, its message, and the moments of its first and last event."""
+    """A copy, its message, and the moments of its first and last event; without a queue a message."""
 
     node: str
-    vhost: str
-    queue: str
+    vhost: str | None
+    queue: str | None
     position: int
     msg_id: int | None
     first: int
@@ -62,17 +64,18 @@ def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
     ranked, seen = list[tuple[int, Wanted]](), Counter[tuple[str, ...]]()
     rows_of_some = (batch.to_pylist() for batch in found.select(LOOKED_AT).to_batches(max_chunksize=FOUND_AT_ONCE))
     for row in chain.from_iterable(rows_of_some):
-        if row["queue"] is None:  # the message never was in a queue
-            continue
         group = row["node"], row["vhost"], row["queue"], cause(row)
         seen[group] += 1
         if seen[group] <= FIRST_OF_CAUSE:
-            copy = Wanted(*group[:3], row["position"], row["msg_id"], row["first"], row["last"])
+            at = row["msg_id"] if row["queue"] is None else row["position"]  # a message that is in no queue, or in all
+            copy = Wanted(*group[:3], at, row["msg_id"], row["first"], row["last"])
             ranked.append((seen[group], copy))
     wanted = [copy for _, copy in sorted(ranked, key=itemgetter(0))[:SAMPLES]]
     chosen = [part for part in parts if any(_may_have(part, each) for each in wanted)]
     rows = [row for of_part in read(partial(_told, wanted), chosen) for row in of_part]
-    rows.sort(key=lambda row: (*(row[name] for name in ("node", "vhost", "queue", "position", "moment")),))
+    rows.sort(
+        key=lambda row: (*(row[name] or "" for name in ("node", "vhost", "queue")), row["position"], row["moment"])
+    )
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
@@ -86,20 +89,26 @@ def _may_have(part: Part, wanted: Wanted) -> bool:
 def _told(wanted: Sequence[Wanted], part: Part) -> list[dict[str, Any]]:
     """The events of a part that are of wanted copies, once for each."""
     positions = pa.array({each.position for each in wanted}, pa.int64())
+    everywhere = pa.array({each.msg_id for each in wanted if each.queue is None}, pa.int64())
     messages = pa.array({each.msg_id for each in wanted if each.msg_id is not None}, pa.int64())
     found = []
     for batch in part.batches(COLUMNS, []):
         kind = batch.column("kind").dictionary_decode()
         of_messages = pc.and_(pc.is_in(kind, pa.array(OF_MESSAGES)), pc.is_in(batch.column("msg_id"), messages))
         chosen = pc.or_(pc.is_in(batch.column("position"), positions), of_messages)
-        chosen = pc.or_(chosen, pc.is_in(kind, pa.array(SWEEPS)))
+        routes = pc.and_(pc.equal(kind, "route"), pc.is_in(batch.column("msg_id"), everywhere))
+        chosen = pc.or_(pc.or_(chosen, routes), pc.is_in(kind, pa.array(SWEEPS)))
         for row in batch.filter(chosen).to_pylist():
             found += [_row(row, each) for each in wanted if _is_of(row, each)]
     return found
 
 
 def _is_of(row: dict[str, Any], copy: Wanted) -> bool:
-    if row["node"] != copy.node or row["vhost"] != copy.vhost:
+    if row["node"] != copy.node:
+        return False
+    if copy.queue is None:
+        return row["kind"] in (*OF_MESSAGES, "route") and bool(row["msg_id"] == copy.msg_id)
+    if row["vhost"] != copy.vhost:
         return False
     if row["kind"] in OF_MESSAGES:
         return bool(row["msg_id"] == copy.msg_id)

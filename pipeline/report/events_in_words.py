@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline.audit.reduction import SEQ_BITS
-from pipeline.report.wording import name
+from pipeline.report.wording import name, size
 
 Row = dict[str, Any]
 SHOWN = 24
@@ -69,7 +70,14 @@ def _absent(moment: int, boots: dict[int, Row]) -> Step:
 def _publish(event: Row) -> str:
     by = "the broker itself" if not event["connection"] else f"connection {name(event['connection'])}"
     exchange = f"exchange '{name(event['exchange'])}'" if event["exchange"] else "the default exchange"
-    return f"published by {by} to {exchange} with key '{name(event['routing_key'])}'"
+    route = f"published by {by} to {exchange} with key '{name(event['routing_key'])}'"
+    return ", ".join([route, *about(event)])
+
+
+def about(message: Row) -> list[str]:
+    """Tell which message it is: its size, and the properties that the broker recorded."""
+    told = [] if message["size_bytes"] is None else [size(message["size_bytes"])]
+    return told + [f"{key} '{name(value)}'" for key, value in json.loads(message["properties"] or "{}").items()]
 
 
 def _deliver(event: Row) -> str:
@@ -84,7 +92,10 @@ def _with_reason(words: str) -> Any:
 
 WORDS: dict[str, tuple[str, Any]] = {
     "publish": ("in", _publish),
-    "route": ("in", lambda event: f"into the queue, position {event['position']}"),
+    "route": (
+        "in",
+        lambda event: f"into {'a' if event['queue'] is None else 'the'} queue, position {event['position']}",
+    ),
     "confirm": ("sure", lambda _: "confirmed"),
     "nack": ("wrong", lambda _: "refused (nack)"),
     "return": ("wrong", lambda _: "returned: it reached no queue"),

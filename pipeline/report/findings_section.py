@@ -168,8 +168,10 @@ def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
         group = groups.setdefault(place, Group(*place, 0, []))
         groups[place] = group._replace(copies=group.copies + row["copies"])
     # Findings may be many: those are read whose events are shown.
-    for row in run.table("found", pc.field("position").isin([key[3] for key in events])).to_pylist():
-        mine = events.get((row["node"], row["vhost"], row["queue"], row["position"]))
+    places = [key[3] for key in events]
+    for row in run.table("found", pc.field("position").isin(places) | pc.field("msg_id").isin(places)).to_pylist():
+        at = row["msg_id"] if row["queue"] is None else row["position"]
+        mine = events.get((row["node"], row["vhost"], row["queue"], at))
         if mine:
             place = row["node"], row["vhost"], _folded(row["queue"])
             found[cause(row)][place].cases.append(Case(row, steps(row, mine, boots)))

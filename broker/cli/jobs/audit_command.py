@@ -15,7 +15,7 @@ from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
 from broker.cli.usage.command_groups import CommandWithExample
 
-FOUND = ("vhost", "queue", "position", "evidence")
+FOUND = ("vhost", "queue", "position", "size_bytes", "properties", "evidence")
 
 
 @click.command(short_help="Was a confirmed message lost?", cls=CommandWithExample, example="--out audit")

@@ -40,6 +40,8 @@ class Personality(NamedTuple):
     """The default delivery limit of quorum queues; None for none."""
     timeouts_cancel: bool = False
     """A delivery timeout cancels the consumer, to the tenth of a second; otherwise it closes the channel."""
+    log_exchange: bool = False
+    """The virtual host `/` has the exchange amq.rabbitmq.log, to which nothing is published by default."""
     rechecks_consumers: bool = False
     """connection.update-secret cancels the consumers that may no longer read."""
     nacks_count: bool = True
@@ -189,6 +191,7 @@ PERSONALITIES = {
         policy_rules=policy_keys.RULES_OF_4_3,
         classic_timeouts=False,
         timeouts_cancel=True,
+        log_exchange=True,
         rechecks_consumers=True,
         nacks_count=False,
         acquired_counts=True,

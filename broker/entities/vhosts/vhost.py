@@ -40,7 +40,12 @@ from storage.batch import TRANSIENT_QUEUE, LaneState
 RESTORE_SPREAD_MILLISECONDS = 2000
 """Time after a start over which queues read their heads from disk to expire messages."""
 
+DEFAULT_VHOST = "/"
+
 TRACE_EXCHANGE = "amq.rabbitmq.trace"
+
+LOG_EXCHANGES = {"amq.rabbitmq.log": "topic"}
+"""Those of the default virtual host, in some series."""
 
 DEFAULT_EXCHANGES = {
     "": "direct",
@@ -110,8 +115,9 @@ class VHost:
         self._new_queues = Creations(self.queues, self._queue_declared)
         self._new_exchanges = Creations(self.exchanges, self._exchange_declared)
         # Predeclared in memory at each start, so they are not in the definitions.
-        for exchange, type_ in DEFAULT_EXCHANGES.items():
-            internal = exchange == TRACE_EXCHANGE
+        log = LOG_EXCHANGES if name == DEFAULT_VHOST and personality.log_exchange else {}
+        for exchange, type_ in (DEFAULT_EXCHANGES | log).items():
+            internal = exchange.startswith("amq.rabbitmq.")
             self.exchanges[exchange] = self._new_exchange(
                 exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}, declared_by=INTERNAL
             )

@@ -127,7 +127,11 @@ async def bind(call: ApiCall) -> Response:
     async with call.session() as session:
         await call.answered(session.ask(method))
     properties = properties_key(key, encode_table(dict(sorted(arguments.items()))))
-    return empty(201, {"location": location(destination, properties)})
+    path = call.request.scope["path"]
+    vhost, source = call.names["vhost"], call.names["source"]
+    kind = "q" if "queue" in call.names else "e"
+    names = (vhost, "e", source, kind, destination)
+    return empty(201, {"location": location(path, names, properties)})
 
 
 async def unbind(call: ApiCall) -> Response:

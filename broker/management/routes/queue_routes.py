@@ -58,7 +58,7 @@ async def list_queues_in_detail(call: ApiCall) -> Response:
 async def _listed(call: ApiCall, *, detailed: bool) -> Response:
     query = _selected(call, call.list_query(paged=True))
     queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
-    return await list_response(queues, _columns(call, single=detailed), query, queue_name, queue_order)
+    return await list_response(queues, _columns(call, single=detailed, listed=True), query, queue_name, queue_order)
 
 
 def _selected(call: ApiCall, query: ListQuery) -> ListQuery:
@@ -72,8 +72,8 @@ def _selected(call: ApiCall, query: ListQuery) -> ListQuery:
 
 
 async def list_queues_of_user(call: ApiCall) -> Response:
-    """List the queues that a user declared, in all virtual hosts; none for an unknown user."""
-    vhosts, user = call.broker.vhosts.values(), call.names["user"]
+    """List the queues that a user declared, in all virtual hosts that the asking one sees; none for an unknown user."""
+    vhosts, user = call.vhosts(), call.names["user"]
     every = (queue for vhost in vhosts for queue in list(vhost.queues.values()))
     queues = [queue async for queue in in_steps(every, at_once=AT_ONCE) if queue.spec.declared_by == user]
     return await list_response(queues, _columns(call), call.list_query(paged=True), queue_name, queue_order)
@@ -106,8 +106,8 @@ def _consumers(call: ApiCall, queue: Queue) -> list[dict[str, Any]]:
     return [row(consumer) for consumer in queue.consumers.members]
 
 
-def _columns(call: ApiCall, *, single: bool = False) -> Columns[Queue]:
-    node, rows = call.api.settings.node, QueueRows(call.api.series, single)
+def _columns(call: ApiCall, *, single: bool = False, listed: bool = False) -> Columns[Queue]:
+    node, rows = call.api.settings.node, QueueRows(call.api.series, single, listed)
     if call.flag("disable_stats"):
         return queue_rows_without_statistics(node, rows, totals=call.flag("enable_queue_totals"))
     return queue_rows(node, call.history_query, rows)

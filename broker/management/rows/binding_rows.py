@@ -7,6 +7,7 @@ terms. Programs keep it, so it has to be the same one.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote_plus, unquote_plus
 
@@ -37,9 +38,16 @@ def properties_key(routing_key: str, arguments: bytes) -> str:
     return f"{key}~{_hashed(arguments)}"
 
 
-def location(destination: str, properties: str) -> str:
-    """The address of a binding, relative to the address that it was posted to."""
-    return f"{_quoted(destination)}/{_quoted(properties)}"
+def location(path: str, names: Sequence[str], properties: str) -> str:
+    """Return the address of a binding, relative to the path that it was posted to, percent-encoded as it came.
+
+    `names` are those in the path. A blank, which is `+` in the address, is mostly `%20` in the path: from there on
+    the address is written again.
+    """
+    *asked, _ = path.rsplit("/", len(names))[1:]
+    wanted = [*map(_quoted, names), _quoted(properties)]
+    same = next((place for place, part in enumerate(asked) if part != wanted[place]), len(asked))
+    return "../" * (len(asked) - same) + "/".join(wanted[same:])
 
 
 BINDING_ROWS = Columns[BindingOf](

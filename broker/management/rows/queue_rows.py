@@ -29,10 +29,14 @@ LENGTHS = tuple(f"{name}_details" for name in TOTALS)
 
 
 class QueueRows(NamedTuple):
-    """A kind of rows of queues: a series of RabbitMQ has its columns, and a single row others than a list."""
+    """A kind of rows of queues: a series of RabbitMQ has its columns, and a single row others than a list.
+
+    `single` and `listed`: a detailed list.
+    """
 
     series: Series
     single: bool = False
+    listed: bool = False
 
 
 def queue_rows(node: str, query: HistoryQuery, rows: QueueRows) -> Columns[Queue]:
@@ -69,7 +73,7 @@ def queue_rows(node: str, query: HistoryQuery, rows: QueueRows) -> Columns[Queue
     if rows.series >= (4, 0):
         depth = queue_rows_of_4.depth_columns()
         if rows.single:
-            table = queue_rows_of_4.single_columns(shared, table, _single_active_consumer)
+            table = queue_rows_of_4.single_columns(shared, table, _single_active_consumer, listed=rows.listed)
         else:
             table = queue_rows_of_4.list_columns(shared, table, _single_active_consumer)
     return Columns(table, {**depth, LENGTHS: lengths}, partial(query.statistic, QUEUE, attrgetter("counters")))

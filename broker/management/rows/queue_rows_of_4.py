@@ -56,14 +56,15 @@ def list_columns(shared: Table, table: Table, active_tag: Column[Queue]) -> dict
     }
 
 
-def single_columns(shared: Table, table: Table, active_tag: Column[Queue]) -> dict[str, Column[Queue]]:
-    """Return the columns of a single row, and of a detailed list, as `list_columns` does."""
+def single_columns(shared: Table, table: Table, active_tag: Column[Queue], *, listed: bool) -> dict[str, Column[Queue]]:
+    """Return the columns of a single row, or of a detailed list, as `list_columns` does."""
+    collected = (CLASSIC, QUORUM) if listed else (CLASSIC, QUORUM, STREAM)
     return {
         **{name: column for name, column in table.items() if name not in GONE},
         **_changed(shared, table),
         "idle_since": of_type(table["idle_since"], CLASSIC),
         "single_active_consumer_tag": of_type(_active_tag(active_tag), CLASSIC, QUORUM),
-        **COLLECTION,
+        **{name: of_type(column, *collected) for name, column in COLLECTION.items()},
     }
 
 

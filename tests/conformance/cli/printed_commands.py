@@ -91,12 +91,19 @@ def _alike(wanted: list[str], printed: list[str], *, ordered: bool) -> bool:
         wanted, printed = wanted[:-1], printed[: len(wanted) - 1]
     wanted, printed = list(map(_plain, wanted)), list(map(_plain, printed))
     if not ordered:
-        wanted, printed = _sorted(wanted), _sorted(printed)
+        return _same_lines([line.lstrip(",") for line in wanted], [line.lstrip(",") for line in printed])
     return len(wanted) == len(printed) and all(map(_matches, wanted, printed))
 
 
-def _sorted(lines: list[str]) -> list[str]:
-    return sorted(line.lstrip(",") for line in lines)
+def _same_lines(wanted: list[str], printed: list[str]) -> bool:
+    """Return whether each line of a table has one that was printed, and each of those has its own."""
+    left = list(printed)
+    for line in sorted(wanted, key=lambda line: line.count("{*}")):
+        found = next((other for other in left if _matches(line, other)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
 
 
 def _plain(line: str) -> str:

@@ -134,6 +134,7 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(judged: Judged, name:
         pytest.param(lambda data: b"x" + data[1:], ("damaged segment", 0, 1000), id="mark"),
         pytest.param(lambda data: data[:-1], ("damaged segment", 500, 500), id="end"),
         pytest.param(lambda data: data[: next(blocks(data)).end], ("damaged segment", 500, 500), id="between blocks"),
+        pytest.param(lambda data: data + data[next(blocks(data)).end :], None, id="twice"),
         pytest.param(lambda data: START + data[next(blocks(data)).end :], ("damaged segment", 0, 1000), id="begin"),
         pytest.param(
             lambda data: START + owned("node", 2) + data[len(START) :], ("damaged segment", 0, 1000), id="boot"
@@ -144,7 +145,7 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(judged: Judged, name:
     ],
 )
 def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
-    tmp_path: Path, damage: Callable[[bytes], bytes], gap: tuple[str, int, int], most: int
+    tmp_path: Path, damage: Callable[[bytes], bytes], gap: tuple[str, int, int] | None, most: int
 ) -> None:
     """Two segments, of which the first has two blocks of 500 events: one part, two, or four that divide blocks."""
     first = 1 << 40
@@ -161,9 +162,10 @@ def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
     victim = min(tmp_path.iterdir())
     victim.write_bytes(damage(victim.read_bytes()))
     found = audit(map(reduce, parts_of(str(tmp_path), most=most)))
-    assert [(each.kind, each.after, each.lost) for each in found.gaps] == [gap]
-    assert found.gaps[0].file == victim.name
-    assert Counter(found.rows.column("verdict").to_pylist()) == {"settled": 500}
+    gaps = [] if gap is None else [(*gap, victim.name)]
+    assert [(each.kind, each.after, each.lost, each.file) for each in found.gaps] == gaps
+    verdicts = Counter(row["verdict"] for row in found.rows.to_pylist() if row["queue"] is not None)
+    assert verdicts == {"settled": 500}
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "not named"])
@@ -198,6 +200,15 @@ def test_the_evidence_says_where_to_look(judged: Judged) -> None:
     (row,) = judged.stories["the lost end had not reached the disk"][1].rows.values()
     assert row["evidence"] == "last: route in boot 1, event 5; absent from the record at boot 2, event 2"
     assert (row["boots"], row["deliver_count"], row["ack_count"]) == ([1], 0, 0)
+
+
+def test_a_finding_says_which_message_it_is(judged: Judged) -> None:
+    (lost,) = judged.stories["an_order_that_is_lost"][1].rows.values()
+    assert (lost["size_bytes"], lost["properties"]) == (512, '{"message_id": "order-17"}')
+    (unnamed,) = judged.stories["gone_at_an_orderly_stop"][1].rows.values()
+    assert (unnamed["size_bytes"], unnamed["properties"]) == (1, None)
+    whole = judged.stories["to_the_end_of_a_quorum_queue"][1].rows.values()
+    assert {(row["size_bytes"], row["properties"]) for row in whole} == {(None, None)}
 
 
 def test_a_log_with_a_little_of_everything_comes_to_what_was_planted(judged: Judged) -> None:

@@ -102,10 +102,6 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "marked at its first delivery": (again, ("settled", "first delivery marked as redelivered")),
     "marked at its first delivery after a restart": (lambda h, m: (restart(h, m), again(h, m)), ("settled",)),
     "marked at its first delivery that is known": (lambda h, m: (h.lose(2), again(h, m)), ("settled",)),
-    "routed twice": (
-        lambda h, m: (h.tell("route", queue="q", msg_id=m, position=m, persistent=True), h.consume(m)),
-        ("settled", "routed twice"),
-    ),
     "new again, where its mark may not have been on disk": (
         lambda h, m: (h.deliver(m), restart(h, m, known=1), h.consume(m)),
         ("settled",),
@@ -209,13 +205,25 @@ ANSWERED: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "confirmed and never published": (lambda h, m: h.answer(m + 77), ("answered, never published",)),
     "refused and never published": (lambda h, m: h.answer(m + 77, "nack"), ("answered, never published",)),
     "confirmed and never published where the log has a gap": (lambda h, m: (h.lose(1), h.answer(m + 77)), ()),
-    "confirmed before its publish": (
-        lambda h, m: (h.answer(m + 1), h.publish(confirmed=False)),
+    "refused before its publish": (
+        lambda h, m: (h.answer(m + 1, "nack"), h.publish(confirmed=False)),
         ("answered before its publish",),
     ),
     "published twice": (
         lambda h, m: h.tell("publish", msg_id=m, **PUBLISHER, detail='{"queues": 1}'),
         ("published twice",),
+    ),
+    "confirmed before it came into its queue": (
+        lambda h, m: (h.answer(m + 1), h.publish("other", confirmed=False)),
+        ("answered before its publish", "confirmed before its route"),
+    ),
+    "confirmed between two of its queues": (
+        lambda h, m: h.tell("route", queue="third", msg_id=m, position=m, persistent=True),
+        ("confirmed before its route",),
+    ),
+    "numbered by the next boot": (
+        lambda h, m: h.tell("publish", msg_id=m + (1 << 40), **PUBLISHER, detail='{"queues": 0}'),
+        ("numbered by another boot",),
     ),
     "returned from a queue": (lambda h, m: h.answer(m, "return"), ("returned, and routed",)),
 }

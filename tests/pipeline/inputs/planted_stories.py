@@ -105,6 +105,14 @@ def gone_at_an_orderly_stop(history: Story) -> None:
 
 
 @story
+def an_order_that_is_lost(history: Story) -> None:
+    """The publisher's own name for it is in the log."""
+    order = history.publish(properties='{"message_id": "order-17"}', size_bytes=512)
+    history.verdicts["q", order] = ("lost",)
+    history.stop()
+
+
+@story
 def stopped_without_time_to_record_everything(history: Story) -> None:
     history.message("queued")
     history.stop(complete=False)
@@ -425,6 +433,32 @@ def routed_and_never_published(history: Story) -> None:
     history.consume(phantom)
     for _ in range(3):
         history.consume(history.message("settled"))
+
+
+@story
+def recorded_and_never_published(history: Story) -> None:
+    phantom = (1 << 40) + 77
+    history.verdicts["q", phantom] = ("queued", "recorded, never published")
+    history.stop(history.message("queued"), phantom)
+
+
+@story
+def a_stop_and_a_start_in_the_middle(history: Story) -> None:
+    """No record is believed of a stop that is none."""
+    history.message("queued")
+    history.stop()
+    history.tell("boot", detail='{"node": "", "previous_boot": 0, "previous_last": 0, "previous_known": 0}')
+    history.tell("snapshot")
+    history.message("queued")
+    history.gaps += [("event out of place", 1, at, 0, False) for at in (2, 6, 7)]
+
+
+@story
+def routed_twice(history: Story) -> None:
+    message = history.message("settled", "routed twice", confirmed=False)
+    history.tell("route", queue="q", msg_id=message, position=message, persistent=True)
+    history.answer(message)
+    history.consume(message)
 
 
 @story

@@ -201,7 +201,7 @@ def test_what_happened_to_a_lost_message_is_told_step_by_step(reported: Reported
     steps = [re.sub(r"<[^>]*>", "", step) for step in re.findall(r"<li class=.*?</li>", reported.page)]
     story = steps[next(at for at, step in enumerate(steps) if "published" in step and at > 4) :]
     assert [step[24:] for step in story] == [
-        "published by connection 127.0.0.1:5 to exchange &#39;orders&#39; with key &#39;eu&#39;",
+        "published by connection 127.0.0.1:5 to exchange &#39;orders&#39; with key &#39;eu&#39;, 1 B",
         f"into the queue, position {(1 << 40) + QUEUES + 2}",
         "confirmed",
         f"broker killed (boot 1, last event {6 + 5 * QUEUES + 3 + 2})",

@@ -22,6 +22,7 @@ KINDS = {
     "events removed": "removed",
     "boot without its first event": "no begin",
     "boots without a log": "no log",
+    "event out of place": "misplaced",
 }
 COPIES = """
 SELECT v.node, v.vhost, v.queue, v.position, v.message_number, v.verdict,

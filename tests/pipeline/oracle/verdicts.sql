@@ -12,8 +12,9 @@ FROM events;
 -- Boots, what the next one records about each, and gaps
 
 CREATE TEMP TABLE boot AS
-SELECT node, boot, min(seq) AS first, max(seq) AS last, max(m) FILTER (kind = 'stop') AS stop,
-       max(m) FILTER (kind = 'stop' AND (detail->>'complete')::BOOL) AS full_stop,
+SELECT node, boot, min(seq) AS first, max(seq) AS last,
+       CASE WHEN arg_max(kind, seq) = 'stop' THEN max(m) END AS stop,
+       CASE WHEN arg_max(kind, seq) = 'stop' AND (arg_max(detail, seq)->>'complete')::BOOL THEN max(m) END AS full_stop,
        max(m) FILTER (kind = 'snapshot') AS snapshot, bool_or(kind = 'boot' AND seq = 1) AS begun,
        lead(boot) OVER (PARTITION BY node ORDER BY boot) AS next
 FROM e GROUP BY node, boot;
@@ -34,12 +35,17 @@ UNION ALL SELECT node, 'end', boot, last, CASE WHEN NOT untold THEN greatest(kno
 UNION ALL SELECT record.node, 'removed', record.boot, coalesce(last, 0), logged - coalesce(last, 0), true
 FROM record LEFT JOIN boot USING (node, boot)
 WHERE logged > coalesce(last, 0) AND record.boot >= (SELECT min(b.boot) FROM boot b WHERE b.node = record.node)
+UNION ALL SELECT node, 'misplaced', boot, seq - 1, 0, false FROM (
+  SELECT e.*, boot.last, lead(kind) OVER (PARTITION BY e.node, e.boot, kind ORDER BY seq) AS again FROM e JOIN boot USING (node, boot)
+  WHERE kind IN ('boot', 'stop', 'snapshot'))
+WHERE (kind = 'boot' AND seq > 1) OR (kind = 'stop' AND seq < last) OR (kind = 'snapshot' AND again IS NOT NULL)
 UNION ALL SELECT node, 'no begin', boot, 0, NULL, true FROM boot WHERE first = 1 AND NOT begun
 UNION ALL SELECT node, 'no log', boot + 1, 0, NULL, NOT coalesce(idle, false) FROM boot LEFT JOIN record USING (node, boot)
 WHERE next > boot + 1;
 
 -- Columns of tables in macros have names of their own: an argument `m` is the caller's.
-CREATE TEMP TABLE hole AS SELECT node AS hole_of, (boot::BIGINT << 40) + after AS hole_at, doubtful AS hole_doubtful FROM gap;
+CREATE TEMP TABLE hole AS SELECT node AS hole_of, (boot::BIGINT << 40) + after AS hole_at, doubtful AS hole_doubtful FROM gap
+WHERE kind <> 'misplaced';
 CREATE MACRO torn(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b);
 CREATE MACRO doubt(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b AND hole_doubtful);
 CREATE MACRO boot_of(m) AS (m >> 40);
@@ -66,6 +72,7 @@ SELECT node, msg_id, count(*) FILTER (kind = 'publish') AS publishes, count(*) F
        bool_or(kind = 'publish' AND coalesce((detail->>'transaction')::BOOL, false)) AS transaction,
        max((detail->>'queues')::INT) FILTER (kind = 'publish') AS queues,
        count(DISTINCT (coalesce(connection, ''), coalesce(channel, 0))) FILTER (kind IN ('publish', 'confirm', 'nack', 'return')) AS parties,
+       max(m) FILTER (kind = 'route' AND position = msg_id) AS routed_last,
        any_value(vhost) FILTER (kind = 'publish') AS vhost, any_value(exchange) FILTER (kind = 'publish') AS exchange,
        any_value(routing_key) FILTER (kind = 'publish') AS routing_key
 FROM e WHERE kind IN ('publish', 'route', 'confirm', 'nack', 'return') AND msg_id IS NOT NULL GROUP BY node, msg_id;
@@ -79,7 +86,9 @@ SELECT node, msg_id, unnest(list_filter([
   CASE WHEN answered IS NOT NULL AND publishes > 0 AND (parties > 1 OR boot_of(answered) <> boot_of(msg_id))
        THEN 'answered to another connection' END,
   CASE WHEN publishes > 1 THEN 'published twice' END,
-  CASE WHEN returns > 0 AND (routes > 0 OR queues > 0) THEN 'returned, and routed' END], lambda x: x IS NOT NULL)) AS violation
+  CASE WHEN returns > 0 AND (routes > 0 OR queues > 0) THEN 'returned, and routed' END,
+  CASE WHEN publishes > 0 AND confirmed < routed_last THEN 'confirmed before its route' END,
+  CASE WHEN boot_of(published) <> boot_of(msg_id) THEN 'numbered by another boot' END], lambda x: x IS NOT NULL)) AS violation
 FROM message;
 
 -- Copies: messages in queues that are no streams
@@ -259,6 +268,8 @@ UNION SELECT node, vhost, queue, position, 'settled, not delivered' FROM (
   EXCEPT (FROM twice EXCEPT FROM again))
 UNION SELECT node, vhost, queue, position, 'delivered, never published' FROM strange WHERE phantom
 UNION SELECT node, vhost, queue, position, 'routed, never published' FROM strange WHERE unannounced
+UNION SELECT node, vhost, queue, position, 'recorded, never published' FROM judged JOIN heard h USING (node, vhost, queue, position)
+WHERE routed IS NULL AND h.kind = 'queued' AND complete(node, position, first)
 UNION SELECT node, vhost, queue, position, 'delivered before its route' FROM strange WHERE early
 UNION SELECT node, vhost, queue, position, 'routed twice' FROM copy WHERE routes > 1
 UNION SELECT node, vhost, queue, position, 'first delivery marked as redelivered'

@@ -393,6 +393,28 @@ def test_the_arguments_in_force_are_recorded(recording: BrokerProcess) -> None:
     assert details == [{"queues": 1}, {"queues": 1, "expires": True}]
 
 
+def test_chosen_properties_are_recorded_with_publishes(tmp_path: Path) -> None:
+    """Cut, with those of dead letters; of other messages that come with them in one read, their own."""
+    names = ["message_id", "type", "headers.order", "headers.count", "headers.table"]
+    broker = recording_broker(tmp_path, f"message_properties = {json.dumps(names)}\nmessage_property_bytes = 8\n")
+    broker.start()
+    client = Client.connect(broker.address)
+    declare(client, "dead")
+    declare(client, "brief", message_ttl=0, dead_letter_exchange="", dead_letter_routing_key="dead")
+    headers = {"order": "17", "count": 3, "table": {"a": "b"}, "other": "x"}
+    all_of_them = with_headers(headers)._replace(message_id="123456789", type="t\udcff", content_type="text/plain")
+    client.publish(b"1", key="brief", properties=all_of_them)
+    client.publish(b"2", key="dead")
+    client.publish(b"3", key="dead", properties=PERSISTENT._replace(message_id="3", timestamp=1, user_id="guest"))
+    eventually(lambda: ready(client, "dead") == 3, "the dead letter")
+    client.close()
+    assert broker.stop() == 0
+    found = [json.loads(event.properties or "null") for event in events_of(broker) if event.kind == "publish"]
+    first = {"message_id": "12345678", "type": "t\\xff", "headers.order": "17", "headers.count": "3"}
+    assert sorted(found, key=str) == sorted([first, first, None, {"message_id": "3"}], key=str)
+    assert all(event.properties is None for event in events_of(broker) if event.kind != "publish")
+
+
 def test_nothing_happens_behind_the_record_of_a_stop(recording: BrokerProcess) -> None:
     """Not even delays that are over by then, one each millisecond."""
     client = Client.connect(recording.address)

@@ -22,6 +22,7 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 
 from broker.entities.messages.message import Message, QueuedMessage
+from broker.entities.queues.events.message_labels import MessageLabels, RecordedProperties
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
@@ -34,6 +35,7 @@ PART_EVENTS = 8192
 """Events after which the gathered records are handed over."""
 
 NO_ORIGIN = (None, (), 0)
+NOTHING_FURTHER = (*NO_ORIGIN, 0)
 """In place of the origin of a dead letter or of a transaction's publish, where a record has further values."""
 
 QueueKey = tuple[bytes, bytes]
@@ -48,13 +50,19 @@ class Recorder:
 
     `hand_over` takes a part: its records, the number of its first event, the number of events. What it has taken
     survives the process. `first_pending` is called when a first record waits to be handed over. Records are handed over
-    before the batch with their messages is stored, and before their confirms are sent.
+    before the batch with their messages is stored, and before their confirms are sent. `labels` reads the properties
+    that are recorded with publishes, if there are any.
     """
 
     def __init__(
-        self, boot: int, hand_over: Callable[[list[object], int, int], None], first_pending: Callable[[], None]
+        self,
+        boot: int,
+        hand_over: Callable[[list[object], int, int], None],
+        first_pending: Callable[[], None],
+        labels: MessageLabels | None = None,
     ) -> None:
         self.boot = boot
+        self.labels = labels
         self.last_event = 0
         self._hand_over = hand_over
         self._first_pending = first_pending
@@ -111,9 +119,11 @@ class Recorder:
         number, kept = first, int(messages[0].persistent)
         for expires, mine in _by_expiration(messages):
             further = (*origin, *NO_ORIGIN[len(origin) :], 1) if expires else origin
-            for route, alike in groupby(mine, attrgetter("route")):
+            for route, group in groupby(mine, attrgetter("route")):
+                alike = list(group)
                 sizes = [len(message.body) for message in alike]
-                self.add(PUBLISH, len(sizes), *publisher, number, route, kept, sizes, queues, *further)
+                about = further if self.labels is None else _labelled(further, self.labels.of(alike))
+                self.add(PUBLISH, len(sizes), *publisher, number, route, kept, sizes, queues, *about)
                 number += len(sizes)
         return first
 
@@ -124,6 +134,11 @@ class Recorder:
         """Record an event of one kind for messages of a queue."""
         if positions:
             self.add(kind, len(positions), *place, positions, *values)
+
+
+def _labelled(further: tuple[object, ...], labels: RecordedProperties) -> tuple[object, ...]:
+    """Return further values of a record of publishes, with the properties behind them."""
+    return (*further, *NOTHING_FURTHER[len(further) :], *labels)
 
 
 def _by_expiration(messages: Sequence[Message]) -> Iterable[tuple[bool, Iterable[Message]]]:

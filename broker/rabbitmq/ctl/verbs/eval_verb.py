@@ -42,8 +42,10 @@ def _check_node(call: VerbCall, name: str) -> None:
 
 
 def _alarms(call: VerbCall) -> str:
-    """Return the alarms as Erlang writes them."""
+    """Return the alarms as Erlang writes them; RabbitMQ 4 has them by name."""
     rows = [f"{{{{resource_limit,{row['resource']},{atom(row['node'])}}},[]}}" for row in call.ask(ListAlarms())]
+    if call.place.series.startswith("4."):
+        rows.sort()
     return f"[{f',{NEXT_LINE}'.join(rows)}]"
 
 

@@ -84,9 +84,9 @@ def _connects(call: VerbCall) -> bool:
 
 def _await_startup(call: VerbCall) -> Outcome:
     """A broker in its start holds its stores, and does not answer yet."""
-    if call.place.stopped:
-        raise VerbRefusal(UNAVAILABLE, "rabbit_is_not_running")
     deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
+    if call.place.stopped:
+        _await_application(call, deadline)
     while not _connects(call):
         if not in_use(call.place.directory) and not _connects(call):
             raise NotRunning(call.place.directory)
@@ -94,6 +94,15 @@ def _await_startup(call: VerbCall) -> Outcome:
             raise TimedOut("the broker did not start in time")
         time.sleep(LOOK_SECONDS)
     return call.done()
+
+
+def _await_application(call: VerbCall, deadline: float) -> None:
+    """Await start_app, for which RabbitMQ before 4 does not wait. Raises VerbRefusal."""
+    while call.place.series.startswith("4.") and time.monotonic() < deadline:
+        if not call.ask(ShowVersion()).get("stopped", False):
+            return
+        time.sleep(LOOK_SECONDS)
+    raise VerbRefusal(UNAVAILABLE, "rabbit_is_not_running")
 
 
 def _wait(call: VerbCall) -> Outcome:
