@@ -11,3 +11,7 @@ class HttpError(OSError):
 
 class AmqpError(Exception):
     """The broker cannot be reached, or refuses what a query asks of it."""
+
+
+class DataLossError(Exception):
+    """Rows that a query was to read are gone."""

@@ -23,6 +23,8 @@ PATIENCE = ("heartbeatSeconds", "connectTimeoutSeconds", "reconnectSeconds")
 READING = (
     "queue",
     "queues",
+    "subscribePattern",
+    "assign",
     "connections",
     "partitions",
     "prefetch",
@@ -33,8 +35,24 @@ READING = (
     "ack",
     "headersAs",
     "includeHeaders",
+    "includeBrokerTimestamp",
 )
-STREAMS = ("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "failOnDataLoss")
+STREAMS = (
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxRecordsPerPartition",
+    "streamFilter",
+    "streamFilterUnfiltered",
+)
+SUPER_STREAMS = ("superStream", "managementUrl")
 WEB = (
     "url",
     "user",
@@ -51,6 +69,7 @@ WEB = (
 WRITING = (
     "exchange",
     "routingKey",
+    "hashColumn",
     "persistent",
     "mandatory",
     "onRefused",
@@ -58,7 +77,7 @@ WRITING = (
     "window",
     "confirmTimeoutSeconds",
 )
-KNOWN = {name.lower(): name for name in (*BROKER, *TLS, *PATIENCE, *READING, *STREAMS, *WRITING)}
+KNOWN = {name.lower(): name for name in (*BROKER, *TLS, *PATIENCE, *READING, *STREAMS, *SUPER_STREAMS, *WRITING)}
 ALIASES = {
     "maxOffsetsPerTrigger": "maxMessagesPerBatch",
     "maxBytesPerTrigger": "maxBytesPerBatch",
@@ -75,11 +94,13 @@ class Given:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
+        self._aliases: dict[str, str] = {}
         for alias, name in ALIASES.items():
             if alias.lower() in self._values:
                 if name.lower() in self._values:
                     raise OptionError(f"options {name} and {alias} exclude each other: they are the same")
                 self._values[name.lower()] = self._values.pop(alias.lower())
+                self._aliases[name] = alias
 
     def refuse_unknown(self, known: Iterable[str] = KNOWN.values()) -> None:
         """Raise OptionError for a name that means nothing here."""
@@ -90,6 +111,14 @@ class Given:
 
     def has(self, name: str) -> bool:
         return name.lower() in self._values
+
+    def said(self, name: str) -> str:
+        """The name under which an option was given."""
+        return self._aliases.get(name, name)
+
+    def was_said(self, alias: str) -> bool:
+        """True if an option was given under another name."""
+        return alias in self._aliases.values()
 
     def text(self, name: str, default: str | None = None) -> str | None:
         return self._values.get(name.lower(), default)
@@ -134,10 +163,9 @@ class Tls:
 
 @dataclass(frozen=True)
 class Broker:
-    """Address of a broker, login, and time-outs."""
+    """Addresses of a broker, of which the first that answers is used, login, and time-outs."""
 
-    host: str
-    port: int
+    endpoints: tuple[tuple[str, int], ...]
     vhost: str
     login: Login
     tls: Tls | None
@@ -145,9 +173,20 @@ class Broker:
     connect_timeout_seconds: int
     reconnect_seconds: int
 
+    @property
+    def host(self) -> str:
+        """The host of the first address."""
+        return self.endpoints[0][0]
+
+    @property
+    def port(self) -> int:
+        """The port of the first address."""
+        return self.endpoints[0][1]
+
     def __str__(self) -> str:
         scheme = "amqps" if self.tls else "amqp"
-        return f"{scheme}://{self.login.user}@{self.host}:{self.port}, virtual host {self.vhost!r}"
+        places = ",".join(f"{host}:{port}" for host, port in self.endpoints)
+        return f"{scheme}://{self.login.user}@{places}, virtual host {self.vhost!r}"
 
 
 @dataclass(frozen=True)
@@ -194,6 +233,8 @@ class Reading:
 class Writing:
     """Target of rows, and handling of those that the broker does not take."""
 
+    super_stream: str | None
+    hash_column: str | None
     exchange: str | None
     routing_key: str | None
     persistent: bool
@@ -202,6 +243,8 @@ class Writing:
     refused_path: str | None
     window: int
     confirm_timeout_seconds: int
+    partition_keys: tuple[str, ...] = ()
+    """Routing keys of the partitions of the super stream, in their order."""
 
 
 def broker_of(options: Mapping[str, str]) -> Broker:
@@ -209,10 +252,9 @@ def broker_of(options: Mapping[str, str]) -> Broker:
     given = Given(options)
     given.refuse_unknown()
     at = _place_of_uri(given) if given.has("uri") else _place_of_parts(given)
-    host, port, vhost, user, password, secure = at
+    endpoints, vhost, user, password, secure = at
     return Broker(
-        host=host,
-        port=port,
+        endpoints=endpoints,
         vhost=vhost,
         login=_login_of(given, user, password),
         tls=_tls_of(given, secure),
@@ -222,18 +264,31 @@ def broker_of(options: Mapping[str, str]) -> Broker:
     )
 
 
-Place = tuple[str, int, str, str, str, bool]
-"""Host, port, virtual host, user, password, and whether by TLS."""
+Place = tuple[tuple[tuple[str, int], ...], str, str, str, bool]
+"""Hosts and ports, virtual host, user, password, and whether by TLS."""
 
 
 def _place_of_parts(given: Given) -> Place:
     secure = given.flag("tls", False)
     port = given.number("port", 5671 if secure else 5672, 1, 65535)
-    host, vhost, user = given.text("host", "127.0.0.1"), given.text("vhost", "/"), given.text("user", "guest")
-    assert host is not None
+    hosts, vhost, user = given.text("host") or "127.0.0.1", given.text("vhost", "/"), given.text("user", "guest")
     assert vhost is not None
     assert user is not None
-    return host, port, vhost, user, "guest", secure
+    return tuple(_endpoint(text.strip(), port) for text in hosts.split(",")), vhost, user, "guest", secure
+
+
+def _endpoint(text: str, port: int) -> tuple[str, int]:
+    """Read a host, `host:port`, an address of IPv6, or `[address]:port`."""
+    if text.count(":") > 1 and not text.startswith("["):
+        return text, port
+    try:
+        parts = urlsplit(f"//{text}")
+        host, own = parts.hostname, parts.port
+    except ValueError:
+        host, own = None, None
+    if not host:
+        raise OptionError(f"option host has hosts such as broker-1,broker-2:5673, not {text!r}")
+    return host, own or port
 
 
 def _place_of_uri(given: Given) -> Place:
@@ -251,7 +306,7 @@ def _place_of_uri(given: Given) -> Place:
     secure = uri.scheme == "amqps"
     vhost = unquote(uri.path[1:]) or "/"
     user, password = unquote(uri.username or "guest"), unquote(uri.password or "guest")
-    return uri.hostname, port or (5671 if secure else 5672), vhost, user, password, secure
+    return ((uri.hostname, port or (5671 if secure else 5672)),), vhost, user, password, secure
 
 
 def web_of(given: Given, url: str) -> Web:
@@ -314,8 +369,9 @@ def reading_of(options: Mapping[str, str]) -> Reading:
     queue, *others = queues_of(given)
     if others:
         raise OptionError("option queues names several: they must be streams")
-    if idle := [name for name in STREAMS if given.has(name)]:
-        raise OptionError(f"option {idle[0]} is for streams (x-queue-type: stream): {queue!r} is another queue")
+    acknowledged = given.choice("ack", "never", ("never", "after")) == "after"
+    if acknowledged and (idle := next((name for name in ("partitions", "maxBytesPerBatch") if given.has(name)), None)):
+        raise OptionError(f"option {given.said(idle)} is not for ack = after: each connection is a task with its share")
     connections = given.number("connections", 1, 1, 64)
     messages = given.number("maxMessagesPerBatch", 10_000, 1, connections * PREFETCH_MAX)
     share = -(-messages // connections)
@@ -329,7 +385,7 @@ def reading_of(options: Mapping[str, str]) -> Reading:
         max_bytes=given.number("maxBytesPerBatch", 64 << 20, 1, 1 << 30),
         wait_seconds=given.number("batchWaitMilliseconds", 200, 0, 3_600_000) / 1000,
         idle_seconds=given.number("idleSeconds", 5, 1, 86400),
-        acknowledged=given.choice("ack", "never", ("never", "after")) == "after",
+        acknowledged=acknowledged,
     )
 
 
@@ -349,7 +405,14 @@ def writing_of(options: Mapping[str, str]) -> Writing:
     refused_path = given.text("refusedPath")
     if refused_path is not None and given.has("onRefused"):
         raise OptionError("options refusedPath and onRefused exclude each other: the rows of the path are counted")
+    super_stream, hash_column = given.text("superStream"), given.text("hashColumn")
+    if (super_stream is None) != (hash_column is None):
+        raise OptionError("options superStream and hashColumn of a sink go together: the column chooses the partition")
+    if super_stream is not None and (idle := next((name for name in WRITING[:2] if given.has(name)), None)):
+        raise OptionError(f"options superStream and {idle} exclude each other")
     return Writing(
+        super_stream=super_stream,
+        hash_column=hash_column,
         exchange=given.text("exchange"),
         routing_key=given.text("routingKey"),
         persistent=given.flag("persistent", True),

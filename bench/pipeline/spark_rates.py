@@ -4,7 +4,8 @@
 that of the batches after the first, which warms Spark up: from one trigger to the next, acknowledgements included. The
 sink's is that of the second of two writes. "Without Spark" is what the planner's process could give at most: the same
 connections, batches that are gathered, acknowledged and thrown away. A stream is read as a table, a second time, in as
-many parts as there are connections.
+many parts as there are connections. `--idle-streams 100` measures instead what the planner of a query takes to look at
+the ends of as many streams: at first, while nothing comes, and after a message to each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -25,8 +27,11 @@ import pika
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from leveret_spark.amqp.publisher import Outgoing, Publisher
+from leveret_spark.data_source import AmqpDataSource
 from leveret_spark.options import broker_of, reading_of, writing_of
 from leveret_spark.queues.batch_intake import Intake
+from leveret_spark.queues.message_columns import Columns
+from leveret_spark.streams.stream_source import StreamsReader
 from pipeline.spark.spark_session import session
 
 if TYPE_CHECKING:
@@ -129,6 +134,38 @@ def sink_rate(spark: SparkSession, options: Options, connections: int, messages:
     return messages / (time.monotonic() - begun)
 
 
+def idle_streams(options: Options, count: int) -> dict[str, float]:
+    """Milliseconds of looks at the ends of streams, without Spark: the first, the median of idle ones, all moved."""
+    names = [f"{STREAM}-{number}" for number in range(count)]
+    connection = pika.BlockingConnection(pika.ConnectionParameters(options["host"], int(options["port"])))
+    channel = connection.channel()
+    channel.confirm_delivery()
+
+    def publish() -> None:
+        for name in names:
+            channel.basic_publish("", name, BODY)
+
+    for name in names:
+        channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    publish()
+    given = {**options, "queues": ",".join(names), "startingOffsets": "earliest", "batchWaitMilliseconds": "0"}
+    reader = AmqpDataSource(given).streamReader(Columns("json").schema)
+    assert isinstance(reader, StreamsReader)
+    start = reader.initialOffset()
+    looks = []
+    for look in range(12):
+        if look == 11:
+            publish()
+        begun = time.monotonic()
+        start = reader.latestOffset(start)
+        looks.append(1000 * (time.monotonic() - begun))
+    reader.stop()
+    for name in names:
+        channel.queue_delete(name)
+    connection.close()
+    return {"first": looks[0], "idle": statistics.median(looks[1:11]), "all_moved": looks[11]}
+
+
 @contextmanager
 def target(named: str | None) -> Iterator[Options]:
     """Start a broker, or take the one named."""
@@ -151,7 +188,13 @@ def main() -> None:
     parser.add_argument("--target", help="HOST:PORT of another broker")
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--cores", type=int, default=4, help="of Spark")
+    parser.add_argument("--idle-streams", type=int, help="look at the ends of as many streams")
     arguments = parser.parse_args()
+    if arguments.idle_streams:
+        with target(arguments.target) as options:
+            looks = idle_streams(options, arguments.idle_streams)
+        print(json.dumps({"streams": arguments.idle_streams} | {name: round(ms, 1) for name, ms in looks.items()}))
+        return
     os.environ["PYTHONPATH"] = str(ROOT)
     with target(arguments.target) as options, session("bench", cores=arguments.cores) as spark:
         source_rate(spark, options, 1, 1000)  # what is said once: classes, workers

@@ -42,17 +42,19 @@ class Reply(NamedTuple):
     body: bytes
 
 
-def write_segments(directory: Path, node: str, boot: int, *sizes: int, filling: bytes = b"") -> list[Path]:
+def write_segments(
+    directory: Path, node: str, boot: int, *sizes: int, filling: bytes = b"", previous: tuple[int, int] = (0, 0)
+) -> list[Path]:
     """A boot's log: a segment for each number, with that number of events; where they lie, oldest first.
 
-    `filling` makes events larger.
+    `filling` makes events larger; `previous` are the boot before and its last event, as the events tell.
     """
     name = b64encode(filling)
     log, _ = EventLog.open(directory, node, boot, EventLogSettings(1, 3600.0, 0))
     first = 1
     for size in sizes:
         log.append(
-            Part([(BOOT, 1_000_000 * number, name, 0, 0, 0) for number in range(first, first + size)], first, size)
+            Part([(BOOT, 1_000_000 * number, name, *previous, 0) for number in range(first, first + size)], first, size)
         )
         first += size
     log.close()

@@ -31,20 +31,25 @@ HOPELESS_CODES = {402, 403, 530, 540}
 
 def connected(broker: Broker, purpose: str) -> pika.BlockingConnection:
     """A connection for callers that wait. Raises what pika raises, and OptionError."""
-    return blocking(parameters(broker, purpose))
+    each = [parameters(broker, purpose, attempt) for attempt in range(len(broker.endpoints))]
+    return blocking(each[0] if len(each) == 1 else each)
 
 
-def parameters(broker: Broker, purpose: str) -> pika.ConnectionParameters:
-    """Return pika's connection parameters; the broker's list of connections shows `purpose`."""
+def parameters(broker: Broker, purpose: str, attempt: int = 0) -> pika.ConnectionParameters:
+    """Return pika's connection parameters; the broker's list of connections shows `purpose`.
+
+    Each attempt is for the next of the broker's addresses.
+    """
+    host, port = broker.endpoints[attempt % len(broker.endpoints)]
     return pika.ConnectionParameters(
-        host=broker.host,
-        port=broker.port,
+        host=host,
+        port=port,
         virtual_host=broker.vhost,
         credentials=pika.PlainCredentials(broker.login.user, broker.login.password, erase_on_connect=True),
         heartbeat=broker.heartbeat_seconds,
         socket_timeout=broker.connect_timeout_seconds,
         stack_timeout=broker.connect_timeout_seconds,
-        ssl_options=_ssl_options(broker.tls, broker.host) if broker.tls else None,
+        ssl_options=_ssl_options(broker.tls, host) if broker.tls else None,
         client_properties={"connection_name": f"leveret_spark {purpose}"},
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -83,6 +83,8 @@ class Connection(SelectConnection):  # type: ignore[misc]
         return end + 1, Header(channel, body_size, properties)
 
 
-def blocking(parameters: pika.ConnectionParameters) -> pika.BlockingConnection:
+def blocking(
+    parameters: pika.ConnectionParameters | Sequence[pika.ConnectionParameters],
+) -> pika.BlockingConnection:
     """pika's connection for callers that wait, with such messages."""
     return pika.BlockingConnection(parameters, _impl_class=Connection)

@@ -183,8 +183,9 @@ class Publisher:
                 self._next_tag += 1
                 exchange, key, properties, body = message
                 channel.basic_publish(exchange, key, body, properties, mandatory=self._writing.mandatory)
-        except Exception as error:  # a value that AMQP cannot encode; the error names it
-            self._link.fail(error)
+        except Exception as error:  # a value that AMQP cannot encode
+            what = f"message {message.properties.message_id!r} cannot be sent: {type(error).__name__}"
+            self._link.fail(ValueError(f"{what}: {error}"))
 
     def _confirmed(self, frame: Any) -> None:
         method: Basic.Ack | Basic.Nack = frame.method

@@ -53,6 +53,9 @@ class Link:
         self._over = threading.Event()
         self._connection: Connection | None = None
         self._hope_ends = time.monotonic() + broker.reconnect_seconds
+        self._attempts = 0
+        self._untried = len(broker.endpoints)
+        """Addresses that have not been tried since the last loss."""
         self._thread = threading.Thread(target=self._run, name=f"amqp {purpose}", daemon=True)
 
     def start(self) -> None:
@@ -82,6 +85,7 @@ class Link:
     def is_well(self) -> None:
         """The channel is of use: the next loss is a new one."""
         self._hope_ends = 0.0
+        self._untried = len(self._broker.endpoints)
 
     def fail(self, error: BaseException) -> None:
         """End for good, with an error for the user."""
@@ -99,7 +103,7 @@ class Link:
             loop = IOLoop()
             try:
                 self._connection = Connection(
-                    parameters(self._broker, self._purpose),
+                    parameters(self._broker, self._purpose, self._attempts),
                     on_open_callback=self._opened,
                     on_open_error_callback=self._lost,
                     on_close_callback=self._lost,
@@ -136,7 +140,10 @@ class Link:
         """A connection ended, or did not come about."""
         error = reason if isinstance(reason, BaseException) else AMQPError(reason)
         self._hope_ends = self._hope_ends or time.monotonic() + self._broker.reconnect_seconds
-        if not self._over.is_set() and (is_hopeless(error) or time.monotonic() >= self._hope_ends):
+        self._attempts += 1
+        self._untried -= 1
+        late = time.monotonic() >= self._hope_ends and self._untried <= 0
+        if not self._over.is_set() and (is_hopeless(error) or late):
             self.fail(error)
         connection.ioloop.stop()
 

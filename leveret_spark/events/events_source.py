@@ -21,12 +21,13 @@ from pyspark.sql.types import StructType
 from leveret_events.segment_names import SegmentName, parse_name
 from leveret_spark.events.event_columns import SCHEMA, record_batches
 from leveret_spark.events.pushed_filters import condition, segments
+from leveret_spark.events.removed_segments import check_end, check_start
 from leveret_spark.events.sealed_segments import Segments, segments_of
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import WEB, Given
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-KNOWN = ("path", *WEB, "maxSegmentsPerBatch", "pushFilters")
+KNOWN = ("path", *WEB, "maxSegmentsPerBatch", "pushFilters", "failOnDataLoss")
 SEGMENTS_PER_BATCH = 64
 
 Offset = dict[str, str]
@@ -43,6 +44,7 @@ class LeveretEventsDataSource(DataSource):
         self._source = segments_of(given)
         self._most = given.number("maxSegmentsPerBatch", SEGMENTS_PER_BATCH, 1, 1 << 31)
         self._filters = given.flag("pushFilters", False)
+        self._fails_on_loss = given.flag("failOnDataLoss", True)
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +58,7 @@ class LeveretEventsDataSource(DataSource):
         return (FilteringEventsReader if self._filters else EventsReader)(self._source, _columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return EventsStreamReader(self._source, self._most, _columns(schema))
+        return EventsStreamReader(self._source, self._most, _columns(schema), fails_on_loss=self._fails_on_loss)
 
 
 class SegmentPartition(InputPartition):
@@ -95,10 +97,11 @@ class FilteringEventsReader(EventsReader):
 class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads segments as they are sealed."""
 
-    def __init__(self, source: Segments, most: int, columns: pa.Schema) -> None:
+    def __init__(self, source: Segments, most: int, columns: pa.Schema, *, fails_on_loss: bool) -> None:
         self._source = source
         self._most = most
         self._columns = columns
+        self._fails_on_loss = fails_on_loss
         self._now: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as are those below
@@ -112,17 +115,32 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._now = _last(self._source.names())
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
-        """Advance by at most `maxSegmentsPerBatch` segments. Spark before 4.2 passes no argument, and gets all."""
+        """Advance by at most `maxSegmentsPerBatch` segments. Spark before 4.2 passes no argument, and gets all.
+
+        Raises DataLossError for segments that are gone, where that fails.
+        """
         if start is None or isinstance(limit, ReadAllAvailable):
             return _last(self._source.names())
         further = _between(self._source.names(start), start, self._now)
+        if self._fails_on_loss:
+            check_start(self._source, start, further)
         return {**start, **_last(further[: self._most])}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        return [SegmentPartition(name) for name in _between(self._source.names(start), start, end)]
+        """The segments between two offsets. Raises DataLossError for those that are gone, where that fails."""
+        names = _between(self._source.names(start), start, end)
+        if self._fails_on_loss:
+            check_start(self._source, start, names)
+            check_end(start, end, names)
+        return [SegmentPartition(name) for name in names]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _events(self._source, partition, self._columns)
+        """Rows of a segment, in a task. Raises FileNotFoundError for one that has gone, where that fails."""
+        try:
+            yield from _events(self._source, partition, self._columns)
+        except FileNotFoundError:
+            if self._fails_on_loss:
+                raise
 
     def commit(self, end: Offset) -> None:
         """Do nothing: segments stay until the broker removes them."""

@@ -28,6 +28,7 @@ from leveret_spark.amqp.received_message import PROPERTIES
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Writing
 from leveret_spark.queues.message_columns import HEADERS_AS
+from leveret_spark.queues.partition_hash import partition_of
 
 TEXT = (StringType,)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -40,6 +41,7 @@ ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "timestamp": (TimestampType, LongType),
     "headers": (StringType, MapType, ArrayType),
 }
+KNOWN = {*ACCEPTED, *PROPERTIES}
 HEADER_TYPES = [kind.simpleString() for kind in HEADERS_AS.values()]
 OF_A_SOURCE = {"queue", "redelivered", "delivery_tag", "offset"}
 """Columns of a source that say nothing about a new message; they are passed over, so that a stream can be copied."""
@@ -52,13 +54,17 @@ class RowShape:
         self.names = schema.fieldNames()
         self.exchange = writing.exchange
         self.routing_key = writing.routing_key
+        self.hash_column = writing.hash_column
+        self.partition_keys = writing.partition_keys
         self.delivery_mode = 2 if writing.persistent else 1
         if "body" not in self.names:
             raise OptionError(f"a message needs a column 'body'; there are {', '.join(self.names) or 'none'}")
-        if writing.routing_key is None and "routing_key" not in self.names:
+        if writing.hash_column is not None and writing.hash_column not in self.names:
+            raise OptionError(f"option hashColumn has {writing.hash_column!r}; there are {', '.join(self.names)}")
+        if writing.routing_key is None and writing.hash_column is None and "routing_key" not in self.names:
             raise OptionError("a message needs a column 'routing_key', or option routingKey for all")
         for part in schema.fields:
-            if part.name not in OF_A_SOURCE:
+            if part.name not in OF_A_SOURCE and (part.name != writing.hash_column or part.name in KNOWN):
                 _check(part.name, part.dataType)
 
     @property
@@ -99,36 +105,102 @@ class Rows:
         shape = self._shape
         body = row["body"]
         if body is None:
-            raise ValueError(f"row {self._number} of the partition: 'body' is null")
-        key = shape.routing_key if shape.routing_key is not None else row["routing_key"]
-        if key is None:
-            raise ValueError(f"row {self._number} of the partition: 'routing_key' is null")
+            raise self._unfit("body", "is null")
         exchange = shape.exchange if shape.exchange is not None else row.get("exchange") or ""
-        given = {name: row[name] for name in shape.properties if row[name] is not None}
-        properties = Properties(**{name: READ.get(name, _same)(value) for name, value in given.items()})
+        given = {name: self._read(name, row[name]) for name in shape.properties if row[name] is not None}
+        properties = Properties(**given)
         if properties.delivery_mode is None:
             properties.delivery_mode = shape.delivery_mode
         if properties.message_id is None:
             properties.message_id = f"{self._prefix}-{self._number}"
-        return Outgoing(exchange, key, properties, body.encode() if isinstance(body, str) else bytes(body))
+        data = body.encode() if isinstance(body, str) else bytes(body)
+        return Outgoing(self._read("exchange", exchange), self._key(row), properties, data)
+
+    def _key(self, row: dict[str, Any]) -> str:
+        """The routing key of a row; that of a partition by the hash of a column."""
+        shape = self._shape
+        name = shape.hash_column or "routing_key"
+        if shape.routing_key is not None:
+            return shape.routing_key
+        if row[name] is None:
+            raise self._unfit(name, "is null")
+        if shape.hash_column is not None:
+            return shape.partition_keys[partition_of(row[name], len(shape.partition_keys))]
+        key: str = self._read(name, row[name])
+        return key
+
+    def _read(self, name: str, value: Any) -> Any:
+        """The value of a column as it is sent. Raises ValueError, with row and column, for one that cannot be."""
+        try:
+            return READ.get(name, _short_text)(value)
+        except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
+            raise self._unfit(name, str(error)) from None
+
+    def _unfit(self, name: str, why: str) -> ValueError:
+        return ValueError(f"row {self._number} of the partition, column {name!r}: {why}")
 
 
-def _same(value: Any) -> Any:
+SHORT_BYTES, OCTET_MAX, LONG_MAX = 255, 255, (1 << 63) - 1
+
+
+def _short_text(value: str) -> str:
+    size = len(value.encode())
+    if size > SHORT_BYTES:
+        raise ValueError(f"has {size} bytes, more than AMQP's {SHORT_BYTES}")
     return value
+
+
+def _octet(value: int) -> int:
+    if not 0 <= value <= OCTET_MAX:
+        raise ValueError(f"{value} is not from 0 to {OCTET_MAX}")
+    return value
+
+
+def _expiration(value: str) -> str:
+    if not value.isascii() or not value.isdecimal():
+        raise ValueError(f"{value!r} is not a number of milliseconds")
+    return _short_text(value)
 
 
 def _headers(value: Any) -> dict[str, Any]:
     """Headers of JSON text, of a map as Arrow or a row has it, or of an array of keys and values."""
     if isinstance(value, str):
-        return headers_from_json(value)
+        return _fit(headers_from_json(value))
     if isinstance(value, Mapping):
-        return dict(value)
-    return dict((part["key"], part["value"]) if isinstance(part, dict) else part for part in value)
+        return _fit(dict(value))
+    return _fit(dict((part["key"], part["value"]) if isinstance(part, dict) else part for part in value))
+
+
+def _fit(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of headers. Raises ValueError for what AMQP cannot express."""
+    for name, value in table.items():
+        if value is not None:
+            _check_header(_short_text(name), value)
+    return table
+
+
+def _check_header(name: str, value: Any) -> None:
+    if isinstance(value, int) and not -LONG_MAX - 1 <= value <= LONG_MAX:
+        raise ValueError(f"header {name!r} is {value}, which has more than 64 bits")
+    if isinstance(value, dict):
+        _fit(value)
+    elif isinstance(value, list):
+        for each in value:
+            _check_header(name, each)
 
 
 def _seconds(value: datetime | int) -> int:
-    return int(value.timestamp()) if isinstance(value, datetime) else value
+    seconds = int(value.timestamp()) if isinstance(value, datetime) else value
+    if seconds < 0:
+        raise ValueError(f"{value} is before 1970")
+    return seconds
 
 
-READ: dict[str, Callable[[Any], Any]] = {"headers": _headers, "timestamp": _seconds}
-"""Conversions of columns that are not sent unchanged."""
+READ: dict[str, Callable[[Any], Any]] = {
+    "headers": _headers,
+    "timestamp": _seconds,
+    "priority": _octet,
+    "delivery_mode": _octet,
+    "expiration": _expiration,
+}
+"""Conversions and checks of columns that are not short texts."""

@@ -40,7 +40,7 @@ class Sink:
     def __init__(self, broker: Broker, writing: Writing, schema: StructType) -> None:
         self._broker = broker
         self._writing = writing
-        self._shape = RowShape(schema, writing)
+        self.shape = RowShape(schema, writing)
         self._run = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> Published:
@@ -54,7 +54,7 @@ class Sink:
         batch = context.getLocalProperty("streaming.sql.batchId")
         source = f"{query}-{batch}" if query and batch else self._run
         prefix = f"{source}-{context.partitionId()}"
-        rows, refused = Rows(self._shape, prefix), self._refused_rows(prefix)
+        rows, refused = Rows(self.shape, prefix), self._refused_rows(prefix)
         with Publisher(self._broker, self._writing, on_lost=refused.keep if refused else None) as publisher:
             for item in iterator:
                 for message in rows.messages(item):

@@ -111,7 +111,7 @@ def settled_undelivered(lives: Lives, timeline: LogTimeline) -> Any:
     first = moved[begins & is_one_of(rows["move_first"][moved], SETTLEMENTS)]
     since = boot_of(rows["last"][first]) << SEQ_BITS
     mask = np.zeros(len(rows["turns"]), bool)
-    mask[first] = ~timeline.torn(since, rows["last"][first])
+    mask[first] = ~(rows["torn"][first] | timeline.torn(since, rows["first"][first]))
     return found | groups.max(mask)
 
 

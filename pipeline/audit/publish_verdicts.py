@@ -69,7 +69,7 @@ class Messages:
         """
         until = np.minimum(self._groups.min(self._column("confirmed")), self._published + NEARBY_EVENTS)
         known = (self._published < NEVER) & ~self._timeline.torn(self._published, until)
-        confirmed = (self._confirm_us < NEVER) & ~self._own
+        confirmed = (self._confirm_us < NEVER) & (self._published < NEVER) & ~self._own
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
         returned = self._groups.max(self._column("returns")) > 0
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)

@@ -283,7 +283,7 @@ class Columns:
             "dead_reason": groups.first(dead, reason, 0).astype(np.uint8),
             "dead_to": groups.first(dead, self._exchanges()[rows], NOWHERE).astype(np.int32),
             "dead_letters": groups.sum(kind == CODES["publish"]),
-            **_holding(groups, kind, self._holes[rows]),
+            **_holding(groups, kind, heard, self._holes[rows]),
         }
         return pa.table(columns), [self.place_of(int(code)) for code in used]
 
@@ -418,11 +418,11 @@ class Columns:
         return [Stretch(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _holding(groups: Groups, kind: Any, holes: Any) -> dict[str, Any]:
+def _holding(groups: Groups, kind: Any, heard: Any, holes: Any) -> dict[str, Any]:
     """Columns on who had a copy: its first and last *move*, a delivery, settlement or end, and how many there were;
     whether two moves in a row must not be: two deliveries (`held`), a settlement of what was given back before
     (`unheld`), an end by the broker of what a consumer had (`taken`). `holes` counts the gaps before each event: moves
-    with one between them are not in a row.
+    with one between them are not in a row. `torn`: there is one between the first event and the first move.
     """
     delivered = kind == CODES["deliver"]
     moves = delivered | is_one_of(kind, ENDS) | is_one_of(kind, SETTLEMENTS)
@@ -443,5 +443,6 @@ def _holding(groups: Groups, kind: Any, holes: Any) -> dict[str, Any]:
         "move_first": groups.first(moves, kind, 0).astype(np.uint8),
         "move_last": groups.last(moves, kind, 0).astype(np.uint8),
         "turns": groups.sum(moves),
+        "torn": groups.first(heard, holes, 0) != groups.first(moves, holes, 0),
         **found,
     }

@@ -11,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import broker_of
 from leveret_spark.queues.batch_intake import ready_messages
+from leveret_spark.streams.stream_ends import is_stream
 from pipeline.dead_letters import dead_letter_rates, dead_letters
 from pipeline.event_parts import Part
 from pipeline.file_target import Target
@@ -48,7 +49,11 @@ def run_dead_letters(
     run = Run(target, JOB)
     ready = ready_messages(broker_of(options), queue)
     source = spark.read.format("amqp").options(**options, queue=queue)
-    messages = source.options(maxMessagesPerBatch=look, prefetch=look, maxBytesPerBatch=LOOK_BYTES).load().persist()
+    if is_stream(broker_of(options), queue):
+        messages = source.load().limit(look).persist()
+    else:
+        limits = {"maxMessagesPerBatch": look, "prefetch": look, "maxBytesPerBatch": LOOK_BYTES}
+        messages = source.options(**limits).load().persist()
     looked = messages.count()
     found = dead_letters(messages).persist()
     groups = found.collect()

@@ -147,7 +147,7 @@ def _queues(tally: pa.Table) -> list[QueueLine]:
         line = lines.setdefault(key, QueueLine(*key, 0, {}, 0))
         line.verdicts[row["verdict"]] = line.verdicts.get(row["verdict"], 0) + row["copies"]
         lines[key] = line._replace(violations=line.violations + row["violations"])
-    counted = [line._replace(queues=len(names[key])) for key, line in lines.items()]
+    counted = [line._replace(queues=len(names[key] - {None})) for key, line in lines.items()]
     return sorted(counted, key=lambda line: ([-each for each in line.badness], str(line[:3])))
 
 

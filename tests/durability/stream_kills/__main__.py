@@ -1,10 +1,10 @@
-"""Kill Spark's driver, an executor, a task's Python, or the broker, while a stream is written into files.
+"""Kill Spark's driver, an executor, a task's Python, or the broker, while a stream and a queue are written into files.
 
 python -m tests.durability.stream_kills [--cycles 10 | --minutes 10] [--seed 1] [--broker HOST:PORT --kill COMMAND]
 
-A publisher numbers messages and awaits each confirm; at the end the files must have every offset of the stream once,
-and every confirmed number. By default the broker is Leveret; another one, as RabbitMQ, is at `--broker`, and COMMAND
-kills and starts it again.
+A publisher numbers messages, sends each to both, and awaits each confirm; at the end the files must have every
+confirmed number, and of the stream every offset once. By default the broker is Leveret; another one, as RabbitMQ 3.10
+or 4, is at `--broker`, and COMMAND kills and starts it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,9 @@ from harness.campaign_options import campaign_parser, first_seed, numbered
 from harness.project import ROOT
 from harness.waiting import eventually
 
-STREAM = "killed-stream"
+NAME = "killed"
+TYPES = {"stream": "stream", "queue": "classic"}
+"""Types of the queues by what ends their names."""
 COMMIT_SECONDS = 180
 PAUSE_SECONDS_MAX = 2.0
 PUBLISH_SECONDS = 0.002
@@ -63,10 +65,13 @@ class Publisher(threading.Thread):
     def _publish(self) -> None:
         with pika.BlockingConnection(pika.ConnectionParameters(*self._address)) as connection:
             channel = connection.channel()
-            channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
+            for kind, queue_type in TYPES.items():
+                channel.queue_declare(f"{NAME}-{kind}", durable=True, arguments={"x-queue-type": queue_type})
             channel.confirm_delivery()
             while not self._over.wait(PUBLISH_SECONDS):
-                channel.basic_publish("", STREAM, b"%d" % self.confirmed, pika.BasicProperties(delivery_mode=2))
+                for kind in TYPES:
+                    persistent = pika.BasicProperties(delivery_mode=2)
+                    channel.basic_publish("", f"{NAME}-{kind}", b"%d" % self.confirmed, persistent)
                 self.confirmed += 1
 
 
@@ -76,8 +81,8 @@ class Job:
     def __init__(self, address: tuple[str, int], directory: Path) -> None:
         scratch = directory / "scratch"
         scratch.mkdir()
-        self._places = (address[0], str(address[1]), STREAM, str(directory))
-        self._commits = directory / "checkpoint" / "commits"
+        self._places = (address[0], str(address[1]), NAME, str(directory))
+        self._directory = directory
         settings = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
         self._environment = {**os.environ, **settings}
         self._log = (directory / "job.log").open("ab")
@@ -88,22 +93,22 @@ class Job:
             self._process = subprocess.Popen(self._command(), cwd=ROOT, env=self._environment, stdout=self._log,
                                              stderr=self._log, start_new_session=True)  # fmt: skip
 
-    def rows(self) -> list[list[object]]:
-        """Write all that is left, in order, and return what is in the files."""
+    def rows(self) -> list[tuple[str, int, int]]:
+        """Write all that is left, and return what is in the files: stream or queue, offset, number."""
         with_end = [*self._command(), "to-end"]
         done = subprocess.run(
             with_end, cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=self._log, check=True
         )
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return [(kind, offset, int(body)) for kind, offset, body in map(json.loads, done.stdout.splitlines())]
 
     def await_commit(self) -> None:
-        """Return when another batch is committed."""
-        known = self._committed()
+        """Return when both queries have committed another batch."""
+        known = {kind: self._committed(kind) for kind in TYPES}
 
         def is_committed() -> bool:
             assert self._process is not None
             assert self._process.poll() is None, f"the job has ended by itself: see {self._log.name}"
-            return self._committed() > known
+            return all(self._committed(kind) > last for kind, last in known.items())
 
         eventually(is_committed, "a batch to be committed", seconds=COMMIT_SECONDS)
 
@@ -119,8 +124,9 @@ class Job:
             self._process.wait()
             self._process = None
 
-    def _committed(self) -> int:
-        return max((int(each.name) for each in self._commits.glob("[0-9]*") if each.name.isdigit()), default=-1)
+    def _committed(self, kind: str) -> int:
+        commits = self._directory / kind / "checkpoint" / "commits"
+        return max((int(each.name) for each in commits.glob("[0-9]*") if each.name.isdigit()), default=-1)
 
     def _command(self) -> list[str]:
         return [sys.executable, "-m", "tests.durability.stream_kills.archiving_job", *self._places]
@@ -159,14 +165,22 @@ def campaign(
     publisher.stop()
     job.start()
     job.kill("driver")
-    rows = job.rows()
-    offsets = Counter(offset for offset, _ in rows)
-    assert max(offsets.values()) == 1, f"twice: {[offset for offset, times in offsets.items() if times > 1][:10]}"
-    assert sorted(offsets) == list(range(len(rows))), "offsets are missing"
-    missing = set(range(publisher.confirmed)) - {int(str(body)) for _, body in rows}
-    assert not missing, f"confirmed and not in the files: {sorted(missing)[:10]}"
+    in_files = verdict(job.rows(), publisher.confirmed)
     kills = ", ".join(f"{count} of the {victim}" for victim, count in sorted(killed.items()))
-    return f"kills: {kills}; {publisher.confirmed:,} confirmed, {len(rows):,} offsets in files, each once"
+    return f"kills: {kills}; {publisher.confirmed:,} confirmed; in the files {in_files}"
+
+
+def verdict(rows: Sequence[tuple[str, int, int]], confirmed: int) -> str:
+    """Judge what is in the files. Raises AssertionError when a message is missing, or an offset there twice."""
+    offsets = Counter(offset for kind, offset, _ in rows if kind == "stream")
+    assert max(offsets.values()) == 1, f"twice: {[offset for offset, times in offsets.items() if times > 1][:10]}"
+    for kind in TYPES:
+        missing = set(range(confirmed)) - {number for each, _, number in rows if each == kind}
+        assert not missing, f"confirmed and not in the files of the {kind}: {sorted(missing)[:10]}"
+    of_queue = Counter(number for kind, _, number in rows if kind == "queue")
+    again = sum(times - 1 for times in of_queue.values())
+    once = f"{len(offsets):,} offsets of the stream, each once"
+    return f"{once}, and {len(of_queue):,} messages of the queue, {again:,} of them again"
 
 
 def main() -> None:

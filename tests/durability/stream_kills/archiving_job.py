@@ -1,9 +1,9 @@
-"""A job that writes a stream into Parquet files for ever; killed by the campaign, with all it has started.
+"""A job that writes a stream and a queue into Parquet files for ever; killed by the campaign, with all it has started.
 
-python -m tests.durability.stream_kills.archiving_job HOST PORT STREAM DIRECTORY [to-end]
+python -m tests.durability.stream_kills.archiving_job HOST PORT NAME DIRECTORY [to-end]
 
-Tasks run in executors of their own. With `to-end` the job ends when it has written all, and prints a line of JSON for
-each row: offset and body.
+The stream is named NAME-stream, the queue NAME-queue. Tasks run in executors of their own. With `to-end` the job ends
+when it has written all, and prints a line of JSON for each row: stream or queue, offset and body.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+KINDS = ("stream", "queue")
 MASTER = "local-cluster[2,1,600]"
 SETTINGS = {
     "spark.executor.memory": "512m",
@@ -29,28 +31,47 @@ SETTINGS = {
 }
 
 
-def archiving(spark: SparkSession, host: str, port: str, stream: str, directory: str) -> DataStreamWriter:
-    """A query that writes what is in the stream from its beginning."""
-    reader = spark.readStream.format("amqp").options(host=host, port=port, queue=stream, startingOffsets="earliest")
-    rows = reader.options(maxOffsetsPerTrigger=300, minPartitions=2).load().selectExpr("offset", "cast(body as string)")
-    writer = rows.writeStream.format("parquet").option("path", f"{directory}/rows")
-    return writer.option("checkpointLocation", f"{directory}/checkpoint")
+def archiving(
+    spark: SparkSession, host: str, port: str, name: str, directory: str, kind: str, most: int
+) -> DataStreamWriter:
+    """A query that writes what is in the stream, from its beginning, or in the queue; `most` messages to a batch."""
+    reader = spark.readStream.format("amqp").options(host=host, port=port, queue=f"{name}-{kind}")
+    limits = {"startingOffsets": "earliest", "minPartitions": 2} if kind == "stream" else {"partitions": 2}
+    rows = reader.options(maxOffsetsPerTrigger=most, **limits).load().selectExpr("offset", "cast(body as string)")
+    writer = rows.writeStream.queryName(kind).format("parquet").option("path", f"{directory}/{kind}/rows")
+    return writer.option("checkpointLocation", f"{directory}/{kind}/checkpoint")
 
 
-def main(host: str, port: str, stream: str, directory: str, how: str = "") -> None:
-    from pyspark.errors import StreamingQueryException
-
+def main(host: str, port: str, name: str, directory: str, how: str = "") -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with session("archiving", master=MASTER, java_options=JAVA_FOR_TESTS, settings=SETTINGS) as spark:
-        writer = archiving(spark, host, port, stream, directory)
+        most = 10_000 if how == "to-end" else 300
+        writers = {kind: archiving(spark, host, port, name, directory, kind, most) for kind in KINDS}
         if how == "to-end":
-            writer.trigger(availableNow=True).start().awaitTermination()
-            for row in spark.read.parquet(f"{directory}/rows").collect():
-                print(json.dumps(row))
-            return
-        while True:
-            with suppress(StreamingQueryException):  # its tasks were killed too often: it is started again
-                writer.trigger(processingTime="0 seconds").start().awaitTermination()
+            for kind in KINDS:
+                write_to_end(spark, writers[kind], directory, kind)
+        else:
+            write_for_ever(spark, writers)
+
+
+def write_to_end(spark: SparkSession, writer: DataStreamWriter, directory: str, kind: str) -> None:
+    """Write what is left, and print all that was written."""
+    writer.trigger(availableNow=True).start().awaitTermination()
+    for row in spark.read.parquet(f"{directory}/{kind}/rows").collect():
+        print(json.dumps((kind, *row)))
+
+
+def write_for_ever(spark: SparkSession, writers: Mapping[str, DataStreamWriter]) -> None:
+    """Run the queries; one whose tasks were killed too often is started again."""
+    from pyspark.errors import StreamingQueryException
+
+    while True:
+        running = {query.name for query in spark.streams.active}
+        for kind in writers.keys() - running:
+            writers[kind].trigger(processingTime="0 seconds").start()
+        with suppress(StreamingQueryException):
+            spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
 
 
 if __name__ == "__main__":

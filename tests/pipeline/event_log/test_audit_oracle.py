@@ -16,12 +16,14 @@ from pipeline.audit.audit import audit, reduce
 from pipeline.audit.message_rules import VIOLATIONS as MESSAGE_VIOLATIONS
 from pipeline.audit.verdict_table import VIOLATIONS
 from pipeline.event_parts import Part, parts_of
+from tests.pipeline.inputs.changed_histories import changed
 from tests.pipeline.inputs.made_up_events import History, export_of
 from tests.pipeline.inputs.planted_faults import ANSWERED, BESIDE, FAULTS, told_among_innocents, told_beside
 from tests.pipeline.inputs.planted_stories import STORIES, history_of
 from tests.pipeline.oracle.sql_verdicts import Verdicts, differences, events_of, of_oracle, of_rules
 
 EVENTS = 6000
+SEED = 1
 
 
 def planted() -> list[History]:
@@ -55,6 +57,11 @@ def test_a_verdict_that_one_of_them_lacks_is_a_difference(both: tuple[Verdicts, 
     changed[guilty[:6]] += 1
     found = differences(oracle, rules._replace(rows=changed))
     assert sorted(found) == [f"oracle only: {guilty}", f"rules only: {guilty[:6]}"]
+
+
+def test_rules_and_oracle_agree_on_histories_changed_at_random(tmp_path: Path) -> None:
+    oracle, rules = judged(export_of(tmp_path, changed(planted(), SEED)))
+    assert differences(oracle, rules) == []
 
 
 def test_rules_and_oracle_agree_on_a_log_with_a_little_of_everything(tmp_path: Path) -> None:

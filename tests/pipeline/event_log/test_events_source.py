@@ -13,7 +13,7 @@ import pytest
 from harness.brokers.http_broker import web_address, web_broker, write_segments
 from leveret_events.segment_names import SegmentName
 from leveret_spark.events.pushed_filters import condition, segments
-from leveret_spark.option_errors import OptionError
+from leveret_spark.option_errors import DataLossError, OptionError
 from tests.pipeline.inputs.streams import run_to_end
 
 if TYPE_CHECKING:
@@ -63,6 +63,44 @@ def test_a_schema_may_have_some_columns(tmp_path: Path) -> None:
     for name, kind, nullable in (("kind", number, True), ("knd", text, True), ("exchange", text, False)):
         with pytest.raises(OptionError, match=rf"schema\(\) has {name}:.*, and may have struct<"):
             source.reader(StructType().add(name, kind, nullable))
+
+
+def test_segments_that_were_removed_before_they_were_read_are_named_or_passed_over(tmp_path: Path) -> None:
+    """The oldest go first: what follows a segment that is there, or goes on with its next event, is complete."""
+    from leveret_spark import LeveretEventsDataSource
+    from leveret_spark.events.events_source import EventsStreamReader
+
+    def reader(**options: str) -> EventsStreamReader:
+        source = LeveretEventsDataSource({"path": str(tmp_path), "maxSegmentsPerBatch": "1", **options})
+        made = source.streamReader(source.schema())
+        assert isinstance(made, EventsStreamReader)
+        return made
+
+    paths = [*write_segments(tmp_path, "n", 1, 2, 3, 1), *write_segments(tmp_path, "n", 2, 2, previous=(1, 6))]
+    strict, passing, offsets = reader(), reader(failOnDataLoss="false"), [reader().initialOffset()]
+    for _ in paths:
+        offsets.append(strict.latestOffset(offsets[-1], strict.getDefaultReadLimit()))
+    assert [offset["n"] for offset in offsets[1:]] == [path.name for path in paths]
+    planned = strict.partitions(offsets[0], offsets[2])
+    paths[0].unlink()
+    with pytest.raises(
+        DataLossError, match=f"event log of 'n': segment {paths[0].name}, to be read up to, was removed"
+    ):
+        strict.partitions(offsets[0], offsets[1])
+    with pytest.raises(FileNotFoundError):
+        list(strict.read(planned[0]))
+    assert list(passing.read(planned[0])) == []
+    assert strict.latestOffset(offsets[1]) == offsets[2], "the next goes on with the next event"
+    paths[1].unlink()
+    with pytest.raises(
+        DataLossError, match=f"events behind segment {paths[0].name} were removed before they were read"
+    ):
+        strict.latestOffset(offsets[1], strict.getDefaultReadLimit())
+    assert passing.latestOffset(offsets[1], strict.getDefaultReadLimit()) == offsets[3]
+    paths[2].unlink()
+    assert strict.latestOffset(offsets[3], strict.getDefaultReadLimit()) == offsets[4], "the next boot goes on with it"
+    with pytest.raises(DataLossError, match="events behind segment"):
+        strict.partitions(offsets[2], offsets[4])
 
 
 def shared_environment(spark: SparkSession) -> set[str]:

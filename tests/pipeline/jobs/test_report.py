@@ -26,6 +26,7 @@ from tests.pipeline.inputs.made_up_events import History, export_of
 WRITTEN = datetime(2026, 11, 22, tzinfo=UTC)
 HOSTILE = '"><script src=//evil>alert(1)</script>{{ 7 * 7 }}<img onerror=x>$x$\x1b[31m\u202e\n'
 QUEUES = 60
+UNPUBLISHED = (2 << 40) + 5
 NODE = "leveret@hare"
 
 
@@ -114,7 +115,7 @@ def test_a_page_without_runs_says_what_to_do() -> None:
 
 def lost_and_hostile() -> History:
     """Many queues, one with a bad name; a confirmed message that is gone, one more where a gap leaves doubt; one that
-    comes again after its end.
+    comes again after its end; one that is confirmed and was never published.
     """
     history = History(NODE)
     history.start()
@@ -128,10 +129,11 @@ def lost_and_hostile() -> History:
         consumed.append(position)
     history.publish("in doubt")
     history.lose(2)
-    history.publish(HOSTILE)
+    history.publish(HOSTILE, properties='{"message_id": "order-17", "type": "<b>"}', size_bytes=512)
     history.start()
     history.recorded()
     history.deliver(consumed[1], "queue 0", redelivered=True)
+    history.answer(UNPUBLISHED)
     return history
 
 
@@ -168,8 +170,12 @@ def test_an_audit_leaves_its_tables_and_says_what_they_come_to(reported: Reporte
     assert not found.clean
     assert found.verdicts == {"lost": 1, "unknown": 1, "settled": QUEUES}
     assert (found.violations, [(row["queue"], row["verdict"], row["violations"]) for row in found.found]) == (
-        1,
-        [(HOSTILE, "lost", []), ("queue 0", "settled", ["delivered after its end"])],
+        2,
+        [
+            (HOSTILE, "lost", []),
+            ("queue 0", "settled", ["delivered after its end"]),
+            (None, "message", ["answered, never published"]),
+        ],
     )
     assert [(gap["boot"], gap["lost"], gap["in_doubt"]) for gap in found.gaps] == [(1, 2, 1), (1, 0, 0)]
     assert (found.coverage["from"], found.coverage["until"][:10]) == ("2026-11-21T00:00:00.000000Z", "2026-11-21")
@@ -179,7 +185,7 @@ def test_an_audit_leaves_its_tables_and_says_what_they_come_to(reported: Reporte
     run = last_run(reported.target, "audit")
     assert run is not None
     assert sorted(run.tables) == ["audit", "boots", "causes", "found", "gaps", "tally", "timelines"]
-    more = {"verdicts": found.verdicts, "violations": 1, "messages": found.messages}
+    more = {"verdicts": found.verdicts, "violations": 2, "messages": found.messages}
     assert run.facts == {**found.coverage, **more}
     assert run.table("audit").column("verdict").to_pylist().count("lost") == 1
 
@@ -197,11 +203,19 @@ def test_the_verdict_comes_first_and_each_job_adds_what_it_has_found(reported: R
     assert page.index('<span class="wrong">delivered after its end') < page.index('<span class="wrong">lost')
 
 
+def test_a_confirm_without_a_message_is_told(reported: Reported) -> None:
+    (found,) = [row for row in reported.audited.found if row["queue"] is None]
+    assert (found["msg_id"], found["violations"]) == (UNPUBLISHED, ["answered, never published"])
+    section = reported.page.partition('<span class="wrong">answered, never published</span>')[2].partition("<h3>")[0]
+    assert re.search(r"<li class=\"sure\"><time>[^<]*</time> <span>confirmed</span></li>", section)
+
+
 def test_what_happened_to_a_lost_message_is_told_step_by_step(reported: Reported) -> None:
     steps = [re.sub(r"<[^>]*>", "", step) for step in re.findall(r"<li class=.*?</li>", reported.page)]
     story = steps[next(at for at, step in enumerate(steps) if "published" in step and at > 4) :]
+    shown = "512 B, message_id &#39;order-17&#39;, type &#39;&lt;b&gt;&#39;"
     assert [step[24:] for step in story] == [
-        "published by connection 127.0.0.1:5 to exchange &#39;orders&#39; with key &#39;eu&#39;, 1 B",
+        f"published by connection 127.0.0.1:5 to exchange &#39;orders&#39; with key &#39;eu&#39;, {shown}",
         f"into the queue, position {(1 << 40) + QUEUES + 2}",
         "confirmed",
         f"broker killed (boot 1, last event {6 + 5 * QUEUES + 3 + 2})",

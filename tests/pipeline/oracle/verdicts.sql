@@ -151,7 +151,7 @@ UNION ALL SELECT node, vhost, queue, origin, m, 'move', NULL, false FROM move;
 
 CREATE TEMP TABLE fate AS
 SELECT node, vhost, queue, position, min(m) FILTER (on_disk(node, m)) AS certain, max(m) AS latest,
-       min(m) FILTER (told) AS died, arg_min(kind, m) FILTER (told) AS died_by, arg_min(reason, m) FILTER (told) AS died_of,
+       min(m) FILTER (told) AS died, arg_min(kind, m) FILTER (told) AS died_by, arg_min(coalesce(reason, ''), m) FILTER (told) AS died_of,
        max(m) FILTER (told OR kind = 'move') AS settled
 FROM ending GROUP BY ALL;
 
@@ -213,7 +213,8 @@ SELECT d.*, row_number() OVER (PARTITION BY node, vhost, queue, position ORDER B
 CREATE TEMP TABLE death AS
 SELECT node, vhost, queue, position, count(*) FILTER (kind = 'deadletter') AS deaths,
        count(*) FILTER (kind = 'deadletter' AND queues > 0) AS due, max(m) FILTER (kind = 'deadletter') AS last,
-       arg_min(reason, m) FILTER (kind = 'deadletter') AS reason, arg_min(exchange, m) FILTER (kind = 'deadletter') AS exchange,
+       arg_min(coalesce(reason, ''), m) FILTER (kind = 'deadletter') AS reason,
+       arg_min(coalesce(exchange, ''), m) FILTER (kind = 'deadletter') AS exchange,
        count(*) FILTER (kind = 'publish') AS letters
 FROM c WHERE kind IN ('deadletter', 'publish') GROUP BY ALL;
 
@@ -327,7 +328,9 @@ WHERE s.whole AND NOT s.transaction AND instr(s.exchange, '\x') = 0
               AND d.m < s.published AND boot_of(d.m) = b.boot
               QUALIFY row_number() OVER (ORDER BY d.m DESC) = 1 AND d.kind = 'declare' AND d.detail->>'type' IN ('classic', 'quorum'))
   AND NOT EXISTS (FROM e u WHERE u.node = s.node AND u.vhost = b.vhost AND u.kind = 'unbind' AND u.exchange = ''
-                  AND u.m < s.published AND boot_of(u.m) = b.boot)
+                  AND u.m < s.published AND u.m > (
+                    SELECT max(d.m) FROM e d WHERE d.node = s.node AND d.vhost = b.vhost AND d.queue = b.queue
+                    AND d.kind = 'declare' AND d.m < s.published))
   AND (b.exchange = '' OR 0 < (
     SELECT sum(CASE u.kind WHEN 'bind' THEN 1 ELSE -1 END) FROM e u
     WHERE u.node = s.node AND u.vhost = b.vhost AND u.queue = b.queue AND u.exchange = b.exchange AND u.routing_key = b.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -306,6 +307,36 @@ def test_columns_that_make_no_message_are_refused(columns: str, complaint: str) 
 
     with pytest.raises(OptionError, match=complaint):
         AmqpDataSource({}).writer(StructType.fromDDL(columns), overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "complaint"),
+    [
+        ("priority", 300, "300 is not from 0 to 255"),
+        ("delivery_mode", -1, "-1 is not from 0 to 255"),
+        ("message_id", "x" * 300, "has 300 bytes, more than AMQP's 255"),
+        ("routing_key", "ä" * 200, "has 400 bytes, more than AMQP's 255"),
+        ("routing_key", None, "is null"),
+        ("body", None, "is null"),
+        ("expiration", "1 s", "'1 s' is not a number of milliseconds"),
+        ("timestamp", -1, "-1 is before 1970"),
+        ("headers", "[]", "headers are a JSON object"),
+        ("headers", '{"n": 9223372036854775808}', "header 'n' is 9223372036854775808, which has more than 64 bits"),
+    ],
+)
+def test_a_value_that_cannot_be_sent_is_told_with_row_and_column(column: str, value: Any, complaint: str) -> None:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from leveret_spark.queues.rows import Rows, RowShape
+
+    good = {"body": "b", "routing_key": "k"}
+    table = pa.RecordBatch.from_pylist(
+        [{**good, **({column: None} if column not in good else {})}, good | {column: value}]
+    )
+    rows = Rows(RowShape(from_arrow_schema(table.schema), writing_of({})), "x")
+    with pytest.raises(ValueError, match=re.escape(f"row 1 of the partition, column {column!r}: {complaint}")):
+        list(rows.messages(table))
 
 
 def test_headers_of_every_form_are_the_same_table() -> None:

@@ -17,6 +17,7 @@ from leveret_spark.options import broker_of, reading_of, writing_of
     ("options", "place"),
     [
         ({}, ("127.0.0.1", 5672, "/", "guest", "guest", False)),
+        ({"host": "broker", "port": "5673"}, ("broker", 5673, "/", "guest", "guest", False)),
         ({"uri": "amqp://broker"}, ("broker", 5672, "/", "guest", "guest", False)),
         ({"uri": "amqp://app:p%40ss@broker:5673/%2f"}, ("broker", 5673, "/", "app", "p@ss", False)),
         ({"uri": "amqps://app@broker/sales"}, ("broker", 5671, "sales", "app", "guest", True)),
@@ -26,6 +27,12 @@ def test_a_uri_says_where(options: dict[str, str], place: tuple[str, int, str, s
     broker = broker_of(options)
     user, password = broker.login.user, broker.login.password
     assert (broker.host, broker.port, broker.vhost, user, password, broker.tls is not None) == place
+
+
+def test_a_broker_may_have_several_addresses() -> None:
+    broker = broker_of({"host": "a, b:5673,::1,[::1]:5674"})
+    assert broker.endpoints == (("a", 5672), ("b", 5673), ("::1", 5672), ("::1", 5674))
+    assert str(broker) == "amqp://guest@a:5672,b:5673,::1:5672,::1:5674, virtual host '/'"
 
 
 def test_names_of_options_are_read_in_any_case() -> None:
@@ -66,6 +73,14 @@ def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
         (reading_of, {"queue": "q", "prefetch": "0"}, "option prefetch is a number from 1 to 65535, not 0"),
         (reading_of, {"queue": "q", "maxMessagesPerBatch": "70000"}, "a number from 1 to 65535"),
         (reading_of, {"queue": "q", "maxBytesPerBatch": "2147483648"}, "a number from 1 to 1073741824"),
+        (broker_of, {"host": "a,:5672"}, "option host has hosts such as broker-1,broker-2:5673, not ':5672'"),
+        (reading_of, {"queue": "q", "ack": "after", "partitions": "2"}, "option partitions is not for ack = after"),
+        (writing_of, {"superStream": "s"}, "options superStream and hashColumn of a sink go together"),
+        (
+            writing_of,
+            {"superStream": "s", "hashColumn": "c", "routingKey": "k"},
+            "options superStream and routingKey exclude each other",
+        ),
         (writing_of, {"onRefused": "ignore"}, "option onRefused is one of fail, count, not 'ignore'"),
     ],
 )
@@ -91,7 +106,10 @@ def test_a_broker_is_shown_without_its_password() -> None:
 def test_every_option_is_documented() -> None:
     from leveret_spark.options import KNOWN, WEB
 
-    pages = {(*KNOWN.values(),): ("spark.md", "spark-streams.md"), (*WEB, "maxSegmentsPerBatch"): ("event-log.md",)}
+    pages = {
+        (*KNOWN.values(),): ("spark.md", "spark-streams.md"),
+        (*WEB, "maxSegmentsPerBatch", "failOnDataLoss"): ("event-log.md",),
+    }
     for names, files in pages.items():
         text = "".join((ROOT / "docs" / file).read_text(encoding="utf-8") for file in files)
         assert [name for name in names if f"`{name}`" not in text] == []
