@@ -1,15 +1,17 @@
 """Cost of the event log: the same load with `[events]` on and off, in turn, each round beginning with the other.
 
 The cost of an event is the difference of the CPU time per message, divided by the events of a message. The whole
-process counts, the thread that writes the log included. The log itself has the number of events.
+process counts, the thread that writes the log included. The log itself has the number of events. At the end, a log with
+recorded properties beside one without.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -67,18 +69,38 @@ SCENARIOS: dict[str, Scenario] = {
     "transient, 16 bytes, auto-ack": _one(transient=True, size=16, no_confirm=True, no_ack=True),
     "expired, consumed as dead letters": _expiring(),
 }
+VARIED = _one(varied=True)
+"""Each message has eight headers, and an id of its own."""
+PROPERTIES = {
+    "message_id, correlation_id and type recorded, beside none": ("message_id", "correlation_id", "type"),
+    "message_id and a header of eight recorded, beside none": ("message_id", "headers.tenant"),
+}
+"""Properties that are recorded with each publish, beside a log without any."""
 
 
 def events(wanted: Wanted) -> None:
     """For each scenario medians of some rounds: rate, CPU time and confirms, on and off; events, and what one costs."""
     rounds = max(1, min(ROUNDS, wanted.sized(10 * ROUNDS) // 10))
+    seconds = wanted.seconds(SECONDS)
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as name:
-        config = Path(name) / "leveret.toml"
-        config.write_text(f"[events]\nenabled = true\ndirectory = '{name}/events'\n")
-        with own_broker(LEVERET_CONFIG=str(config)) as on, own_broker() as off:
+        directory = Path(name)
+        with own_broker(LEVERET_CONFIG=_config(directory / "on")) as on, own_broker() as off:
             targets = target_of(on), target_of(off)
             for scenario, run in SCENARIOS.items():
-                report(scenario, **_compared(run, *targets, Path(name) / "events", rounds, wanted.seconds(SECONDS)))
+                report(scenario, **_compared(run, *targets, directory / "on", rounds, seconds))
+            for number, (scenario, chosen) in enumerate(PROPERTIES.items()):
+                log = directory / f"named-{number}"
+                with own_broker(LEVERET_CONFIG=_config(log, chosen)) as named:
+                    report(scenario, **_compared(VARIED, target_of(named), targets[0], log, rounds, seconds))
+
+
+def _config(log: Path, properties: Sequence[str] = ()) -> str:
+    """Write the settings of a broker with an event log in a directory; returns their path."""
+    path = log.with_suffix(".toml")
+    path.write_text(
+        f"[events]\nenabled = true\ndirectory = '{log}'\nmessage_properties = {json.dumps(list(properties))}\n"
+    )
+    return str(path)
 
 
 def _compared(run: Scenario, on: Target, off: Target, log: Path, rounds: int, seconds: float) -> Figures:

@@ -156,6 +156,14 @@ BESIDE: dict[str, tuple[Fault, tuple[str, ...]]] = {
         _in({"dead-letter-strategy": "at-least-once"}, gone("release")),
         ("settled",),
     ),
+    "released to another queue": (
+        _in(
+            {},
+            lambda h, m: h.tell("publish", msg_id=m + 50, queue="limited", position=m, channel=0, connection=""),
+            gone("release"),
+        ),
+        ("settled",),
+    ),
     "expired, and there is no dead letter": (
         _in({"message-ttl": 1, **LETTERS}, EXPIRES),
         ("settled", "died without its dead letter"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -35,6 +35,9 @@ from harness.clients.shorthand import ack, consume, exchange_declare, get, nack,
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from leveret_spark.events.event_columns import Event
+from pipeline.audit.audit import audit, reduce
+from pipeline.event_parts import parts_of
+from tests.pipeline.oracle import sql_verdicts
 
 pytestmark = pytest.mark.slow
 
@@ -67,8 +70,15 @@ def shown(events: list[Event], *fields: str) -> str:
     return ", ".join(" ".join(str(value) for value in each if value is not None) for each in values)
 
 
+class Told(NamedTuple):
+    """The log's directory, and each story with the events of its messages."""
+
+    log: Path
+    chapters: dict[str, tuple[Story, list[Event]]]
+
+
 @pytest.fixture(scope="module")
-def chapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Story, list[Event]]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Each story when it has been told, and what was recorded of its messages."""
     broker = recording_broker(tmp_path_factory.mktemp("recorded"))
     broker.start()
@@ -89,7 +99,8 @@ def chapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Story,
             found[(event.queue or "").removeprefix(CHAPTER)] = []
         elif found and event.kind not in MIXED:
             found[list(found)[-1]].append(event)
-    return {name: (told[name], counted_from_one(events)) for name, events in found.items()}
+    chapters = {name: (told[name], counted_from_one(events)) for name, events in found.items()}
+    return Told(broker.data_dir / "events", chapters)
 
 
 def counted_from_one(events: list[Event]) -> list[Event]:
@@ -312,10 +323,19 @@ def delayed(client: Client) -> Story:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_is_recorded(chapters: dict[str, tuple[Story, list[Event]]], name: str) -> None:
-    story, events = chapters[name]
+def test_a_story_is_recorded(recorded: Told, name: str) -> None:
+    story, events = recorded.chapters[name]
     with pytest.raises(StopIteration):
         story.send(events)
+
+
+def test_the_audit_has_nothing_against_what_was_recorded(recorded: Told) -> None:
+    """Neither have the rules, nor their statement in SQL: returns, deaths of all kinds, moves, delays, transactions."""
+    parts = parts_of(str(recorded.log))
+    found = audit(map(reduce, parts))
+    assert [row for row in found.rows.to_pylist() if row["violations"] or row["verdict"] == "lost"] == []
+    oracle = sql_verdicts.of_oracle(sql_verdicts.events_of(parts))
+    assert sql_verdicts.differences(oracle, sql_verdicts.of_rules(found)) == []
 
 
 # Over restarts
