@@ -28,7 +28,7 @@ class ReducedPart(NamedTuple):
 
 
 class NodeFacts(NamedTuple):
-    """What the log of a node says as a whole: the few events that each share of its messages is judged by."""
+    """Facts on a node as a whole: the few events of its log that each share of its messages is judged by."""
 
     name: str
     bound: list[Bound]

@@ -162,7 +162,7 @@ def _local(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[
 
 
 def shared_out(parts: Sequence[Part]) -> list[list[Part]]:
-    """Divide parts into tasks of so many events that a cluster has enough of them."""
+    """Divide parts into tasks, about TASKS of them for a large log."""
     events = min(PART_EVENTS, max(TASK_EVENTS_MIN, events_in(parts) // TASKS))
     ends = accumulate(part.events for part in parts)
     numbered = zip((end // events for end in ends), parts, strict=True)

@@ -97,7 +97,7 @@ class FinishedRun(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Where its tables are."""
+        """The directory of its tables."""
         return f"{self.job}/{self.name}"
 
     def table(self, name: str, wanted: pc.Expression | None = None) -> pa.Table:

@@ -56,8 +56,7 @@ STATE_FILES = 16
 
 
 class Cut(NamedTuple):
-    """How a log is cut: message numbers in a block, as a power of two, and rows that a share has at most, if its
-    blocks permit."""
+    """Sizes: message numbers in a block, as a power of two; rows of a share at most, if its blocks permit."""
 
     block_bits: int = BLOCK_BITS
     share_rows: int = SHARE_ROWS
@@ -67,7 +66,7 @@ CUT = Cut()
 
 
 class Tables(NamedTuple):
-    """Where the tables of a run go; `shown`: findings that the driver gets at least."""
+    """The directory for tables of a run; `shown`: findings that the driver gets at least."""
 
     target: Target
     directory: str

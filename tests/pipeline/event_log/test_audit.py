@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 
 
 class Read(NamedTuple):
-    """How many events are in a part at the most: of a story, and of the log."""
+    """Events in a part at the most: of a story, and of the log."""
 
     of_story: int = PART_EVENTS
     of_log: int = PART_EVENTS

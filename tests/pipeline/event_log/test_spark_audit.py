@@ -85,7 +85,7 @@ def in_order(rows: pa.Table) -> list[str]:
 
 
 def test_both_engines_give_the_same_verdicts(spark: SparkSession, tmp_path: Path) -> None:
-    """Of all planted histories, and of a log with a little of everything."""
+    """All planted histories, and a log with a little of everything."""
     log = tmp_path / "log"
     log.mkdir()
     write(log, 3000)
