@@ -35,6 +35,7 @@ from bench.rows.steps import steps
 from bench.rows.tls import tls
 from bench.rows.turns import turns
 from bench.soak.soak import soak
+from bench.waiting_client import definitions
 
 ROWS: dict[str, Callable[[Wanted], None]] = {
     "rates": rates,
@@ -47,6 +48,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "starts": starts,
     "idle": idle_connections,
     "declares": declares,
+    "definitions": definitions,
     "many-queues": many_queues,
     "routing": routing,
     "tls": tls,

@@ -34,25 +34,33 @@ DELAYED: Final = 4
 """Record flag: a delayed message. The time put with it is when it is due; when it expires is in its record."""
 
 
-class MessageRecord(Protocol):
-    """A message as the store sees it: never changed once it has been put into a batch."""
+class MessageRecord:
+    """A message as the store sees it: never changed once it has been put into a batch.
 
-    flags: int
-    route: bytes
-    """Exchange and routing key, as two AMQP short strings."""
-    header: bytes
-    """The content header's payload, as received."""
-    body: bytes
-    body_id: int
-    """0: the body is stored with the record. Otherwise it is stored once under this number, for several queues."""
+    `route`: exchange and routing key, as two AMQP short strings. `header`: the content header's payload, as received.
+    `body_id` 0: the body is stored with the record. Otherwise it is stored once under this number, for several queues.
+    All kinds of records derive from this class and not from a protocol: the compiled core reads attributes of a class
+    without looking them up by name.
+    """
+
+    __slots__ = ("body", "body_id", "flags", "header", "route")
+
+    def __init__(self, route: bytes, header: bytes, body: bytes, flags: int, body_id: int = 0) -> None:
+        self.route = route
+        self.header = header
+        self.body = body
+        self.flags = flags
+        self.body_id = body_id
 
     @property
     def stored_header(self) -> bytes:
         """Header and BCC keys: stored in place of the header if BLIND is among the flags."""
+        return self.header
 
     @property
     def expires_at(self) -> int:
         """With DELAYED, when the message expires, in wall-clock milliseconds; 0: never. Without, 0."""
+        return 0
 
 
 Put = tuple[MessageRecord, int]

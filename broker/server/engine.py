@@ -7,8 +7,9 @@ output, timers, writes without a waiter - is done by `run`, a task that sleeps u
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from time import thread_time
+from typing import Protocol
 
 import trio
 
@@ -75,11 +76,23 @@ class Activity:
             await self.anything()
 
 
+class Changes(Protocol):
+    """The log of definitions as a turn's end sees it: see `DefinitionLog`."""
+
+    @property
+    def waiting(self) -> Sized:
+        """Changes for the next transaction."""
+
+    def write_alone(self) -> None:
+        """Write the change that is waiting, if it is alone."""
+
+
 class Engine:
     """Ends turns, and runs those that no client's input begins: timers, lazy flushes, the end of commits.
 
     It makes the committer, because the end of a turn begins a commit, and the end of a commit ends a turn. `on_full`,
-    `on_reclaimed` and `writer` are the committer's. `turn_clock` returns the CPU seconds by which turns are measured.
+    `on_reclaimed` and `writer` are the committer's. `changes`: the log of definitions. `turn_clock` returns the CPU
+    seconds by which turns are measured.
     """
 
     def __init__(
@@ -92,6 +105,7 @@ class Engine:
         lazy_flush_seconds: float,
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
+        changes: Changes | None = None,
         turn_clock: Callable[[], float] = thread_time,
         writer: NewWriter = CommitThread,
     ) -> None:
@@ -102,6 +116,7 @@ class Engine:
             broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed, writer=writer
         )
         self.activity = Activity()
+        self._changes = changes
         self._store = store
         self.wake = wakeup.call
         self._wakeup = wakeup
@@ -111,6 +126,9 @@ class Engine:
 
     def end_turn(self) -> None:
         """Deliver from touched queues, send output, and begin a commit if one is due."""
+        changes = self._changes
+        if changes is not None and changes.waiting and not self._others_wait():
+            changes.write_alone()
         turn = self.broker.turn
         turn.end()
         self.activity.count += 1
@@ -129,6 +147,10 @@ class Engine:
         elif self._lazy_flush_at is None and not batches.current.empty:
             self._lazy_flush_at = trio.current_time() + self._lazy_flush_seconds
             self._wakeup.call()
+
+    def _others_wait(self) -> bool:
+        """Return True if somebody waits for messages to be on disk."""
+        return self.committer.busy or bool(self.broker.batches.current.waiters)
 
     async def run(self) -> None:
         """Run timers, lazy flushes and pending deliveries when they are due, until `stop`."""

@@ -35,6 +35,7 @@ from broker.entities.scheduling.clock import Clock, SteadyClock
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
+from broker.server.durable_rows import DurableRows
 from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
 from storage import restored_files
@@ -211,7 +212,7 @@ def recover(
         ),
         clock,
         stores.messages,
-        definition_log,
+        DurableRows(definition_log),
         stores.messages.boot,
         pace,
         recorder=recorder,

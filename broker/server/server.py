@@ -84,11 +84,9 @@ class Server:
         nursery: trio.Nursery,
         parts: ReplaceableParts = USUAL_PARTS,
     ) -> None:
-        self.config = config
-        self.stores = stores
+        self.config, self.stores, self.nursery = config, stores, nursery
         self.broker = broker = recovered.broker
         self.definition_log = recovered.definition_log
-        self.nursery = nursery
         self.registry = Registry(broker, session_settings(config), parts.new_confirms)
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, self.waiting_bytes)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
@@ -101,6 +99,7 @@ class Server:
             lazy_flush_seconds=config.store.lazy_flush_milliseconds / 1000,
             on_full=self.resources.disk_full,
             on_reclaimed=self.copies.reclaimed,
+            changes=self.definition_log,
             writer=parts.writer,
         )
         self.committer = self.engine.committer
@@ -150,6 +149,8 @@ class Server:
         self.nursery.start_soon(self.resources.watch_memory, self.activity.pause)
         self.nursery.start_soon(self.resources.watch_disk, self.committer, self.activity.pause)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
+        if self._settings.sockets is not None:
+            self.nursery.start_soon(self._settings.sockets.run)
         self.nursery.start_soon(self.loop_metrics.run)
         for listener in bound.plain:
             self.nursery.start_soon(listeners.accept_forever, listener, self.accept, self.has_capacity)

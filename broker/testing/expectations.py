@@ -173,7 +173,7 @@ class Expectations:
         if self._quiescence.unwritten:
             yield "writes on their way to the disk"
         for transport in self._transports:
-            if transport.unread():
+            if transport.unread:
                 yield f"connection {transport.connection.peer} has sent what is not read yet"
             if transport.sending:
                 yield f"connection {transport.connection.peer} has not taken what was sent"

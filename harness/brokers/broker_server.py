@@ -20,6 +20,7 @@ from broker.entities.node.broker import Pace
 from broker.entities.node.users import Permission, User
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
+from broker.server.net.client_sockets import ClientSockets
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
@@ -93,7 +94,9 @@ class BrokerServer:
             turn_clock=self._turn_clock,
         )
         self.committer = self.engine.committer
-        self.limits = TransportSettings(handshake_timeout=10.0)
+        sockets = ClientSockets()
+        self.limits = TransportSettings(handshake_timeout=10.0, sockets=sockets)
+        nursery.start_soon(sockets.run)
         self.transports: list[Transport] = []
         self.clients: list[ServerClient] = []
 

@@ -1,8 +1,9 @@
 """The number of transactions that have changed the definitions, by which a start finds an older file.
 
 The number is in the metadata, and goes up with each transaction. It is also noted beside the file, without a sync, as
-a high-water mark: a file with a lower number is older, or its -wal is missing. And each start notes in the metadata the
-number of the file itself, without its -wal: SQLite applies a -wal to any file that lies beside it, also an older one.
+a high-water mark: a file with a lower number is older, or its -wal is missing. And each start, and each checkpoint that
+is asked for, notes in the metadata the number of the file itself, without its -wal: SQLite applies a -wal to any file
+that lies beside it, also an older one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HIGH_WATER = "definitions.end"
 CHANGES = "changes"
 """In the metadata: the number of transactions that have changed something, 8 bytes."""
 BASE = "base"
-"""In the metadata: the number that the file itself had at the start, without its -wal, 8 bytes."""
+"""In the metadata: the number that the file itself has had at least since the -wal began, 8 bytes."""
 BACKUP = "backup"
 """In the metadata of a backup that was not opened yet: its id, which its messages have, too."""
 
@@ -42,6 +43,7 @@ class ChangeCount:
         self._owner_in_file = (without_wal or {}).get("store_uuid")
         self._owner = b""
         self._number = self._base = 0
+        self._base_is_noted = False
         self._is_backup = False
         self._high_water: HighWaterFile | None = None
         """Made with the first change."""
@@ -76,26 +78,33 @@ class ChangeCount:
             return 0
         return reached.number
 
-    def next(self) -> tuple[SetMetadata, SetMetadata]:
+    def next(self) -> tuple[SetMetadata, ...]:
         """Return the changes of the count that go into the next transaction. Raises OSError.
+
+        The file's own number goes into the first ones of a boot, until one is on disk.
 
         The mark beside a backup is that of the store before it. It is removed before the first change: after that the
         file is no backup any more, and the mark would report missing changes.
         """
         if self._is_backup and self._high_water is None:
             high_water.forget(self._mark)
-        number = self._number + 1
-        return SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
+        changes = SetMetadata(CHANGES, (self._number + 1).to_bytes(8, "big"))
+        return (changes,) if self._base_is_noted else (changes, SetMetadata(BASE, self._base.to_bytes(8, "big")))
 
     def committed(self) -> None:
         """Note that the transaction is on disk, in the high-water mark, if that can be written."""
         self._number += 1
+        self._base_is_noted = True
         try:
             if self._high_water is None:
                 self._high_water = HighWaterFile(self._mark)
             self._high_water.note(self._owner, 0, self._number)
         except OSError as error:
             log.warning("%s; how far the definitions go is not noted", error)
+
+    def moved_into_file(self) -> None:
+        """Note that the file itself has all changes: the next one says so in the -wal, which begins again."""
+        self._base, self._base_is_noted = self._number, False
 
     def close(self) -> None:
         """Close the high-water mark's file."""

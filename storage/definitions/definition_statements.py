@@ -60,21 +60,19 @@ _BURY_DELAYED_MESSAGES = """
 INSERT OR IGNORE INTO tombstones (queue_id)
 SELECT queue_id FROM exchanges WHERE vhost = :vhost AND name = :name AND queue_id > 0
 """
-_BEGIN_SEQUENCE = """
+BEGIN_SEQUENCE = """
 INSERT INTO sqlite_sequence (name, seq)
 SELECT 'queues', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'queues')
 """
-_LIFT_SEQUENCE = "UPDATE sqlite_sequence SET seq = max(seq, :queue_id) WHERE name = 'queues'"
+LIFT_SEQUENCE = "UPDATE sqlite_sequence SET seq = max(seq, :queue_id) WHERE name = 'queues'"
 _DROP_TOMBSTONE = "DELETE FROM tombstones WHERE queue_id = :queue_id"
 _SET_METADATA = """
 INSERT INTO metadata (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
-_PUTS: dict[type[DefinitionRow], tuple[str, ...]] = {
-    **{kind: (_put(kind),) for kind in TABLES},
-    # SQLite counts the ids of queues by itself; those of delayed messages are of the same sequence.
-    ExchangeRow: (_put(ExchangeRow), _BEGIN_SEQUENCE, _LIFT_SEQUENCE),
-}
+_PUTS: dict[type[DefinitionRow], tuple[str, ...]] = {kind: (_put(kind),) for kind in TABLES}
+# SQLite counts the ids of queues by itself; those of delayed messages are of the same sequence.
+_PUT_DELAYING_EXCHANGE = (_put(ExchangeRow), BEGIN_SEQUENCE, LIFT_SEQUENCE)
 _DELETIONS: dict[type[DefinitionRow], tuple[str, ...]] = {
     **{kind: (_delete(kind),) for kind in TABLES},
     # The schema's cascades delete what is in a virtual host, and permissions and limits of a user.
@@ -116,6 +114,8 @@ def steps(changes: Iterable[Change]) -> list[Step]:
 
 def _statements(change: Change) -> tuple[str, ...]:
     if isinstance(change, Put):
+        if isinstance(change.row, ExchangeRow) and change.row.queue_id:
+            return _PUT_DELAYING_EXCHANGE
         return _PUTS[type(change.row)]
     if isinstance(change, Delete):
         return _DELETIONS[change.kind]

@@ -45,23 +45,19 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Batch).decode
 
 
-class JournaledMessage:
-    """A `MessageRecord` read from the journal. Its header is the stored one, keys of a BCC header included."""
+class JournaledMessage(MessageRecord):
+    """A record read from the journal. Its header is the stored one, keys of a BCC header included."""
 
-    __slots__ = ("body", "body_id", "expires_at", "flags", "header", "route")
+    __slots__ = ("_expires_at",)
 
     def __init__(self, flags: int, route: bytes, header: bytes, body: bytes, body_id: int) -> None:
-        self.flags = flags & _FLAGS
-        self.expires_at = flags >> FLAG_BITS
-        self.route = route
-        self.header = header
-        self.body = body
-        self.body_id = body_id
+        super().__init__(route, header, body, flags & _FLAGS, body_id)
+        self._expires_at = flags >> FLAG_BITS
 
     @property
-    def stored_header(self) -> bytes:
-        """The header: it contains the BCC keys already."""
-        return self.header
+    def expires_at(self) -> int:
+        """The time that the flags had beyond their bits."""
+        return self._expires_at
 
 
 def encode_batch(batch: SealedBatch) -> bytes:

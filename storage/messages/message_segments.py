@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zlib_ng.zlib_ng import crc32
 
@@ -30,14 +30,14 @@ from storage.messages.small_records import Settled
 from storage.record_frame import VERSION, unknown_version
 from storage.storage_errors import StoreCorrupt
 
-SEGMENT_BYTES = 256 * 1024
+SEGMENT_BYTES: Final = 262_144
 """Size limit of a segment with more than one message."""
 
-SEGMENT_MESSAGES = 512
+SEGMENT_MESSAGES: Final = 512
 """Message limit of a segment."""
 
-SHARED = 1
-TRANSIENT = 2
+SHARED: Final = 1
+TRANSIENT: Final = 2
 
 HEADER = struct.Struct(">BBHI")
 ENTRY = struct.Struct(">QQQQIIIIIHH")
@@ -135,7 +135,8 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
 
     The messages of one publisher mostly share route and header: checksum and sizes of these are computed once per run.
     """
-    pack_entry, delayed = _PLAIN_ENTRY.pack, puts[0][1][0].flags & DELAYED
+    pack_entry, checksum_of, delayed = _PLAIN_ENTRY.pack, crc32, puts[0][1][0].flags & DELAYED
+    payload_max, entry_size = _PAYLOAD_BYTES, ENTRY.size
     index, payload = list[bytes](), list[bytes]()
     first, kinds, offset = puts[0][0], 0, 0
     route_before, header_before, flags_before = None, None, BLIND
@@ -145,23 +146,23 @@ def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
         if header is not header_before or route is not route_before or flags != flags_before or flags & BLIND:
             route_before, header_before, flags_before = route, header, flags
             stored = record.stored_header if flags & BLIND else header
-            checksum, route_size, stored_size = crc32(stored, crc32(route)), len(route), len(stored)
+            checksum, route_size, stored_size = checksum_of(stored, checksum_of(route)), len(route), len(stored)
             kind, stored_flags = 0 if flags & PERSISTENT else TRANSIENT, flags & 0xFFFF
         body_size, count = len(body), len(index)
         size = route_size + stored_size + (0 if body_id else body_size)
         # A further entry takes its part of the limit too. A message beyond the limit gets a segment of its own.
-        if count == SEGMENT_MESSAGES or (count and offset + size > _PAYLOAD_BYTES - count * ENTRY.size):
+        if count == SEGMENT_MESSAGES or (count and offset + size > payload_max - count * entry_size):
             yield first, _segment(kinds, index, payload)
             index, payload, first, kinds, offset = [], [], position, 0, 0
         if body_id or delayed:
             times = (record.expires_at, time) if delayed else (time, 0)
-            whole = checksum if body_id else crc32(body, checksum)
+            whole = checksum if body_id else checksum_of(body, checksum)
             of_each = stored_size, body_size, 0, stored_flags, route_size
             index.append(ENTRY.pack(position, *times, body_id, whole, offset, *of_each))
             payload += (route, stored) if body_id else (route, stored, body)
             kinds |= kind | (SHARED if body_id else 0)
         else:  # nearly all messages: packed without the fields that are 0
-            whole = crc32(body, checksum)
+            whole = checksum_of(body, checksum)
             index.append(pack_entry(position, time, whole, offset, stored_size, body_size, stored_flags, route_size))
             payload += route, stored, body
             kinds |= kind

@@ -316,17 +316,12 @@ class MessageStore:
 
         Stops at `max_messages`, or when bodies and headers reach `max_bytes`.
         """
-        found: list[StoredMessage] = []
         if queue_id >= TRANSIENT_QUEUE:
             # Ids of transient queues are reused in each boot: records of an earlier boot belong to another queue.
             after = max(after, (self.boot << COUNTER_BITS) - 1)
-        size, started = 0, time.perf_counter()
+        started = time.perf_counter()
         with self._reading(queue_id, lane, after, before) as reader:
-            for message in reader.between(after, before) if max_messages > 0 else ():
-                found.append(message)
-                size += len(message.body) + len(message.header)
-                if len(found) >= max_messages or size >= max_bytes:
-                    break
+            found, size = reader.read(after, before, max_messages, max_bytes)
         self.io.read(time.perf_counter() - started, len(found), size)
         return found
 

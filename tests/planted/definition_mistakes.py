@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.entities.scheduling.future import Future
 from broker.server.definition_writer import DefinitionLog
@@ -49,6 +49,36 @@ def definitions_in_normal_mode(patch: Patch) -> None:
         await store._rows("PRAGMA synchronous = NORMAL")
 
     patch(DefinitionStore, "_connect", connect_and_relax)
+
+
+@mistake("I5", BrokerCrashes(steps=(6,)))
+def lone_change_answered_before_commit(patch: Patch) -> None:
+    """Answer a change that the event loop writes, and write it then."""
+    write_alone = DefinitionLog.write_alone
+
+    def answer_and_write(log: DefinitionLog) -> None:
+        if len(log.waiting) == 1:
+            (group,) = log.waiting
+            log.waiting = [group._replace(future=Future())]
+            group.future.resolve(None)
+        write_alone(log)
+
+    patch(DefinitionLog, "write_alone", answer_and_write)
+
+
+@mistake("I5", BrokerCrashes(steps=(6,)))
+def lone_change_without_a_sync(patch: Patch) -> None:
+    """Have SQLite not sync what the event loop writes."""
+    commit_at_once = DefinitionStore.commit_at_once
+
+    def commit_without_a_sync(store: DefinitionStore, changes: Sequence[Change]) -> bool:
+        store._sqlite.execute("PRAGMA synchronous = NORMAL")
+        try:
+            return commit_at_once(store, changes)
+        finally:
+            store._sqlite.execute("PRAGMA synchronous = FULL")
+
+    patch(DefinitionStore, "commit_at_once", commit_without_a_sync)
 
 
 @mistake("ids: that of a deleted queue is never given again", Simulation(4))

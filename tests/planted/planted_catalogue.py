@@ -88,11 +88,12 @@ def with_jumps(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {**_with_ours_first(environment), "JUMPING": "1"}
 
 
-def with_eager_shrinking(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def with_eager_work(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """An environment in which each start compacts the message store, however small it is, and each look at the disk
-    makes holes of its free pages, however few they are.
+    makes holes of its free pages, however few they are. Lone changes of definitions are written by the event loop, and
+    SQLite's log is moved into its file every few changes.
     """
-    return {**_with_ours_first(environment), "SHRINKING": "1"}
+    return {**_with_ours_first(environment), "EAGER": "1"}
 
 
 def _with_ours_first(environment: Mapping[str, str]) -> dict[str, str]:

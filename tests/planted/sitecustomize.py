@@ -1,5 +1,7 @@
-"""Plants the mistake named by PLANTED; sets the clock where JUMPING is set; has stores compacted at each start, and
-their free pages made holes at each look at the disk, where SHRINKING is set.
+"""Plants the mistake named by PLANTED; sets the clock where JUMPING is set; has rare work done where EAGER is set.
+
+That is: stores are compacted at each start, their free pages made holes at each look at the disk; lone changes of
+definitions are written by the event loop, however slow the disk is, and SQLite's log is moved into its file often.
 
 Python imports this at its start when its directory is in PYTHONPATH.
 """
@@ -13,12 +15,15 @@ if "JUMPING" in os.environ:
 
     follow_signals()
 
-if "SHRINKING" in os.environ:
+if "EAGER" in os.environ:
     from broker.server import resource_alarms
+    from broker.server.commits import lone_changes
+    from storage.definitions import definition_store
     from storage.messages import lmdb_environment
 
     lmdb_environment.COMPACT_FILE_BYTES, lmdb_environment.COMPACT_RATIO = 0, 0
     resource_alarms.SHRINK_SECONDS, resource_alarms.REUSABLE_BYTES_KEPT = 0.0, 0
+    lone_changes.QUICK_WRITES_MIN, definition_store.CHECKPOINT_COMMITS = 0, 3
 
 if "PLANTED" in os.environ:
     from tests.planted.planted_catalogue import plant_here

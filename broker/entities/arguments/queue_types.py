@@ -96,8 +96,8 @@ def check_type(field: Field | None, where: str, none: tuple[str, ...] = ()) -> N
         return
     if field.kind != "S":
         problem = f"{{unacceptable_type,{TYPE_NAMES[field.kind]}}}"
-    elif _named(field) not in (*TYPES, *none):
-        problem = f"\"unsupported queue type '{_named(field)}'\""
+    elif (name := _named(field)) not in TYPES and name not in none:
+        problem = f"\"unsupported queue type '{name}'\""
     else:
         return
     raise precondition_failed(f"invalid arg 'x-queue-type' {where}: {problem}")

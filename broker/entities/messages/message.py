@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from broker.entities.scheduling.future import Future
 from broker.wire.field_tables import Fields, Table
 from broker.wire.properties import decode_properties
-from storage.batch import BLIND, PERSISTENT
+from storage.batch import BLIND, PERSISTENT, MessageRecord
 
 _SIZE_BYTES = 4
 """Bytes of the length prefix of each BCC key, and of the trailing total."""
@@ -31,7 +31,7 @@ SHORT_STRING_BYTES = 255
 """Most bytes of an exchange name or routing key."""
 
 
-class Message:
+class Message(MessageRecord):
     """A published message. Immutable once published: queues, consumers and the store share it.
 
     `route`: exchange and routing key as two short strings. `header`: the content header's payload. Both are the bytes
@@ -39,16 +39,12 @@ class Message:
     None. `number`: the event log's; unset if that is off.
     """
 
-    __slots__ = ("body", "body_id", "expiration", "flags", "header", "number", "priority", "route")
+    __slots__ = ("expiration", "number", "priority")
 
     number: int
 
     def __init__(self, route: bytes, header: bytes, body: bytes, flags: int) -> None:
-        self.route = route
-        self.header = header
-        self.body = body
-        self.flags = flags
-        self.body_id = 0
+        super().__init__(route, header, body, flags)
         self.expiration: int | None = None
         self.priority = 0
 
@@ -81,16 +77,6 @@ class Message:
     def bcc_keys(self) -> list[str]:
         """The routing keys of the BCC header, which is not delivered."""
         return []
-
-    @property
-    def stored_header(self) -> bytes:
-        """The header as it is stored; `BccMessage` appends its keys."""
-        return self.header
-
-    @property
-    def expires_at(self) -> int:
-        """0: when a message expires is told by its queue, and put into the store beside it."""
-        return 0
 
     @property
     def given_priority(self) -> int | None:

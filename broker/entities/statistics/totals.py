@@ -45,6 +45,16 @@ class Traffic:
         self.recv_oct = self.recv_cnt = self.send_oct = self.send_cnt = 0
         self.history = None
 
+    def received(self, size: int) -> None:
+        """Count one read from the socket; of 0 bytes it is the end of the stream."""
+        self.recv_oct += size
+        self.recv_cnt += size > 0
+
+    def sent(self, size: int) -> None:
+        """Count one write to the socket."""
+        self.send_oct += size
+        self.send_cnt += 1
+
     def values(self) -> TrafficValues:
         """Return the present values."""
         return TrafficValues(*_traffic_values(self))

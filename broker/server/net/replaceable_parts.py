@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from broker.server.commits.commit_thread import CommitThread
 from broker.server.commits.committer import NewWriter
+from broker.server.net.client_sockets import ClientSockets
 from broker.server.net.transport import TransportSettings
 from broker.session.channel.channel import NewConfirms, new_confirms
 from broker.session.peer import Peer
@@ -18,10 +19,15 @@ def take_in(sock: socket.socket, peer: Peer) -> socket.socket | None:
     return sock
 
 
+def transport_settings(handshake_timeout: float) -> TransportSettings:
+    """Return the settings of the sockets of one server."""
+    return TransportSettings(handshake_timeout, sockets=ClientSockets())
+
+
 class ReplaceableParts(NamedTuple):
     """The parts, by default those of a server without `[testing]`."""
 
-    transport: Callable[[float], TransportSettings] = TransportSettings
+    transport: Callable[[float], TransportSettings] = transport_settings
     """Called with the time limit of a handshake, in seconds."""
     take_in: Callable[[socket.socket, Peer], socket.socket | None] = take_in
     new_confirms: NewConfirms = new_confirms

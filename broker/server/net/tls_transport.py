@@ -50,6 +50,7 @@ class SecureTransport(Transport):
         security: Security,
     ) -> None:
         super().__init__(sock, peer, registry, engine, committer, settings, nursery)
+        self._sockets = None  # what is received may be a part of a record, or of the handshake
         self._security = security
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = security.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -127,7 +128,9 @@ class SecureTransport(Transport):
                 continue
             except OSError:
                 return 0
-            self._count_received(received)
+            traffic = self.connection.traffic
+            traffic.received(received)
+            self._acks.received(received, traffic.send_cnt)
             return received
 
     def _open(self, size: int) -> bytes:
@@ -186,7 +189,7 @@ class SecureTransport(Transport):
         except ValueError:
             pass  # the handshake has not begun
         try:
-            self._count_sent(self._socket.send(self._outgoing.read()))
+            self.connection.traffic.sent(self._socket.send(self._outgoing.read()))
         except OSError:
             pass
 

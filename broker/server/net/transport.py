@@ -1,7 +1,8 @@
 """One client's socket.
 
-One task reads, one `recv` per turn. Writing needs no task while the client keeps up: at the end of
-a turn the output goes straight to the socket. The rest that the socket does not accept is sent by a task of its own;
+One task reads, one `recv` per turn. While nothing has to be waited for, input is handled as it comes, without that task
+(`ClientSockets`). Writing needs no task while the client keeps up: at the end of a turn the output goes straight to the
+socket. The rest that the socket does not accept is sent by a task of its own;
 until that has ended the connection counts as slow, and its consumers get no deliveries.
 """
 
@@ -20,6 +21,7 @@ import trio
 
 from broker.server.engine import LONG_TURN_SECONDS, Engine
 from broker.server.net import heartbeats
+from broker.server.net.client_sockets import ClientSockets
 from broker.server.net.prompt_acks import PromptAcks
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
@@ -59,6 +61,8 @@ class TransportSettings(NamedTuple):
     readable: Callable[[socket.socket], Awaitable[None]] = trio.lowlevel.wait_readable
     writable: Callable[[socket.socket], Awaitable[None]] = trio.lowlevel.wait_writable
     incoming: Callable[[Connection, socket.socket], IncomingFrames] = incoming_frames
+    sockets: ClientSockets | None = None
+    """With them, input that nothing has to wait for is handled without a task."""
 
 
 class Transport:
@@ -79,6 +83,7 @@ class Transport:
         self._committer = committer
         self._settings = settings
         self._nursery = nursery
+        self._sockets = settings.sockets
         self._reading = trio.CancelScope()
         self._unsent: memoryview | None = None
         self._sent = trio.Event()
@@ -89,6 +94,7 @@ class Transport:
         self._acks = PromptAcks(sock)
         self._round_robin = False
         """It was busy with the last input: the next is handled in turn with other busy connections."""
+        self._turn_seconds = 0.0
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
@@ -116,8 +122,10 @@ class Transport:
             await settled(released)  # a client that connects again and again cannot outrun the release
             self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
             with self._ending:
-                if connection.discards:
-                    await self._discard(connection.linger)
+                if connection.discards:  # what comes after close-ok, until the client closes its socket
+                    with trio.move_on_after(connection.linger):
+                        while await self._receive():
+                            pass
                 await self._all_sent()
                 if not connection.discards:
                     await trio.sleep(connection.linger)
@@ -145,7 +153,7 @@ class Transport:
             return
         if now - self.last_sent >= interval / 2 and self._unsent is None:
             self.connection.output.send(HEARTBEAT)
-        if heartbeats.is_silent(self, interval, now, late, self.unread):
+        if heartbeats.is_silent(self, interval, now, late, lambda: self.unread):
             text, connection = "closing connection %s: missed heartbeats from client, timeout: %ds", self.connection
             log.warning(text, connection.peer, interval, extra=connection.log_fields())
             self.abort()
@@ -156,8 +164,9 @@ class Transport:
         """True if the socket has not accepted all output."""
         return self._unsent is not None
 
+    @property
     def unread(self) -> int:
-        """Return the bytes in the socket's receive buffer."""
+        """Bytes in the socket's receive buffer."""
         count = array("i", [0])
         try:
             fcntl.ioctl(self._socket, termios.FIONREAD, count)
@@ -191,8 +200,11 @@ class Transport:
             if self._round_robin:
                 await self._handle_round_robin(data)
             else:
-                await self._handle(data)
+                await _rest_after(self._turn(data))
             data = b""  # unhandled bytes are kept by `frames`: do not keep them a second time while this waits
+            if self._sockets is not None and self._goes_on():
+                await self._sockets.handle_input(self._socket, self._handle_at_once)
+                await _rest_after(self._turn_seconds)
             while self.frames.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._handle_round_robin(b"")
@@ -205,51 +217,68 @@ class Transport:
         """Handle input in a turn of its own, one busy connection after the other, and not while LMDB catches up."""
         async with self._committer.round_robin:
             await self._committer.lmdb_at_rest()
-            await self._handle(data)
+            await _rest_after(self._turn(data))
 
-    async def _handle(self, data: bytes) -> None:
+    def _turn(self, data: bytes) -> float:
+        """Handle input and end the turn; return the seconds that this took."""
         began = self._engine.turn_clock()
         self.frames.receive(data)
         self._engine.end_turn()
-        seconds = self._engine.turn_clock() - began
+        seconds = self._turn_seconds = self._engine.turn_clock() - began
         turns = self._engine.turn_seconds
         turns.counts[bisect_left(turns.bounds, seconds)] += 1  # `observe` written out, to save a call for each turn
         turns.total += seconds
-        self._round_robin = self.frames.unfinished
-        if seconds > LONG_TURN_SECONDS:
-            self._round_robin = True
-            await trio.sleep(seconds / 2)
+        self._round_robin = self.frames.unfinished or seconds > LONG_TURN_SECONDS
+        return seconds
+
+    def _handle_at_once(self) -> bool:
+        """Handle what there is to read; return True if the next input may be handled so too."""
+        data = self._take_in()
+        if data is None:
+            return True
+        if not data:  # the end of the stream, which the reading task will see again
+            return False
+        self._turn(data)
+        return self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """Return True if nothing has to be waited for after a turn: the next input may be handled at once."""
+        connection = self.connection
+        if self._round_robin or self._handshaking or connection.ended or not connection.readable:
+            return False
+        if connection.publishes or connection.incomplete_bytes:
+            if self._committer.crowded(confirmed=connection.confirmed):
+                return False
+            self._may_publish_on()
+        self._acks.acknowledge_unanswered(connection.traffic.send_cnt)
+        return True
 
     async def _receive(self) -> bytes:
         while True:
             self._acks.acknowledge_unanswered(self.connection.traffic.send_cnt)
             await self._settings.readable(self._socket)
-            try:
-                if self._busy:
-                    data = self._socket.recv(min(RECEIVE_BYTES + self.frames.missing, LARGE_RECEIVE_BYTES))
-                else:
-                    size = self._socket.recv_into(_buffer)
-                    data = bytes(_view[:size])
-            except BlockingIOError:
-                continue
-            except OSError:
-                return b""
-            self.last_received, self.lay_unread = trio.current_time(), 0
-            self._count_received(len(data))
-            self._busy = len(data) >= BUSY_BYTES
-            return data
+            data = self._take_in()
+            if data is not None:
+                return data
 
-    def _count_received(self, size: int) -> None:
+    def _take_in(self) -> bytes | None:
+        """Receive what has come: None if nothing has, no bytes at the end of the stream."""
+        try:
+            if self._busy:
+                data = self._socket.recv(min(RECEIVE_BYTES + self.frames.missing, LARGE_RECEIVE_BYTES))
+            else:
+                size = self._socket.recv_into(_buffer)
+                data = bytes(_view[:size])
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+        self.last_received, self.lay_unread = trio.current_time(), 0
         traffic = self.connection.traffic
-        traffic.recv_oct += size
-        traffic.recv_cnt += size > 0  # 0 is the end of the stream
-        self._acks.received(size, traffic.send_cnt)
-
-    async def _discard(self, seconds: float) -> None:
-        """Discard the input of a client after close-ok, until it closes its socket or `seconds` have passed."""
-        with trio.move_on_after(seconds):
-            while await self._receive():
-                pass
+        traffic.received(len(data))
+        self._acks.received(len(data), traffic.send_cnt)
+        self._busy = len(data) >= BUSY_BYTES
+        return data
 
     async def _hold_back(self) -> None:
         """Wait until the client may be read: flow control of slow readers, alarms, and publishers ahead of the disk.
@@ -262,10 +291,15 @@ class Transport:
             await self._flushed.wait()
         if connection.publishes or connection.incomplete_bytes:
             await self._committer.backpressure(confirmed=connection.confirmed)
-            if connection.publishes and connection.confirmed and not connection.incomplete_bytes:
-                self._acks.answer_comes()  # the confirm
-            connection.publishes = False
+            self._may_publish_on()
         self._paused = False
+
+    def _may_publish_on(self) -> None:
+        """Note that the client is read again after publishes: it need not wait for the disk."""
+        connection = self.connection
+        if connection.publishes and connection.confirmed and not connection.incomplete_bytes:
+            self._acks.answer_comes()  # the confirm
+        connection.publishes = False
 
     # Writing
 
@@ -303,7 +337,7 @@ class Transport:
                 log.warning(text, connection.peer, error, extra=connection.log_fields())
             self.abort()
             return
-        self._count_sent(size)
+        self.connection.traffic.sent(size)
         left = sum(map(len, pieces)) - size
         assert left >= 0, f"the socket accepted {-left} bytes more than it was given"
         self.connection.output.unsent(left)
@@ -323,17 +357,12 @@ class Transport:
                 self.abort()
                 break
             self.last_sent = trio.current_time()
-            self._count_sent(size)
+            self.connection.traffic.sent(size)
             if not self._unsent:
                 self._take_more()
         self._sent.set()
         self._sent = trio.Event()
         self._engine.end_turn()
-
-    def _count_sent(self, size: int) -> None:
-        traffic = self.connection.traffic
-        traffic.send_oct += size
-        traffic.send_cnt += 1
 
     def _take_more(self) -> None:
         data = b"".join(self._take())
@@ -347,6 +376,12 @@ class Transport:
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:
             await self._sent.wait()
+
+
+async def _rest_after(turn_seconds: float) -> None:
+    """Sleep for half of a turn's time if that was long."""
+    if turn_seconds > LONG_TURN_SECONDS:
+        await trio.sleep(turn_seconds / 2)
 
 
 def _last_bytes(pieces: list[Piece], size: int) -> memoryview:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from broker.entities.messages.message import QueuedMessage
+from broker.entities.scheduling.future import Future
+from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.session.channel.packed_deliveries import Taken
 
 
@@ -29,7 +32,7 @@ class Transaction:
     may refuse one (overflow reject-publish): then `refused` is set.
     """
 
-    __slots__ = ("bytes", "publishes", "refused", "settled", "settlements")
+    __slots__ = ("_commits", "bytes", "publishes", "refused", "settled", "settlements")
 
     def __init__(self) -> None:
         self.bytes = 0  # approximate memory of the publishes
@@ -39,6 +42,23 @@ class Transaction:
         self.settled: dict[int, QueuedMessage] = {}
         """The deliveries of all settlements, by tag: they count as unacknowledged until the commit."""
         self.refused = False
+        self._commits: deque[tuple[int, Future[None]]] = deque()
+        """Commits that are not on disk: the batch of each, and the future that is resolved then."""
+
+    def on_disk(self, batches: PendingBatches) -> Future[None]:
+        """Return a future that is resolved when the open batch is on disk.
+
+        The waiter is always this object, so the commit policy knows one client that commits again and again.
+        """
+        committed: Future[None] = Future()
+        self._commits.append((batches.wait(self), committed))
+        return committed
+
+    def stored(self, batch: int) -> None:
+        """Resolve the futures of commits in batches up to this one, which is on disk."""
+        while self._commits and self._commits[0][0] <= batch:
+            _batch, committed = self._commits.popleft()
+            committed.resolve(None)
 
     def clear(self) -> None:
         """Begin the next transaction."""

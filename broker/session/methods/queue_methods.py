@@ -22,6 +22,7 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     """queue.declare."""
     name = name_rules.stripped(method.queue)
     if method.passive or name == REPLY_TO or reply_addresses.is_volatile(channel, name):
+        reply_addresses.check_declaration(channel, name)
         _declare_passively(channel, method, name)
         return
     name_rules.not_reserved("queue", name)
@@ -150,7 +151,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     """queue.purge: drops ready messages, not unacknowledged ones; answered when that is on disk."""
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
-    if reply_addresses.is_volatile(channel, name):
+    if reply_addresses.is_taken(channel, name):
         channel.send(methods.QueuePurgeOk(0), no_wait=method.no_wait)
         return
     queue = channel.vhost.queue(name, channel.connection)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from broker.entities.node.broker import Broker
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.entities.scheduling.future import Future
-from broker.entities.scheduling.pending_batches import OnDisk
 from broker.session.channel.channel import Channel
 from broker.session.channel.requeueing import leave_queues
 from broker.session.channel.transaction_contents import Settlement, Transaction
@@ -44,7 +43,7 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     check_disk_space(channel, transaction.bytes, "transaction")
     channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
-    stored = _store(channel, publishes, settlements) if publishes or settlements else Future.resolved(None)
+    stored = _store(channel, transaction, publishes, settlements) if publishes or settlements else Future.resolved(None)
 
     def committed(_: None) -> None:
         if transaction.refused:
@@ -56,7 +55,9 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     channel.when(stored, committed)
 
 
-def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: list[Settlement]) -> Future[None]:
+def _store(
+    channel: Channel, transaction: Transaction, publishes: list[Callable[[], int]], settlements: list[Settlement]
+) -> Future[None]:
     """Carry out a transaction, some in each turn but all in one batch; the future is resolved when it is on disk."""
     broker = channel.connection.broker
     stored: Future[None] = Future()
@@ -73,7 +74,7 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
                 yield from _settle(settlement, broker)
             if channel.prefetch_all:
                 channel.replenish(settled=True)
-            OnDisk(broker.batches).then(stored.copy)
+            transaction.on_disk(broker.batches).then(stored.copy)
         except Exception as error:  # `commit` waits for the future on the channel, which answers errors
             stored.fail(error)
         finally:

@@ -356,6 +356,22 @@ def test_a_mandatory_reply(client: Client, of_4: bool) -> None:
     assert client.expect_message(BasicReturn).method.reply_code == 312
 
 
+def test_declaring_the_address_of_ones_own_channel(client: Client, of_4: bool) -> None:
+    """4.2: 404, while others may declare it; of what is no address nothing can be got."""
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.ask(consume(REPLIES, no_ack=True))
+    client.publish(b"ask", key=queue, properties=BasicProperties(reply_to=REPLIES))
+    (request,) = drain_messages(client, queue)
+    address = str(request.properties.reply_to)
+    client.open_channel(2)
+    assert client.ask(queue_declare(address, passive=True), channel=2).consumer_count == 1
+    if of_4:
+        text = f"channel 404 NOT_FOUND - no queue '{address}' in vhost '/'"
+        assert client.refusal(queue_declare(address, passive=True)) == text
+    text = f"channel 404 NOT_FOUND - no queue '{REPLIES}.none' in vhost '/'"
+    assert client.refusal(get(f"{REPLIES}.none"), channel=2) == text
+
+
 def test_permissions(served: Served, of_4: bool) -> None:
     """Since 3.11 refusals name the action; here with 4 alone, as many programs match on the older text."""
     client = Client.connect(served.address, user="weak", password="weak")

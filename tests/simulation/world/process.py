@@ -295,7 +295,7 @@ class Process:
         self.end_turn()
 
     def _start_writing(self) -> None:
-        if not self._writing and self.log._waiting:
+        if not self._writing and self.log.waiting:
             self._writing = True
             takes = self.disk.commit_milliseconds()
             if self.disk.kills("definitions"):

@@ -25,6 +25,7 @@ READ_FOR = {
     "starts": {"median_s", "packages_ms", "rss_mib", "cpu_percent"},
     "idle": {"kib_each", "cores", "alive"},
     "declares": {"syncs_each", "of_one_client", "ready_s"},
+    "definitions": {"p50_ms", "p90_ms"},
     "many-queues": {"p99_of_one_queue"},
     "routing": {"rate_ratio", "per_s", "ready_s"},
     "tls": {"cpu_us_per_message", "round_trip_ms_meanwhile"},

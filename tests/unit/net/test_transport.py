@@ -257,7 +257,7 @@ async def test_a_client_that_stands_in_line_is_not_called_silent(
     autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
     """A client with more to do than a turn allows waits for others; its further input lies unread."""
-    client, count = await beating.connect(heartbeat=10), 4000
+    client, count = await beating.connect(heartbeat=10), 8000
     await client.ask(queue_declare("q"))
     async with beating.engine.committer.round_robin:
         beating.nursery.start_soon(client.say, publish_frames(b"x", key="q") * count)

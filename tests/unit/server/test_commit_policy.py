@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.pending_batches import PendingBatches
 from broker.server.commits.commit_policy import (
     AT_ONCE_BYTES_MAX,
@@ -27,6 +28,7 @@ from broker.server.commits.commit_policy import (
     CommitPolicy,
     Wait,
 )
+from broker.session.channel.transaction_contents import Transaction
 from storage.batch import LaneCounters, SealedBatch, SealedLane, Waiter
 from storage.journal.journal import JournalFigures
 from storage.journal.journal_file import JournalWrite
@@ -148,8 +150,10 @@ LONE = {
     "two clients wait": Case(batch([ONE, OTHER]), False),
     "nobody waits, and the same client did before": Case(batch([]), True),
     "nineteen quick writes": Case(batch(), False, writes=(QUICK_WRITE,) * (QUICK_WRITES_MIN - 1)),
-    "the last write was slow": Case(batch(), False, writes=(*(QUICK_WRITE,) * 40, SLOW_WRITE)),
-    "twenty quick writes after a slow one": Case(batch(), True, writes=(SLOW_WRITE, *(QUICK_WRITE,) * 20)),
+    "a slow write now and then": Case(batch(), True, writes=(*(QUICK_WRITE,) * 40, SLOW_WRITE)),
+    "three slow writes in a row": Case(batch(), False, writes=(*(QUICK_WRITE,) * 40, *(SLOW_WRITE,) * 3)),
+    "every fifth is slow": Case(batch(), False, writes=(*(QUICK_WRITE,) * 4, SLOW_WRITE) * 20),
+    "every seventh is slow": Case(batch(), True, writes=(*(QUICK_WRITE,) * 6, SLOW_WRITE) * 20),
     "a batch that needed no write is none": Case(
         batch(), False, writes=(*(QUICK_WRITE,) * (QUICK_WRITES_MIN - 1), NO_WRITE)
     ),
@@ -253,3 +257,21 @@ def test_the_thread_sleeps_until_lmdb_catches_up_every_fifth_of_a_second() -> No
     assert policy.seconds_to_catch_up(later, ahead=False) is None
     later += CATCH_UP_SECONDS
     assert policy.seconds_to_catch_up(later, ahead=True) == pytest.approx(CATCH_UP_SECONDS), "it had all meanwhile"
+
+
+def test_a_channel_that_commits_again_and_again_is_one_client() -> None:
+    """Its commits are answered one by one."""
+    policy, batches, transaction = CommitPolicy(LIMITS), PendingBatches(4096, 1024), Transaction()
+    for _ in range(QUICK_WRITES_MIN):
+        policy.wrote(QUICK_WRITE)
+    by_the_loop, commits = list[bool](), list[Future[None]]()
+    for _ in range(2):
+        commits.append(transaction.on_disk(batches))
+        waited_for = batch(tuple(batches.current.waiters))
+        by_the_loop.append(policy.loop_writes(waited_for, LITTLE_STAYS, NOW, loop_busy=False))
+        batches.next(lazily=True)
+    assert by_the_loop == [False, True]
+    transaction.stored(1)
+    assert [commit.done for commit in commits] == [True, False]
+    transaction.stored(2)
+    assert commits[1].done

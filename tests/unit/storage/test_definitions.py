@@ -18,6 +18,7 @@ from storage.definitions import definition_rows as changes
 from storage.definitions.change_count import HIGH_WATER
 from storage.definitions.definition_rows import Change, Definitions, Put, QueueRow, delete
 from storage.definitions.definition_store import DefinitionsError, DefinitionsFull, DefinitionStore
+from storage.storage_errors import StoreIncomplete
 from tests.unit.storage.writing import contents
 
 VHOST = changes.VhostRow("v", "for tests", ("one", "two"), "classic", True)
@@ -259,3 +260,25 @@ def test_the_log_of_another_store_is_refused_and_not_applied(store: DefinitionSt
         with pytest.raises(DefinitionsError, match="they are of different brokers"):
             DefinitionStore.open(path, accept_loss=accept_loss)
     assert (path.read_bytes(), wal.read_bytes()) == before
+
+
+def test_an_older_file_beside_a_log_that_began_again_is_refused(
+    store: DefinitionStore, path: Path, tmp_path: Path
+) -> None:
+    """SQLite would apply the log to it, and lose what an earlier log had."""
+    store.commit([Put(changes.VhostRow("a"))])
+    store.checkpoint()
+    older = path.read_bytes()
+    store.commit([Put(changes.VhostRow("b"))])
+    store.checkpoint()
+    store.commit([Put(changes.VhostRow("c"))])
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for name in (f"{path.name}-wal", HIGH_WATER):
+        shutil.copy(path.with_name(name), killed)
+    (killed / path.name).write_bytes(older)
+    with pytest.raises(StoreIncomplete, match="is of an earlier moment than its -wal"):
+        DefinitionStore.open(killed / path.name)
+    shutil.copy(path, killed)
+    with DefinitionStore.open(killed / path.name) as found:
+        assert [row.name for row in found.load().vhosts] == ["a", "b", "c"]

@@ -12,11 +12,11 @@ from storage.messages.message_segments import SEGMENT_BYTES, SEGMENT_MESSAGES, M
 from storage.messages.small_records import Settled, StoreIdentity, decode_counters, encode_counters
 from storage.record_frame import frame, unframe
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
-from tests.unit.storage.writing import Message
+from tests.unit.storage.writing import record
 
 
 def run(count: int, size: int = 10) -> list[tuple[int, Put]]:
-    return [(10 + 3 * number, (Message(bytes([number & 255]) * size), number)) for number in range(count)]
+    return [(10 + 3 * number, (record(bytes([number & 255]) * size), number)) for number in range(count)]
 
 
 def only(puts: list[tuple[int, Put]]) -> MessageSegment:
@@ -30,7 +30,7 @@ def test_segments_are_cut_at_their_limits() -> None:
     by_size = list(pack(run(100, size=10_000)))
     assert max(len(value) for _first, value in by_size) <= SEGMENT_BYTES
     assert sum(MessageSegment(value).count for _first, value in by_size) == 100
-    alone = pack([*run(1), (50, (Message(bytes(SEGMENT_BYTES)), 0)), (51, (Message(b""), 0))])
+    alone = pack([*run(1), (50, (record(bytes(SEGMENT_BYTES)), 0)), (51, (record(b""), 0))])
     assert [(first, MessageSegment(value).count) for first, value in alone] == [(10, 1), (50, 1), (51, 1)]
 
 
@@ -62,7 +62,7 @@ def test_damage_is_noticed() -> None:
 def test_a_run_is_settled_as_its_messages_one_by_one() -> None:
     """A run whose positions follow each other and are all there; others are looked up one by one."""
     places = (5, 6, 7, 9, 10)
-    segment = only([(position, (Message(bytes(position)), 0)) for position in places])
+    segment = only([(position, (record(bytes(position)), 0)) for position in places])
     for wanted, slots in (
         *(((5, 6, 7), range(3)), ((9, 10), range(3, 5)), ((6,), range(1, 2))),
         *(((), range(0)), ((7, 9), range(0)), ((8, 9), range(0)), ((4, 5), range(0)), ((10, 11), range(0))),

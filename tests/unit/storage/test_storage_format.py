@@ -13,7 +13,7 @@ from storage.messages.keys import SEGMENT, SETTLED, place_key
 from storage.messages.message_segments import MessageSegment, pack
 from storage.messages.message_store import MessageStore
 from storage.offline.verify_messages import KINDS, verify
-from tests.unit.storage.writing import Message, bodies, clear_away
+from tests.unit.storage.writing import bodies, clear_away, record
 
 PAGE = ROOT / "docs" / "storage-format.md"
 STORES = Path(__file__).with_name("stores")
@@ -22,7 +22,7 @@ STORES = Path(__file__).with_name("stores")
 def test_the_example_is_what_is_written() -> None:
     segment_text, bitmap_text = re.findall(r"```\n(key.*?)```", PAGE.read_text(), re.DOTALL)
     position = 1 << 40 | 1
-    ((first, value),) = pack([(position, (Message(b"hello"), 0)), (position + 1, (Message(b"!"), 1767225600000))])
+    ((first, value),) = pack([(position, (record(b"hello"), 0)), (position + 1, (record(b"!"), 1767225600000))])
     segment = MessageSegment(value)
     settled = segment.settled(None)
     settled.add(0, segment.weight(0)[0])

@@ -6,7 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from storage.batch import COUNTER_BITS, DELAYED, PERSISTENT, LaneState, LaneWrites, Purge, SealedBatch, WriteBatch
+from storage.batch import (
+    COUNTER_BITS,
+    DELAYED,
+    PERSISTENT,
+    LaneState,
+    LaneWrites,
+    MessageRecord,
+    Purge,
+    SealedBatch,
+    WriteBatch,
+)
+from storage.journal.journal_payload import FLAG_BITS, JournaledMessage
 from storage.messages.message_store import MessageStore
 
 ROUTE = b"\x02ex\x03key"
@@ -14,17 +25,9 @@ HEADER = b"\x00\x3c\x00\x00" + bytes(8) + b"\x10\x00\x02"
 END = 1 << 64
 
 
-class Message:
+def record(body: bytes, *, persistent: bool = True, body_id: int = 0) -> MessageRecord:
     """A message as a queue holds it."""
-
-    def __init__(self, body: bytes, *, persistent: bool = True, body_id: int = 0, expires_at: int = 0) -> None:
-        self.flags = PERSISTENT if persistent else 0
-        self.route = ROUTE
-        self.header = HEADER
-        self.body = body
-        self.body_id = body_id
-        self.expires_at = expires_at
-        """Expiry of a delayed message."""
+    return MessageRecord(ROUTE, HEADER, body, PERSISTENT if persistent else 0, body_id)
 
 
 class Writer:
@@ -62,7 +65,7 @@ class Writer:
         """Put a message into the open batch; its position."""
         position = self.next_position() if position is None else position
         writes = self._lane(queue_id, lane)
-        writes.puts[position] = (Message(body, persistent=persistent, body_id=body_id), expires_at)
+        writes.puts[position] = (record(body, persistent=persistent, body_id=body_id), expires_at)
         if persistent:
             self._sizes[(queue_id, lane)][position] = len(body)
             writes.state.messages += 1
@@ -72,9 +75,9 @@ class Writer:
     def delay(self, queue_id: int, body: bytes, due: int, *, persistent: bool = True, expires_at: int = 0) -> int:
         """Put a message that waits until `due`; its position."""
         position = self.put(queue_id, body, persistent=persistent, expires_at=due)
-        record = self._lane(queue_id, 0).puts[position][0]
-        record.flags |= DELAYED
-        record.expires_at = expires_at
+        puts = self._lane(queue_id, 0).puts
+        flags = puts[position][0].flags | DELAYED | expires_at << FLAG_BITS
+        puts[position] = JournaledMessage(flags, ROUTE, HEADER, body, 0), due
         return position
 
     def puts(self, queue_id: int, bodies: Iterable[bytes]) -> list[int]:

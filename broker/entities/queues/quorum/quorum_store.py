@@ -15,7 +15,7 @@ from broker.entities.messages.message import Message, OriginQueue, QueuedMessage
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.quorum.quorum_entry import QuorumEntry
-from storage.batch import DELAYED, DeliveryCounts, LaneState, StoredMessage, unpacked_counts
+from storage.batch import DELAYED, DeliveryCounts, LaneState, MessageRecord, StoredMessage, unpacked_counts
 
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 RETRIES = HIGHEST + 1
@@ -74,24 +74,25 @@ class RetryLane(QuorumLane):
             _restore_counts(entry, stored, delivered=True)
 
 
-class DelayedRecord:
+class DelayedRecord(MessageRecord):
     """A delayed message as the store keeps it: the time that is put with it is when it is due."""
 
-    __slots__ = ("_message", "body", "body_id", "expires_at", "flags", "header", "route")
+    __slots__ = ("_expires_at", "_message")
 
     def __init__(self, message: Message, expires_at: int) -> None:
+        super().__init__(message.route, message.header, message.body, message.flags | DELAYED, message.body_id)
         self._message = message
-        self.flags = message.flags | DELAYED
-        self.route = message.route
-        self.header = message.header
-        self.body = message.body
-        self.body_id = message.body_id
-        self.expires_at = expires_at
+        self._expires_at = expires_at
 
     @property
     def stored_header(self) -> bytes:
         """Header and BCC keys."""
         return self._message.stored_header
+
+    @property
+    def expires_at(self) -> int:
+        """The time at which the message expires."""
+        return self._expires_at
 
 
 class QuorumStore(PriorityStore):

@@ -13,7 +13,7 @@ from tests.durability.crash.recording.recorder import Recording
 from tests.durability.crash.recording.workload_definitions import Definer
 from tests.durability.ledgers.topology import SMALL_WINDOWS
 from tests.durability.ledgers.workload import Publisher, Transactor, Worker
-from tests.planted.planted_catalogue import with_eager_shrinking, with_mistake
+from tests.planted.planted_catalogue import with_eager_work, with_mistake
 
 LIVES = (5, 4, 3)
 """Steps of each client in each life of the broker."""
@@ -25,11 +25,12 @@ def record_broker(
     """Run a broker with several clients at once; end it after `steps` of their steps, mostly with a kill.
 
     An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something. Each start
-    compacts the message store, and then once a second its free pages are made holes.
+    compacts the message store, and then once a second its free pages are made holes. Lone changes of definitions are
+    written by the event loop.
     """
     recording = Recording(home)
     recording.begin(seed, planted)
-    environment = with_eager_shrinking(recording.environment())
+    environment = with_eager_work(recording.environment())
     if planted:
         environment = with_mistake(planted, environment)
     config = home / "config.toml"
