@@ -202,6 +202,7 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     high_watermark: Annotated[float, Meta(gt=0, le=1)] = 0.6
     high_watermark_bytes: Count = 0
+    mapped_bytes_max: Count = 64 * MEBIBYTE
     check_interval_seconds: Seconds = 1.0
 
 

@@ -51,17 +51,19 @@ class Part(NamedTuple):
         Offsets of damage in the whole segment are appended to `damaged`. A segment that the broker has removed is
         empty. Raises OSError; SegmentError for a segment of an unknown version.
         """
+        source = self.source
         for batch in (
-            self._exported(columns, damaged) if isinstance(self.source, Target) else self._logged(columns, damaged)
+            self._exported(source, columns, damaged)
+            if isinstance(source, Target)
+            else self._logged(source, columns, damaged)
         ):
             begin, end = batch.column("seq").to_numpy().searchsorted((self.after, self.until), side="right").tolist()
             if begin < end:
                 yield batch.slice(begin, end - begin)
 
-    def _logged(self, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
-        assert not isinstance(self.source, Target)
+    def _logged(self, source: Segments, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
         try:
-            data = _content(self.source, self.name)
+            data = _content(source, self.name)
         except FileNotFoundError:
             return
         if data.startswith(MARK):
@@ -69,9 +71,8 @@ class Part(NamedTuple):
         else:
             damaged.append(0)
 
-    def _exported(self, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
-        assert isinstance(self.source, Target)
-        with self.source.open(exported_name(self.name)) as opened:
+    def _exported(self, source: Target, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
+        with source.open(exported_name(self.name)) as opened:
             file = pq.ParquetFile(opened, read_dictionary=TEXTS)
             seq, about = file.schema_arrow.get_field_index("seq"), file.metadata
             known = [about.row_group(group).column(seq).statistics for group in range(file.num_row_groups)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -55,9 +56,9 @@ class Target:
         """Open a file for reading in pieces. Raises OSError."""
         return self._files.open_input_file(self._path(name))
 
-    def table(self, directory: str) -> pa.Table:
-        """Read the Parquet files of a directory as one table."""
-        return pq.read_table(self._path(directory), filesystem=self._files)
+    def table(self, directory: str, wanted: pc.Expression | None = None) -> pa.Table:
+        """Read the Parquet files of a directory as one table, or the rows of it that are wanted."""
+        return pq.read_table(self._path(directory), filesystem=self._files, filters=wanted)
 
     def put(self, name: str, content: Any) -> None:
         """Write a file, replacing one of this name: completely or not at all. Raises OSError, which names it."""

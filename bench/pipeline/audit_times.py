@@ -100,11 +100,12 @@ def exported(places: Places, events: int) -> None:
     )
 
 
-def audited(audit: str, places: Places, events: int) -> Outcome:
-    """`leveret pipeline audit` by an engine over the segments, or over the export."""
+def audited(audit: str, places: Places, events: int, spark: list[str]) -> Outcome:
+    """`leveret pipeline audit` by an engine over the segments, or over the export; `spark`: options for Spark."""
     engine, where = AUDITS[audit]
     out = places.out / audit.replace(" ", "-")
-    arguments = ("--from", str(getattr(places, where)), "--out", str(out), "--engine", engine, "--json")
+    further = spark if engine == "spark" else []
+    arguments = ("--from", str(getattr(places, where)), "--out", str(out), "--engine", engine, "--json", *further)
     found = ran("broker", "pipeline", "audit", *arguments)
     figures = {"seconds": round(found.seconds, 1), "cpu_s": round(found.cpu, 1), "memory_mib": mib(found.memory)}
     report(f"audit, {audit}", events=events, **figures)
@@ -121,7 +122,7 @@ AUDITS = {
 """Engines, and what they read."""
 
 
-def measure(directory: Path, events: int, audits: list[str], log: Path | None) -> None:
+def measure(directory: Path, events: int, audits: list[str], log: Path | None, spark: list[str]) -> None:
     """All figures of a log of `events` events. Raises AssertionError when two audits disagree."""
     places = Places(*(directory / name for name in Places._fields))
     made = None
@@ -133,8 +134,9 @@ def measure(directory: Path, events: int, audits: list[str], log: Path | None) -
         places = places._replace(log=log)
         events = events_in(parts_of(str(log)))
     report("log", events=events, mib=mib(sum(path.stat().st_size for path in places.log.iterdir())))
-    exported(places, events)
-    outcomes = {audit: audited(audit, places, events) for audit in audits}
+    if any(AUDITS[audit][1] == "export" for audit in audits):
+        exported(places, events)
+    outcomes = {audit: audited(audit, places, events, spark) for audit in audits}
     for outcome in outcomes.values():
         assert outcome == outcomes[audits[0]], outcomes
     verdicts, violations = outcomes[audits[0]]
@@ -155,10 +157,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, nargs="+", default=EVENTS)
     parser.add_argument("--log", type=Path, help="a directory of segments, in place of made-up ones")
     parser.add_argument("--audits", nargs="+", choices=list(AUDITS), default=list(AUDITS))
+    parser.add_argument("--master", help="Spark's master; figures are then those of the driver alone")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
     options = parser.parse_args()
+    spark = [] if options.master is None else ["--master", options.master]
+    spark += [word for setting in options.conf for word in ("--conf", setting)]
     for events in options.events if options.log is None else (0,):
         with tempfile.TemporaryDirectory(prefix="bench-pipeline-") as directory:
-            measure(Path(directory), events, options.audits, options.log)
+            measure(Path(directory), events, options.audits, options.log, spark)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -37,12 +38,46 @@ def environment(target: Target, as_json: bool) -> None:
     show_tree(target.ask(Environment()), as_json)
 
 
+MEMORY_WORDS = {
+    "resident": "RSS of `top` and `ps`: the four lines that follow, together",
+    "  heap": "queues, messages in memory, connections: the only part that the memory alarm counts, with freed",
+    "    of clients": "received and not handled yet, or not sent yet",
+    "  freed": "kept for what comes next, given back after a minute",
+    "  message store": "pages of messages/data.mdb that were read; given back above memory.mapped_bytes_max",
+    "  code": "programs and libraries",
+    "journal": "its file, not resident: the kernel caches it, and drops it when memory is short",
+    "container": "MEM USAGE of `docker stats`: heap, freed, the kernel's own, and files in frequent use",
+}
+"""The lines of `leveret memory`."""
+
+
 @click.command(cls=CommandWithExample, elsewhere="memory_breakdown")
 @targeted
 @json_option
 def memory(target: Target, as_json: bool) -> None:
-    """Show memory by its use, in bytes."""
-    show_tree(target.ask(Memory()), as_json)
+    """Show memory by its use, and in the words of `top` and `docker stats`."""
+    uses = target.ask(Memory())
+    if as_json:
+        show_tree(uses, as_json)
+        return
+    for line in aligned(list(map(list, _memory_lines(uses)))):
+        click.echo(line)
+
+
+def _memory_lines(uses: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    clients, outside = uses["connection_readers"] + uses["connection_writers"], uses["outside"]
+    sizes = {
+        "resident": uses["total"]["rss"],
+        "  heap": uses["total"]["erlang"],
+        "    of clients": clients,
+        "  freed": uses["allocated_unused"],
+        "  message store": uses["msg_index"],
+        "  code": uses["code"],
+        "journal": outside["journal"],
+        "container": outside["container"],
+    }
+    for name, words in MEMORY_WORDS.items():
+        yield name, "unknown" if sizes[name] is None else f"{sizes[name] / (1 << 20):.1f} MiB", words
 
 
 @click.command(cls=CommandWithExample, example="> report.txt")

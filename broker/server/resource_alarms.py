@@ -93,12 +93,22 @@ def _cgroup_limits() -> Iterator[int]:
 
 def memory_used() -> int:
     """Return the bytes of anonymous memory of this process; without RssAnon (macOS) its peak of all memory."""
+    used = _resident(b"RssAnon:")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if used is None else used
+
+
+def memory_mapped() -> int:
+    """Return the resident bytes of mapped files, code among them; 0 if the system does not tell."""
+    return _resident(b"RssFile:") or 0
+
+
+def _resident(kind: bytes) -> int | None:
     status = _own_status()
     if status >= 0:
         for line in os.pread(status, 1 << 14, 0).splitlines():
-            if line.startswith(b"RssAnon:"):
+            if line.startswith(kind):
                 return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return None
 
 
 @cache
@@ -213,7 +223,8 @@ class ResourceWatch:
         self.limit_disk(self._config.disk.free_limit_bytes)
 
     async def watch_memory(self, pause: Pause) -> None:
-        """Check memory at intervals. Garbage and freed memory are given back before they count as used."""
+        """Check memory at intervals. Garbage and freed memory are given back before they count as used, and too many
+        mapped pages of the message store."""
         trimmed_at, least = trio.current_time(), self._memory_taken()
         while True:
             used = self._memory_taken()
@@ -226,6 +237,8 @@ class ResourceWatch:
                 # With 0 as the least, memory that is freed after this goes back TRIM_SECONDS later.
                 trimmed_at, least = trio.current_time(), self._memory_taken() if kept else 0
             self.check_memory()
+            if memory_mapped() > self._config.memory.mapped_bytes_max > 0:
+                await trio.to_thread.run_sync(self._space.give_mapped_back)
             await pause(self._config.memory.check_interval_seconds)
 
     def check_memory(self) -> None:

@@ -3,10 +3,14 @@
 Small ones travel inside the partitions, several times through the memory of Spark's driver. Of a large batch a
 partition has only an address, a secret made for the query, and a number: its task fetches the messages over a
 connection of its own, as often as it is repeated. They are dropped when the batch is committed.
+
+The secret itself is never sent. A request and its answer each carry an HMAC by it, over a number that the task has
+drawn: the planner answers its tasks alone, and a task unpickles nothing that the planner has not written for it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import pickle
@@ -25,7 +29,9 @@ LARGE_BYTES = 64 << 20
 """Bytes of bodies from which on a batch is large."""
 SECRET_BYTES = 32
 WANTED = struct.Struct(">Q")
-"""A number of messages that are wanted, behind the secret; the size of an answer."""
+"""A number of messages that are wanted; the size of an answer."""
+NONCE_BYTES = 32
+MAC_BYTES = hashlib.sha256().digest_size
 TIMEOUT_SECONDS = 60.0
 ANYWHERE = "192.0.2.1"
 """An address of nobody's: the way there begins at the address under which others know this machine."""
@@ -41,17 +47,20 @@ class Ticket(NamedTuple):
     def messages(self) -> list[Message]:
         """Fetch the messages. Raises AmqpError when the planner cannot be reached, or does not have them any more."""
         where = f"messages of a large batch wait beside the planner at {self.address[0]}:{self.address[1]}"
+        asked = secrets.token_bytes(NONCE_BYTES) + WANTED.pack(self.number)
         try:
             with socket.create_connection(self.address, TIMEOUT_SECONDS) as connection:
-                connection.sendall(self.secret + WANTED.pack(self.number))
+                connection.sendall(asked + _mac(self.secret, b"request", asked))
                 with connection.makefile("rb") as file:
-                    head = file.read(WANTED.size)
+                    head, mac = file.read(WANTED.size), file.read(MAC_BYTES)
                     size = WANTED.unpack(head)[0] if len(head) == WANTED.size else -1
                     data = file.read(max(size, 0))
         except OSError as error:
             raise AmqpError(f"{where}: {error}") from None
         if len(data) != size:
             raise AmqpError(f"{where}: the planner has dropped them")
+        if not hmac.compare_digest(mac, _mac(self.secret, b"answer", asked, data)):
+            raise AmqpError(f"{where}: this is not the planner")
         found: list[Message] = pickle.loads(data)
         return found
 
@@ -95,13 +104,13 @@ class WaitingMessages:
         """Give messages to who has the secret."""
         connection.settimeout(TIMEOUT_SECONDS)
         with connection.makefile("rb") as file:
-            told, number = file.read(SECRET_BYTES), file.read(WANTED.size)
-        if not hmac.compare_digest(told, self._secret) or len(number) != WANTED.size:
+            asked, mac = file.read(NONCE_BYTES + WANTED.size), file.read(MAC_BYTES)
+        if not hmac.compare_digest(mac, _mac(self._secret, b"request", asked)):
             return
-        messages = self._kept.get(WANTED.unpack(number)[0])
+        messages = self._kept.get(WANTED.unpack(asked[NONCE_BYTES:])[0])
         if messages is not None:
             data = pickle.dumps(messages)
-            connection.sendall(WANTED.pack(len(data)))
+            connection.sendall(WANTED.pack(len(data)) + _mac(self._secret, b"answer", asked, data))
             connection.sendall(data)
 
 
@@ -110,6 +119,14 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: the task says that its connection has ended."""
+
+
+def _mac(secret: bytes, *said: bytes) -> bytes:
+    """Authenticate what is said: first its purpose, so that a request cannot be sent back as an answer."""
+    mac = hmac.new(secret, digestmod=hashlib.sha256)
+    for each in said:
+        mac.update(each)
+    return mac.digest()
 
 
 def _own_address() -> str:

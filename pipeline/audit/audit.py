@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.audit.copy_verdicts import Node, judged
-from pipeline.audit.log_coverage import Boot, Damage, Gap, coverage
+from pipeline.audit.delivery_order import NOBODY, Overtakers
+from pipeline.audit.log_coverage import Boot, Coverage, Damage, Gap, coverage
 from pipeline.audit.publish_verdicts import Counts
-from pipeline.audit.reduction import AUDITED, Place, Reduced, Route, is_of_boot, reduced
+from pipeline.audit.reduction import AUDITED, Bound, Place, Reduced, Route, Stretch, Told, is_of_boot, reduced
 from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part
 
@@ -24,6 +25,15 @@ class ReducedPart(NamedTuple):
 
     batches: list[Reduced]
     damage: Damage | None
+
+
+class NodeFacts(NamedTuple):
+    """Facts on a node as a whole: the few events of its log that each share of its messages is judged by."""
+
+    name: str
+    bound: list[Bound]
+    told: list[Told]
+    coverage: Coverage
 
 
 class Audited(NamedTuple):
@@ -58,8 +68,15 @@ def audit(parts: Iterable[ReducedPart]) -> Audited:
         damaged += [part.damage] if part.damage else []
     found = Audited(SCHEMA.empty_table(), [], [], [], Counts())
     for name in sorted(batches):
-        node = _node(name, batches.pop(name), [each for each in damaged if each.node == name])
-        one, (boots, gaps) = judged(node), node.coverage
+        of_node = batches.pop(name)
+        facts = facts_of(
+            name,
+            [one for each in of_node for one in each.bound],
+            [one for each in of_node for one in each.told],
+            [one for each in of_node for one in each.stretches],
+            [each for each in damaged if each.node == name],
+        )
+        one, (boots, gaps) = judged(share_of(facts, of_node)), facts.coverage
         found = Audited(
             pa.concat_tables([found.rows, one.rows]),
             found.boots + boots,
@@ -70,16 +87,29 @@ def audit(parts: Iterable[ReducedPart]) -> Audited:
     return found
 
 
-def _node(name: str, batches: list[Reduced], damaged: list[Damage]) -> Node:
-    """Merge all batches of a node; places and routes are renumbered."""
+def facts_of(
+    name: str, bound: list[Bound], told: list[Told], stretches: Iterable[Stretch], damaged: Iterable[Damage]
+) -> NodeFacts:
+    """Put together what a log says of a node as a whole."""
+    return NodeFacts(name, bound, told, coverage(name, stretches, told, damaged))
+
+
+def share_of(facts: NodeFacts, batches: Sequence[Reduced], overtakers: Overtakers = NOBODY) -> Node:
+    """Merge batches of a node, all of them or those of some messages; places and routes are renumbered."""
     places, routes = dict[Place, int](), dict[Route, int]()
     copies = [_renumbered(each.copies, "place", each.places, places) for each in batches]
     messages = pa.concat_tables([_renumbered(each.messages, "route", each.routes, routes) for each in batches])
-    bound = [one for each in batches for one in each.bound]
-    told = [one for each in batches for one in each.told]
-    stretches = [one for each in batches for one in each.stretches]
-    covered = coverage(name, stretches, told, damaged)
-    return Node(name, list(places), pa.concat_tables(copies), list(routes), messages, bound, told, covered)
+    return Node(
+        facts.name,
+        list(places),
+        pa.concat_tables(copies),
+        list(routes),
+        messages,
+        facts.bound,
+        facts.told,
+        facts.coverage,
+        overtakers,
+    )
 
 
 def _renumbered(rows: pa.Table, column: str, names: Sequence[Name], known: dict[Name, int]) -> pa.Table:

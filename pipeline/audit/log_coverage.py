@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from pipeline.audit.reduction import NEVER, SEQ_BITS, Stretch, Told
@@ -148,8 +147,7 @@ def _boots(node: str, of_boots: dict[int, list[Stretch]], told: list[Told]) -> I
     stops = {each.moment >> SEQ_BITS: each for each in told if each.kind == "stop"}
     snapshots = {each.moment >> SEQ_BITS: each.moment for each in told if each.kind == "snapshot"}
     numbers = sorted(of_boots)
-    for number, following in pairwise([*numbers, None]):
-        assert number is not None
+    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
         mine, stop = of_boots[number], stops.get(number)
         if stop is not None and stop.moment != moment(number, max(each.last for each in mine)):
             stop = None  # a stop is a boot's last event; the record before another one may lack anything

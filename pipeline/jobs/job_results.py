@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.audit.log_coverage import Boot, Coverage, Gap
 from pipeline.file_target import Target
@@ -35,14 +36,22 @@ class Run:
     def __init__(self, target: Target, job: str) -> None:
         self.began = datetime.now(UTC)
         self.name = f"{self.began:%Y%m%dT%H%M%S.%fZ}"
-        self._target = target
+        self.target = target
+        self.directory = f"{job}/{self.name}"
         self._job = job
         self._tables: list[str] = []
 
     def write(self, table: str, rows: pa.Table) -> None:
         """Write a table."""
-        self._target.put_table(f"{self._job}/{self.name}/{table}/part-000000.parquet", rows)
+        self.target.put_table(f"{self.directory}/{table}/part-000000.parquet", rows)
         self._tables.append(table)
+
+    def written(self, table: str, schema: pa.Schema) -> None:
+        """Others have written the rows of a table, if there are any."""
+        if self.target.names(f"{self.directory}/{table}"):
+            self._tables.append(table)
+        else:
+            self.write(table, schema.empty_table())
 
     def write_coverage(
         self, nodes: Iterable[Coverage], in_doubt: Sequence[int] | None = None
@@ -60,7 +69,7 @@ class Run:
 
     def publish(self, facts: Mapping[str, Any]) -> None:
         """Make this the valid run, with facts that JSON can hold. Removes runs older than the one before."""
-        before = last_run(self._target, self._job)
+        before = last_run(self.target, self._job)
         record = {
             "format": FORMAT,
             "run": self.name,
@@ -69,11 +78,11 @@ class Run:
             "tables": self._tables,
             "facts": dict(facts),
         }
-        self._target.put(f"{self._job}/{RUN}", json.dumps(record, indent=1).encode())
+        self.target.put(f"{self._job}/{RUN}", json.dumps(record, indent=1).encode())
         if before is not None:
-            older = [name for name in self._target.names(self._job) if name[0] != "_" and name < before.name]
+            older = [name for name in self.target.names(self._job) if name[0] != "_" and name < before.name]
             for name in older:
-                self._target.remove(f"{self._job}/{name}")
+                self.target.remove(f"{self._job}/{name}")
 
 
 class FinishedRun(NamedTuple):
@@ -86,9 +95,14 @@ class FinishedRun(NamedTuple):
     tables: list[str]
     facts: dict[str, Any]
 
-    def table(self, name: str) -> pa.Table:
-        """Read one of its tables."""
-        return self.target.table(f"{self.job}/{self.name}/{name}")
+    @property
+    def directory(self) -> str:
+        """The directory of its tables."""
+        return f"{self.job}/{self.name}"
+
+    def table(self, name: str, wanted: pc.Expression | None = None) -> pa.Table:
+        """Read one of its tables, or the rows of it that are wanted."""
+        return self.target.table(f"{self.directory}/{name}", wanted)
 
 
 def last_run(target: Target, job: str) -> FinishedRun | None:

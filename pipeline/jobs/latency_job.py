@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.audit.verdict_counts import QUEUE
 from pipeline.event_parts import Part
 from pipeline.file_target import Target
-from pipeline.jobs.audit_job import QUEUE, SHOWN_MAX
+from pipeline.jobs.audit_job import SHOWN_MAX
 from pipeline.jobs.engines import Engine
 from pipeline.jobs.job_results import Run, coverage
 from pipeline.latency import STAGES, durations, latency, latency_in_all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -13,10 +14,10 @@ import pyarrow.compute as pc
 
 from pipeline.audit.log_coverage import moment
 from pipeline.audit.reduction import SEQ_BITS
+from pipeline.audit.verdict_counts import FIRST_OF_CAUSE, SAMPLES
 from pipeline.event_parts import Part
+from pipeline.jobs.engines import Engine
 
-SHOWN_OF_KIND = 5
-SHOWN = 60
 FOUND_AT_ONCE = 10_000
 """Findings that are rows of Python at a time: half a million would take 400 MB."""
 LOOKED_AT = ("node", "vhost", "queue", "position", "msg_id", "verdict", "violations", "first", "last")
@@ -58,20 +59,20 @@ def cause(row: dict[str, Any]) -> str:
     return ", ".join([*row["violations"], *(["lost"] if row["verdict"] == "lost" else [])])
 
 
-def timelines(parts: Sequence[Part], found: pa.Table) -> pa.Table:
+def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
     """Read the events of some findings, a few of each queue and cause: rows of SCHEMA, in their order."""
     ranked, seen = list[tuple[int, Wanted]](), Counter[tuple[str, ...]]()
     rows_of_some = (batch.to_pylist() for batch in found.select(LOOKED_AT).to_batches(max_chunksize=FOUND_AT_ONCE))
     for row in chain.from_iterable(rows_of_some):
         group = row["node"], row["vhost"], row["queue"], cause(row)
         seen[group] += 1
-        if seen[group] <= SHOWN_OF_KIND:
+        if seen[group] <= FIRST_OF_CAUSE:
             at = row["msg_id"] if row["queue"] is None else row["position"]  # a message that is in no queue, or in all
             copy = Wanted(*group[:3], at, row["msg_id"], row["first"], row["last"])
             ranked.append((seen[group], copy))
-    wanted = [copy for _, copy in sorted(ranked, key=itemgetter(0))[:SHOWN]]
+    wanted = [copy for _, copy in sorted(ranked, key=itemgetter(0))[:SAMPLES]]
     chosen = [part for part in parts if any(_may_have(part, each) for each in wanted)]
-    rows = [row for part in chosen for row in _told(part, wanted)]
+    rows = [row for of_part in read(partial(_told, wanted), chosen) for row in of_part]
     rows.sort(
         key=lambda row: (*(row[name] or "" for name in ("node", "vhost", "queue")), row["position"], row["moment"])
     )
@@ -85,7 +86,7 @@ def _may_have(part: Part, wanted: Wanted) -> bool:
     return name.node == wanted.node and begins <= wanted.last + (1 << 20) and ends >= wanted.first - (1 << 16)
 
 
-def _told(part: Part, wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
+def _told(wanted: Sequence[Wanted], part: Part) -> list[dict[str, Any]]:
     """The events of a part that are of wanted copies, once for each."""
     positions = pa.array({each.position for each in wanted}, pa.int64())
     everywhere = pa.array({each.msg_id for each in wanted if each.queue is None}, pa.int64())

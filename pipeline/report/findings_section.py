@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.audit.verdict_counts import causes_of
 from pipeline.jobs.audit_job import ORDER
 from pipeline.jobs.job_results import FinishedRun
 from pipeline.jobs.timelines import cause
@@ -162,16 +163,26 @@ def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
     for event in run.table("timelines").to_pylist():
         events[event["node"], event["vhost"], event["queue"], event["position"]].append(event)
     found: defaultdict[str, dict[tuple[str, str | None, str | None], Group]] = defaultdict(dict)
-    for row in run.table("found").to_pylist():
-        place, groups = (row["node"], row["vhost"], _folded(row["queue"])), found[cause(row)]
+    for row in _counts(run):
+        place, groups = (row["node"], row["vhost"], _folded(row["queue"])), found[row["cause"]]
         group = groups.setdefault(place, Group(*place, 0, []))
+        groups[place] = group._replace(copies=group.copies + row["copies"])
+    # Findings may be many: those are read whose events are shown.
+    places = [key[3] for key in events]
+    for row in run.table("found", pc.field("position").isin(places) | pc.field("msg_id").isin(places)).to_pylist():
         at = row["msg_id"] if row["queue"] is None else row["position"]
-        mine = events.get((*place[:2], row["queue"], at))
+        mine = events.get((row["node"], row["vhost"], row["queue"], at))
         if mine:
-            group.cases.append(Case(row, steps(row, mine, boots)))
-        groups[place] = group._replace(copies=group.copies + 1)
+            place = row["node"], row["vhost"], _folded(row["queue"])
+            found[cause(row)][place].cases.append(Case(row, steps(row, mine, boots)))
     causes = [Cause(name, sorted(groups.values(), key=_most)) for name, groups in found.items()]
     return sorted(causes, key=lambda cause: (cause.name == "lost", -cause.copies))
+
+
+def _counts(run: FinishedRun) -> list[Row]:
+    """Findings by queue and cause."""
+    rows = run.table("causes") if "causes" in run.tables else causes_of(run.table("found"))
+    return list(rows.to_pylist())
 
 
 def _most(group: Group) -> tuple[int, str]:

@@ -12,6 +12,7 @@ import lmdb
 from storage.journal.journal import Journal
 from storage.space import ballast
 from storage.space.free_pages import FreePages, live_bytes
+from storage.space.mapped_pages import MappedPages
 
 
 @final
@@ -26,6 +27,7 @@ class StoreSpace:
         self._environment = environment
         self._journal = journal
         self._free_pages = FreePages(directory, environment)
+        self._mapped = MappedPages(directory / "data.mdb")
         self._has_ballast = False
 
     @property
@@ -50,6 +52,10 @@ class StoreSpace:
     def reusable_bytes(self) -> int:
         """Bytes that the file takes on the disk without holding records."""
         return max(0, self._free_pages.allocated_bytes - live_bytes(self._environment))
+
+    def give_mapped_back(self) -> None:
+        """Take the file's pages out of the process's memory; they stay in the kernel's cache. Before `close` only."""
+        self._mapped.give_back()
 
     # Between two commits
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pwd
+import re
 import shlex
 import socket
 import stat
@@ -323,6 +324,24 @@ def test_status_is_indented_and_for_people(run: Run, peer: Peer) -> None:
         "alarms     none",
     ]
     assert json.loads(run("status", "--json").out)["memory"] == sizes
+
+
+def test_memory_is_in_the_words_of_top_and_docker_stats(run: Run, peer: Peer) -> None:
+    sizes = {"connection_readers": 1 << 20, "connection_writers": 0, "msg_index": 64 << 20, "code": 20 << 20}
+    total = {"rss": 135 << 20, "erlang": 50 << 20, "allocated": 51 << 20}
+    outside = {"journal": 12 << 20, "container": None}
+    peer.answers({**sizes, "allocated_unused": 1 << 20, "total": total, "outside": outside})
+    shown = dict(re.findall(r"^ *(\w[\w ]*\w)  +(\S+ MiB|unknown)", run("memory").out, re.MULTILINE))
+    assert shown == {
+        "resident": "135.0 MiB",
+        "heap": "50.0 MiB",
+        "of clients": "1.0 MiB",
+        "freed": "1.0 MiB",
+        "message store": "64.0 MiB",
+        "code": "20.0 MiB",
+        "journal": "12.0 MiB",
+        "container": "unknown",
+    }
 
 
 def test_a_moment_is_shown_as_date_and_time(run: Run, peer: Peer) -> None:

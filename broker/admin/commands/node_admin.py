@@ -70,9 +70,9 @@ class Memory(LongQuestion):
     """Show memory by its use, in bytes."""
 
     async def answer(self, administration: Administration) -> dict[str, Any]:
-        from broker.admin.node.memory_parts import memory_parts
+        from broker.admin.node.memory_parts import memory_uses
 
-        return await memory_parts(administration)
+        return await memory_uses(administration)
 
 
 class MessageSizes(Question):

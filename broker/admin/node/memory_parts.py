@@ -12,8 +12,9 @@ import trio
 
 from broker.admin.administration import Administration
 from broker.admin.node import process_facts
+from broker.admin.node.process_facts import container_bytes
 
-STORE_FILE = "data.mdb"
+STORE_FILE, JOURNAL_FILE = "data.mdb", "journal"
 
 
 async def memory_parts(administration: Administration) -> dict[str, Any]:
@@ -27,7 +28,7 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
     readers = registry.held_bytes + sum(connection.incomplete_bytes for connection in connections)
     writers = sum(connection.output.pending for connection in connections)
     resident = process_facts.resident_bytes() or administration.status()["memory"]["used_bytes"]
-    store, code = await trio.to_thread.run_sync(_mapped)
+    store, code, _ = await trio.to_thread.run_sync(_mapped)
     unused = _freed_bytes()
     parts = {
         "connection_readers": readers,
@@ -40,6 +41,17 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
     allocated = resident - store - code
     total = {"erlang": allocated - unused, "rss": resident, "allocated": allocated}
     return {**parts, "other_system": other, "strategy": "rss", "total": total}
+
+
+async def memory_uses(administration: Administration) -> dict[str, Any]:
+    """Return the parts, and memory outside the process: `journal`, the bytes of the journal's file, which the kernel
+    caches, and `container`, the memory that `docker stats` shows; None if there is no control group."""
+    _, _, directory = await trio.to_thread.run_sync(_mapped)
+    try:
+        journal = 0 if directory is None else (directory / JOURNAL_FILE).stat().st_size
+    except OSError:
+        journal = 0
+    return {**await memory_parts(administration), "outside": {"journal": journal, "container": container_bytes()}}
 
 
 def parts_of_4(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,24 +74,25 @@ def relative(row: dict[str, Any]) -> dict[str, int]:
     return {"total": 100} | {name: max(1, round(100 * part / whole)) if part else 0 for name, part in parts.items()}
 
 
-def _mapped() -> tuple[int, int]:
-    """Return resident bytes of the message store's file, and of all other mapped files."""
+def _mapped() -> tuple[int, int, Path | None]:
+    """Return resident bytes of the message store's file, and of all other mapped files; and the store's directory."""
     try:
         lines = Path("/proc/self/smaps").read_text().splitlines()
     except OSError:
-        return 0, 0
+        return 0, 0, None
     store = code = 0
-    path = ""
+    path, directory = "", None
     for line in lines:
-        words = line.split()
+        words = line.split(maxsplit=5)
         if not words[0].endswith(":"):
             path = words[5] if len(words) > 5 else ""
         elif words[0] == "Rss:" and path.startswith("/"):
             if path.endswith(STORE_FILE):
+                directory = Path(path).parent
                 store += int(words[1]) * 1024
             else:
                 code += int(words[1]) * 1024
-    return store, code
+    return store, code, directory
 
 
 class _MallInfo(ctypes.Structure):

@@ -23,14 +23,23 @@ FOUND = ("vhost", "queue", "position", "size_bytes", "properties", "evidence")
 @sourced
 @placed
 @click.option("--strict", is_flag=True, help="Fail also if it is unknown whether a message was lost.")
+@click.option(
+    "--since",
+    type=click.Choice(["LAST"]),
+    help="Read only segments that are new since the last audit with this option; that of --out has the others' state.",
+)
 @json_option
-def audit(target: Target, source: JobSource, setting: JobSetting, strict: bool, as_json: bool) -> None:
+def audit(
+    target: Target, source: JobSource, setting: JobSetting, strict: bool, since: str | None, as_json: bool
+) -> None:
     """Check every message in the event log: was a confirmed one lost, delivered after its end, or out of order?
 
     Exit code 0 if nothing was found, 1 if something was found or the job failed.
     """
+    if since is not None:
+        setting = setting.by_spark("--since LAST")
     with setting.reading("audit", source) as (read, parts, place):
-        found = pipeline_module("jobs.audit_job").run_audit(read, parts, place)
+        found = pipeline_module("jobs.audit_job").run_audit(read, parts, place, since_last=since is not None)
     if as_json:
         shown = {**found.coverage, "verdicts": found.verdicts, "violations": found.violations}
         shown["found"] = found.found

@@ -50,6 +50,12 @@ class JobSetting(NamedTuple):
     master: str | None
     settings: dict[str, str]
 
+    def by_spark(self, option: str) -> JobSetting:
+        """Return this with Spark as the engine, which an option needs. Raises UsageError."""
+        if self.engine == "local":
+            raise click.UsageError(f"{option} is for Spark: leave out --engine local")
+        return self._replace(engine="spark")
+
     @contextmanager
     def reading(self, job: str, source: JobSource) -> Iterator[tuple[Any, Any, Any]]:
         """An engine, the events and the place of results; the report is written from those when the job has ended.
@@ -109,7 +115,7 @@ def placed(command: Command) -> Command:
 
 
 def sourced(command: Command) -> Command:
-    """Give a command `--from`, `--user` and `--password-file`, and as an argument the `source` that they name."""
+    """Give a command `--from` and the options for a URL, and as an argument the `source` that they name."""
 
     def run(
         target: Target,
@@ -117,13 +123,14 @@ def sourced(command: Command) -> Command:
         where: str | None,
         user: str | None,
         password_file: str | None,
+        tls_ca_file: str | None,
         seal: bool,
         **options: Any,
     ) -> Any:
         if seal:
             target.ask(SealEvents())
         where = where or str(target.config.events_directory)
-        return command(target, *args, source=JobSource(where, _access(user, password_file)), **options)
+        return command(target, *args, source=JobSource(where, _access(user, password_file, tls_ca_file)), **options)
 
     _take_over(run, command)
     where = click.option(
@@ -136,6 +143,7 @@ def sourced(command: Command) -> Command:
         "--user", metavar="NAME", help="User to log in with at a URL; the password is in LEVERET_PASSWORD."
     )
     password = click.option("--password-file", metavar="FILE", help="A file with the password, in its place.")
+    trusted = click.option("--tls-ca-file", metavar="FILE", help="Trusted CA certificates, PEM; default: the system's.")
     engine = click.option(
         "--engine",
         type=click.Choice(["auto", "spark", "local"]),
@@ -144,7 +152,7 @@ def sourced(command: Command) -> Command:
         help="What reads the events; auto: Spark with --master and for more than 30 million events.",
     )
     seal = click.option("--seal", is_flag=True, help="Have the running broker seal its newest events first.")
-    return where(seal(user(password(engine(run)))))  # type: ignore[return-value]
+    return where(seal(user(password(trusted(engine(run))))))  # type: ignore[return-value]
 
 
 def timed(command: Command) -> Command:
@@ -154,9 +162,9 @@ def timed(command: Command) -> Command:
     return since(until(command))
 
 
-def _access(user: str | None, password_file: str | None) -> dict[str, str]:
+def _access(user: str | None, password_file: str | None, tls_ca_file: str | None) -> dict[str, str]:
     """The data source's options for logging in."""
-    given = {"user": user, "passwordFile": password_file}
+    given = {"user": user, "passwordFile": password_file, "tlsCaFile": tls_ca_file}
     if user is not None and password_file is None:
         given["password"] = os.environ.get("LEVERET_PASSWORD")
     return {name: value for name, value in given.items() if value is not None}

@@ -31,9 +31,13 @@ AT_ONCE_BYTES_MAX = 16 << 10
 PUTS_AT_ONCE_BYTES_MAX = 320 << 10
 """The same for a batch without settlements: then no consumer has work meanwhile."""
 QUICK_SECONDS = 0.001
-"""A write into the journal that takes less is quick."""
+"""A write into the journal that takes the disk less is quick."""
 QUICK_WRITES_MIN = 20
-"""Quick writes in a row after which the event loop may write a lone client's batch."""
+"""Quick writes more than slow ones, by their weight, from which the event loop may write a lone client's batch."""
+SLOW_WEIGHT = 4
+"""Quick writes that make up for a slow one: where more than a fifth are slow, the thread writes."""
+QUICK_WRITES_MAX = QUICK_WRITES_MIN + 2 * SLOW_WEIGHT
+"""No more are counted, so that the third slow write in a row is the last of the event loop."""
 
 RARE_SECONDS = 0.005
 """A batch is rare if the last one with a waiter came longer ago: writing it costs others little."""
@@ -167,7 +171,8 @@ class CommitPolicy:
     def wrote(self, write: JournalWrite) -> None:
         """Note a write into the journal, by the thread or the event loop. A batch of transient messages needs none."""
         if write.size:
-            self._quick_writes = self._quick_writes + 1 if write.seconds < QUICK_SECONDS else 0
+            change = 1 if write.seconds < QUICK_SECONDS else -SLOW_WEIGHT
+            self._quick_writes = min(max(self._quick_writes + change, 0), QUICK_WRITES_MAX)
 
     # The journal, or LMDB?
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -44,27 +44,24 @@ class Judged(NamedTuple):
 
 
 class Read(NamedTuple):
-    """By which engine stories are read, and how many events are in a part at the most: of a story, and of the log."""
+    """Events in a part at the most: of a story, and of the log."""
 
-    engine: Literal["local", "spark"]
     of_story: int = PART_EVENTS
     of_log: int = PART_EVENTS
 
 
 @pytest.fixture(
     scope="module",
-    params=[Read("local"), Read("local", 1, 50), pytest.param(Read("spark", 5, 50), marks=pytest.mark.slow)],
-    ids=lambda read: f"{read.engine}-{read.of_story}",
+    params=[Read(), Read(1, 50)],
+    ids=lambda read: f"local-{read.of_story}",
 )
 def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    if request.param.engine == "spark":
-        request.getfixturevalue("spark")
     log, exported = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("stories")
     made = write(log, 4000)
     stories = {node_name(name): (name, history_of(name), Found({}, [])) for name in STORIES}
     export_of(exported, [history for _, history, _ in stories.values()])
     parts = [*parts_of(str(exported), most=request.param.of_story), *parts_of(str(log), most=request.param.of_log)]
-    with engine(request.param.engine, "audit") as read:
+    with engine("local", "audit") as read:
         found = audit(read(reduce, parts))
     of_log = []
     for row in found.rows.to_pylist():

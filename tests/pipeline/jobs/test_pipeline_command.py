@@ -135,16 +135,18 @@ def by_itself(*arguments: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def test_nodes_of_a_cluster_need_the_package_of_sources_alone(tmp_path: Path) -> None:
-    """Modules of ours that tasks import are in the file that they are sent."""
-    (tmp_path / "leveret_spark").symlink_to(ROOT / "leveret_spark")
+def test_tasks_of_a_cluster_import_the_packages_that_are_sent_to_them(tmp_path: Path) -> None:
+    """Also where a node has others of these names, of an earlier release."""
+    (tmp_path / "leveret_spark").mkdir()
+    (tmp_path / "leveret_spark" / "__init__.py").touch()
     sent = str(packed_code())
     imported = "import sys, pipeline.audit.audit, pipeline.jobs.engines, pipeline.packed_events, storage"
-    told = "print(pipeline.__file__, storage.__file__, 'broker' in sys.modules)"
+    told = "print(pipeline.__file__, storage.__file__, sys.modules['leveret_spark'].__file__, 'broker' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([sent, str(tmp_path)])}
     command = [sys.executable, "-P", "-c", f"{imported}; {told}"]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ended.stdout.split() == [f"{sent}/pipeline/__init__.py", f"{sent}/storage/__init__.py", "False"], ended
+    expected = [f"{sent}/{package}/__init__.py" for package in ("pipeline", "storage", "leveret_spark")]
+    assert ended.stdout.split() == [*expected, "False"], ended
 
 
 @pytest.fixture(scope="module")

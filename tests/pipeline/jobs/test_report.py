@@ -184,7 +184,7 @@ def test_an_audit_leaves_its_tables_and_says_what_they_come_to(reported: Reporte
     assert found.messages == {"published": QUEUES + 2, "confirmed": QUEUES + 2, "returned": 0, "unroutable": 0}
     run = last_run(reported.target, "audit")
     assert run is not None
-    assert run.tables == ["boots", "gaps", "audit", "tally", "found", "timelines"]
+    assert sorted(run.tables) == ["audit", "boots", "causes", "found", "gaps", "tally", "timelines"]
     more = {"verdicts": found.verdicts, "violations": 2, "messages": found.messages}
     assert run.facts == {**found.coverage, **more}
     assert run.table("audit").column("verdict").to_pylist().count("lost") == 1

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -365,6 +368,20 @@ def test_messages_of_a_large_batch_are_fetched_by_who_has_the_ticket() -> None:
         waiting.close()
     with pytest.raises(AmqpError, match=r"wait beside the planner at .*: .*refused"):
         tickets[0].messages()
+
+
+def test_a_task_takes_nothing_from_who_has_not_the_secret() -> None:
+    """Another process listens where the planner did, and sends what would be unpickled."""
+    from leveret_spark.queues.waiting_messages import MAC_BYTES, WANTED, Ticket
+
+    content = pickle.dumps([(b"planted",)])
+    with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(1) as tasks:
+        asked = tasks.submit(Ticket(stranger.getsockname(), bytes(32), 0).messages)
+        connection, _ = stranger.accept()
+        with connection:
+            connection.sendall(WANTED.pack(len(content)) + bytes(MAC_BYTES) + content)
+            with pytest.raises(AmqpError, match="this is not the planner"):
+                asked.result(30)
 
 
 def test_a_task_carries_few_bytes_or_one_message() -> None:

@@ -150,8 +150,10 @@ LONE = {
     "two clients wait": Case(batch([ONE, OTHER]), False),
     "nobody waits, and the same client did before": Case(batch([]), True),
     "nineteen quick writes": Case(batch(), False, writes=(QUICK_WRITE,) * (QUICK_WRITES_MIN - 1)),
-    "the last write was slow": Case(batch(), False, writes=(*(QUICK_WRITE,) * 40, SLOW_WRITE)),
-    "twenty quick writes after a slow one": Case(batch(), True, writes=(SLOW_WRITE, *(QUICK_WRITE,) * 20)),
+    "a slow write now and then": Case(batch(), True, writes=(*(QUICK_WRITE,) * 40, SLOW_WRITE)),
+    "three slow writes in a row": Case(batch(), False, writes=(*(QUICK_WRITE,) * 40, *(SLOW_WRITE,) * 3)),
+    "every fifth is slow": Case(batch(), False, writes=(*(QUICK_WRITE,) * 4, SLOW_WRITE) * 20),
+    "every seventh is slow": Case(batch(), True, writes=(*(QUICK_WRITE,) * 6, SLOW_WRITE) * 20),
     "a batch that needed no write is none": Case(
         batch(), False, writes=(*(QUICK_WRITE,) * (QUICK_WRITES_MIN - 1), NO_WRITE)
     ),

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +93,22 @@ def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Pat
     trio.run(look)
 
 
+def test_mapped_files_above_the_limit_are_given_back(tmp_path: Path, alarms: Alarms) -> None:
+    """The process's own code is more than a byte."""
+    memory = MemorySettings(mapped_bytes_max=1, check_interval_seconds=0.001)
+    config, space = Config(server=ServerSettings(data_dir=str(tmp_path)), memory=memory), Space()
+    watched = ResourceWatch(config, alarms, space, int)
+
+    async def look() -> None:
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watched.watch_memory, trio.sleep)
+                await trio.to_thread.run_sync(space.given_back.wait)
+                nursery.cancel_scope.cancel()
+
+    trio.run(look)
+
+
 @pytest.fixture
 def nobody_looks_for_cycles() -> Iterator[None]:
     """Python itself does so seldom in a broker."""
@@ -159,12 +176,16 @@ class Space:
     def __init__(self, reusable: int = 0) -> None:
         self.reusable = reusable
         self.has_ballast = True
+        self.given_back = threading.Event()
 
     def reusable_bytes(self) -> int:
         return self.reusable
 
     def disk_free_bytes(self) -> int:
         return DISK_FREE
+
+    def give_mapped_back(self) -> None:
+        self.given_back.set()
 
     def room_bytes(self) -> int:
         return DISK_FREE + self.reusable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from broker.server.commits.commit_policy import STAYING_BYTES_MAX, STAYING_MESSAGES_MAX, CommitLimits, CommitPolicy
 from harness.brokers.broker_core import Core, Reader
+from storage.journal.processor_waits import ProcessorWaits
 from storage.messages.message_store import MessageStore
 from storage.offline.offline_reader import StoppedStore
 from storage.offline.verify_messages import verify
@@ -130,3 +132,23 @@ def test_what_goes_again_has_the_whole_journal(journaled: Core, how: str) -> Non
         reader.ack() if how == "acknowledged" else queue.purge()
 
     assert parcels(journaled, settle) == []
+
+
+def test_waits_for_a_processor_are_told_since_the_last_time(tmp_path: Path) -> None:
+    statistics = tmp_path / "schedstat"
+    waits = ProcessorWaits(statistics)
+    told = []
+    for text in ("5 1000000000 7", "9 1500000000 8", "9 1500000000 8", "nonsense"):
+        statistics.write_text(text)
+        told.append(waits.since_last())
+    assert told == [0.0, 0.5, 0.0, 0.0]
+
+
+def test_a_write_takes_the_disk_no_longer_than_the_thread(tmp_path: Path) -> None:
+    """The system's own figures: waits for a processor are not the disk's."""
+    waits = ProcessorWaits()
+    waits.since_last()
+    began = time.monotonic()
+    for _ in range(200):
+        time.sleep(0)
+    assert 0.0 <= waits.since_last() <= time.monotonic() - began

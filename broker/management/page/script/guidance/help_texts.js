@@ -42,6 +42,10 @@ export const HELP = {
     ["Returned, dropped", "Messages that no queue got: mandatory ones return to the publisher, others are dropped."],
     ["Bars", "Memory and disk: the way to the alarm that blocks publishers. Others: the used share."],
     ["Charts", "The arrow keys or the pointer show the values at a time. A click on a name below hides its line."],
+    [
+      "Memory",
+      "The broker's own: queues, messages, connections. “docker stats” adds the kernel's memory and cached files; “top” (RSS) adds code and pages of the message store that were read, which memory.mapped_bytes_max limits. “leveret memory” has all of them.",
+    ],
   ],
   connections: [
     ["State", "Running; idle: no more than heartbeats; blocked: an alarm holds its publishes back; flow: it is slowed down."],

@@ -1,0 +1,145 @@
+"""Measure a release: every load on every broker in turn, appended to bench/figures/sittings.json.
+
+    python -m bench.release --beside 'RabbitMQ 4.3.6=127.0.0.1:5673,PID,quorum' [--beside ...]
+
+Without --ours a broker of this checkout is started. Each --beside is NAME=HOST:PORT,PID, and the type of its durable
+queues where the default does not sync before a confirm. A round is every load in order, each on all brokers directly
+one after the other; the broker that begins changes from round to round. `python -m bench.figures.figure_page` makes
+the page and the picture from the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import shlex
+import sys
+import time
+from collections import defaultdict
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+
+from bench.figures.measured_loads import BUSY_LOOPS, LOADS, MeasuredLoad, Peer, Run, busy_loops
+from bench.figures.sittings import FILE, OURS, Broker, Machine, Runs, Sitting, append
+from bench.load.measured_broker import own_broker, parse_target, report, target_of
+from broker import __version__
+from broker.server.resource_alarms import file_system, memory_total
+from broker.server.start.start_line import CORE
+from harness.process_figures import TICKS_PER_SECOND, cpu_seconds
+
+Found = dict[str, dict[str, list[Run]]]
+
+
+def main() -> None:
+    """Run the sitting, and append it."""
+    options = _options()
+    with ExitStack() as stack:
+        ours = options.ours or target_of(stack.enter_context(own_broker()))
+        peers = {OURS: Peer(ours), **dict(map(_peer, options.beside))}
+        brokers = [
+            Broker(
+                OURS,
+                " ".join(filter(None, (__version__, options.commit))),
+                f"CPython {platform.python_version()}, {CORE}",
+            )
+        ]
+        for name, peer in list(peers.items())[1:]:
+            brokers.append(Broker(name, "", f"{peer.queue_type} queues" if peer.queue_type else "default settings"))
+        rounds = range(options.first, options.first + options.rounds)
+        found, others = measure(peers, options.loads or list(LOADS), rounds, options.seconds)
+    machine = Machine(
+        _processor(),
+        os.cpu_count() or 1,
+        round(memory_total() / 2**30, 1),
+        platform.release(),
+        file_system(FILE),
+        others,
+    )
+    loads = {load: {name: _columns(runs) for name, runs in by_name.items()} for load, by_name in found.items()}
+    command = f"python -m bench.release {shlex.join(sys.argv[1:])}"
+    append(
+        Sitting(_today(), command, options.seconds, machine, brokers, loads), options.file, into_last=options.into_last
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.release", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--ours", type=parse_target, help="HOST:PORT,PID; a broker of this checkout by default")
+    parser.add_argument(
+        "--beside", action="append", default=[], help="NAME=HOST:PORT,PID[,QUEUE TYPE]; may be repeated"
+    )
+    parser.add_argument("--commit", default="", help="the commit of our broker")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
+    parser.add_argument("--loads", type=lambda text: text.split(","), help=f"some of {','.join(LOADS)}")
+    parser.add_argument("--into-last", action="store_true", help="add the rounds to the newest sitting of the file")
+    parser.add_argument("--first", type=int, default=0, help="the broker that begins in the first round, from 0")
+    parser.add_argument("--file", type=Path, default=FILE)
+    return parser.parse_args()
+
+
+def _peer(text: str) -> tuple[str, Peer]:
+    name, _, rest = text.partition("=")
+    address, pid, *queue_type = rest.split(",")
+    return name, Peer(parse_target(f"{address},{pid}"), *queue_type)
+
+
+def measure(peers: dict[str, Peer], loads: list[str], rounds: range, seconds: float) -> tuple[Found, float]:
+    """Return the runs by load and broker, and the processors that other programs took meanwhile."""
+    found: Found = {load: defaultdict(list) for load in loads}
+    others: list[float] = []
+    for number in rounds:
+        names = list(peers)
+        order = names[number % len(names) :] + names[: number % len(names)]
+        for load in loads:
+            with busy_loops(BUSY_LOOPS) if LOADS[load].busy else nullcontext():
+                for name in order:
+                    run, beside = _beside(LOADS[load], peers[name], seconds)
+                    found[load][name].append(run)
+                    report(load, round=number + 1, broker=name, others=beside, **run._asdict())
+                    if not LOADS[load].busy:
+                        others.append(beside)
+    return found, round(sum(others) / max(1, len(others)), 2)
+
+
+def _beside(load: MeasuredLoad, peer: Peer, seconds: float) -> tuple[Run, float]:
+    """Run a load; also return the processors that programs other than the broker and the generator took."""
+    began, busy, own = time.monotonic(), _busy_seconds(), _own_seconds(peer)
+    run = load.run(peer, seconds)
+    taken = (_busy_seconds() - busy) - (_own_seconds(peer) - own)
+    return run, round(max(0.0, taken) / (time.monotonic() - began), 2)
+
+
+def _busy_seconds() -> float:
+    """Return the seconds that all processors have worked: user, nice, system, interrupts; without idle and I/O wait."""
+    first = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, softirq, steal = map(int, first[:8])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+
+
+def _own_seconds(peer: Peer) -> float:
+    times = os.times()
+    return cpu_seconds(peer.target.pid) + times.user + times.system + times.children_user + times.children_system
+
+
+def _columns(runs: list[Run]) -> Runs:
+    return Runs(*([getattr(run, field) for run in runs] for field in Run._fields))
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _today() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""The audit as DataFrames: a log is read, cut by message number into shares, and judged share by share.
+
+1. Tasks read parts of the log and reduce them; the reduced rows wait on the disks of the executors.
+2. Rows are grouped by share, a range of message numbers with all copies of those messages, and judged there.
+3. The driver gets counts and samples. A share of which copies were overtaken by those of another is judged again, with
+   what it must know of the other.
+
+All of it is Spark's public API, which Spark Connect has too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.audit.audit import NodeFacts
+from pipeline.audit.log_coverage import Boot, Gap
+from pipeline.audit.publish_verdicts import Counts
+from pipeline.audit.verdict_counts import CAUSES, TALLY, found_in
+from pipeline.audit.verdict_table import SCHEMA
+from pipeline.event_parts import Part
+from pipeline.file_target import Target
+from pipeline.spark_audit import log_reading, share_verdicts
+from pipeline.spark_audit.kept_state import Kept, state_rows
+from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ, Reading
+from pipeline.spark_audit.moved_copies import LINKS
+from pipeline.spark_audit.number_blocks import BLOCK_BITS, table_of
+from pipeline.spark_audit.share_verdicts import (
+    CAUSE,
+    DOUBT,
+    FACTS,
+    MESSAGES,
+    SAMPLES,
+    SPAN,
+    TALLIED,
+    Elsewhere,
+    Judging,
+    Mixed,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SHARE_ROWS = 1 << 18
+"""Rows of a share, copies and messages: a task needs about 300 MB for them."""
+
+
+STATE_FILES = 16
+"""Files of a kept state that a task reads."""
+
+
+class Cut(NamedTuple):
+    """Sizes: message numbers in a block, as a power of two; rows of a share at most, if its blocks permit."""
+
+    block_bits: int = BLOCK_BITS
+    share_rows: int = SHARE_ROWS
+
+
+CUT = Cut()
+
+
+class Tables(NamedTuple):
+    """The directory for tables of a run; `shown`: findings that the driver gets at least."""
+
+    target: Target
+    directory: str
+    shown: int
+
+
+class Outcome(NamedTuple):
+    """Verdicts on a log. `found` are samples, the worst first; all are in the table."""
+
+    boots: list[Boot]
+    gaps: list[Gap]
+    in_doubt: list[int]
+    counts: Counts
+    tally: pa.Table
+    causes: pa.Table
+    found: pa.Table
+
+
+BLOCKS = "node string, block bigint, share bigint"
+
+
+class _Shares(NamedTuple):
+    """Shares of message numbers: the share of each block, and by node the first block and number of each share."""
+
+    blocks: list[tuple[str, int, int]]
+    begins: dict[str, Any]
+    numbers: dict[str, Any]
+    last: int
+
+
+def judged_by_spark(
+    spark: SparkSession, tasks: Sequence[Sequence[Part]], tables: Tables, cut: Cut = CUT, kept: Kept | None = None
+) -> Outcome:
+    """Judge a log that is divided into tasks: writes the rows of the tables `audit` and `found`.
+
+    With a state that is kept, the tasks are of new segments, and add to it.
+    """
+    from pyspark import StorageLevel
+
+    reading = Reading(tasks, cut.block_bits, *((kept.target, kept.directory) if kept else ()))
+    read = _numbered(spark, len(tasks)).mapInArrow(partial(log_reading.read_parts, reading), columns_of(READ))
+    if kept is not None and kept.files:
+        files = [kept.files[begin : begin + STATE_FILES] for begin in range(0, len(kept.files), STATE_FILES)]
+        state = partial(state_rows, kept.target, files)
+        read = read.union(_numbered(spark, len(files)).mapInArrow(state, columns_of(READ)))
+    read = read.persist(StorageLevel.DISK_ONLY)
+    try:
+        with described(spark, "audit: read and reduce the events"):
+            told = read.where(f"what = '{LOG}'").select("node", "messages").toArrow()
+        facts = log_reading.node_facts(zip(*(column.to_pylist() for column in told.columns), strict=True))
+        return _Judgement(spark, read, facts, tables, cut).outcome()
+    finally:
+        read.unpersist()
+
+
+def _numbered(spark: SparkSession, tasks: int) -> DataFrame:
+    """Return the numbers of some tasks, one for each."""
+    return spark.range(0, tasks, 1, max(tasks, 1))
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Give the jobs of this thread a description in Spark's UI. Spark Connect shows its own."""
+    from pyspark.errors import PySparkException
+
+    try:
+        context = spark.sparkContext
+    except PySparkException:  # Spark Connect has none
+        yield
+        return
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setJobDescription("")
+
+
+def columns_of(schema: pa.Schema) -> str:
+    """Return a schema in Spark's words."""
+    return ", ".join(f"`{field.name}` {_TYPES[field.type]}" for field in schema)
+
+
+_TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.binary(): "binary"}
+
+
+class _Judgement:
+    """The judgement of a log whose reduced rows are there."""
+
+    def __init__(self, spark: SparkSession, read: DataFrame, facts: list[NodeFacts], tables: Tables, cut: Cut) -> None:
+        self._spark = spark
+        self._read = read
+        self._facts = facts
+        self._tables = tables
+        self._cut = cut
+
+    def outcome(self) -> Outcome:
+        """Judge all shares."""
+        with described(self._spark, "audit: count the rows of each block"):
+            sizes = self._read.where(f"what <> '{LOG}'").groupBy("what", "node", "block").agg({"size": "sum"}).toArrow()
+        kinds, nodes, blocks, rows = (column.to_pylist() for column in sizes.columns)
+        shares = _shares(
+            sorted(each[1:] for each in zip(kinds, nodes, blocks, rows, strict=True) if each[0] == PIECE),
+            self._cut.share_rows,
+        )
+        before = str(self._spark.conf.get("spark.sql.shuffle.partitions"))
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(max(shares.last, 1)))
+        try:
+            return self._judged(self._shared(shares, moved=LINK in kinds), shares)
+        finally:
+            self._spark.conf.set("spark.sql.shuffle.partitions", before)
+
+    def _shared(self, shares: _Shares, *, moved: bool) -> DataFrame:
+        """The pieces of the log, each with its share."""
+        from pyspark.sql import functions as sql
+
+        pieces, bits = self._read.where(f"what = '{PIECE}'"), self._cut.block_bits
+        if moved:
+            links = self._read.where(f"what = '{LINK}'").mapInArrow(log_reading.decoded_links, columns_of(LINKS))
+            of_queues = links.groupBy("node", "vhost", "queue").applyInArrow(
+                lambda of_queue: log_reading.begins(bits, of_queue), columns_of(READ)
+            )
+            both = pieces.groupBy("node", "block").cogroup(of_queues.groupBy("node", "block"))
+            pieces = both.applyInArrow(
+                lambda key, cut, begun: log_reading.with_moves(bits, key, cut, begun), columns_of(READ)
+            )
+        blocks = sql.broadcast(self._spark.createDataFrame(shares.blocks, BLOCKS))
+        # Copies that have moved into a block of which the log has nothing else go anywhere, all of them together.
+        known = pieces.join(blocks, ["node", "block"], "left")
+        return known.select(sql.coalesce("share", sql.lit(1)).alias("share"), "node", "copies", "messages")
+
+    def _judged(self, pieces: DataFrame, shares: _Shares) -> Outcome:
+        from pyspark import StorageLevel
+
+        facts_of = {each.name: each for each in self._facts}
+        judging = Judging(*self._tables, self._cut.block_bits, facts_of, shares.begins, shares.numbers, {})
+        once = _by_share(pieces, partial(share_verdicts.judge_share, judging), FACTS).persist(StorageLevel.DISK_ONLY)
+        facts, again = once, None
+        try:
+            with described(self._spark, "audit: judge the messages"):
+                counted = _counted(facts)
+            with described(self._spark, "audit: compare the order of shares"):
+                spans = _crossing(facts) if shares.last > 1 else []
+            if spans:
+                with described(self._spark, "audit: judge again where copies of other shares have overtaken"):
+                    again = self._again(pieces, judging, spans).persist(StorageLevel.DISK_ONLY)
+                    numbers = ", ".join(str(number) for number in {span.share for span in spans})
+                    facts = facts.where(f"share not in ({numbers})").union(again)
+                    counted = _counted(facts)
+            with described(self._spark, "audit: collect samples"):
+                samples = facts.where(f"what = '{SAMPLES}'").select("rows").toArrow()
+            return self._outcome(counted, samples.column("rows").to_pylist())
+        finally:
+            for each in (once, again):
+                if each is not None:
+                    each.unpersist()
+
+    def _again(self, pieces: DataFrame, judging: Judging, spans: Sequence[Any]) -> DataFrame:
+        """Judge some shares with the first deliveries at higher positions of other shares."""
+        elsewhere = defaultdict[tuple[int, str], list[Elsewhere]](list)
+        for span in spans:
+            if span.above is not None:
+                begins = judging.begins[span.node]
+                behind = np.searchsorted(judging.numbers[span.node], span.range) + 1
+                found = Elsewhere(
+                    (span.vhost, span.queue), span.moment, int(begins[behind]) << self._cut.block_bits, span.above
+                )
+                elsewhere[span.share, span.node].append(found)
+        mixed = frozenset(
+            Mixed(span.node, span.vhost, span.queue, span.moment, span.range) for span in spans if span.shares > 1
+        )
+        pieces = pieces.where(f"share in ({', '.join(str(number) for number in {span.share for span in spans})})")
+        if mixed:
+            looked = _by_share(pieces, partial(share_verdicts.deliveries_in, judging, mixed), FACTS)
+            for row in looked.toLocalIterator():
+                for other in {span.share for span in spans if Mixed(*_named(span)) == Mixed(*_named(row))} - {
+                    row.share
+                }:
+                    one = Elsewhere((row.vhost, row.queue), row.moment, row.two, row.one)
+                    elsewhere[other, row.node].append(one)
+        judging = judging._replace(elsewhere=dict(elsewhere))
+        return _by_share(pieces, partial(share_verdicts.judge_share, judging), FACTS)
+
+    def _outcome(self, counted: pa.Table, samples: list[bytes]) -> Outcome:
+        rows = defaultdict[str, list[dict[str, Any]]](list)
+        for row in counted.to_pylist():
+            rows[row["what"]].append(row)
+        doubts = {(row["node"], row["moment"]): row["one"] for row in rows[DOUBT]}
+        messages = defaultdict[str, int](int)
+        for row in rows[MESSAGES]:
+            messages[row["name"]] += row["one"]
+        tally = [
+            {**row, "verdict": row["name"], "copies": row["one"], "violations": row["two"]} for row in rows[TALLIED]
+        ]
+        causes = [{**row, "cause": row["name"], "copies": row["one"]} for row in rows[CAUSE]]
+        gaps = [gap for each in self._facts for gap in each.coverage.gaps]
+        return Outcome(
+            [boot for each in self._facts for boot in each.coverage.boots],
+            gaps,
+            [doubts.get((gap.node, gap.moment), 0) if gap.doubtful else 0 for gap in gaps],
+            Counts(**messages),
+            pa.Table.from_pylist([{name: row[name] for name in TALLY.names} for row in tally], TALLY),
+            pa.Table.from_pylist([{name: row[name] for name in CAUSES.names} for row in causes], CAUSES),
+            found_in(pa.concat_tables([SCHEMA.empty_table(), *map(table_of, samples)])),
+        )
+
+
+def _named(row: Any) -> tuple[str, str, str, int, int]:
+    return row.node, row.vhost, row.queue, row.moment, row.range
+
+
+def _by_share(pieces: DataFrame, function: Any, schema: pa.Schema) -> DataFrame:
+    """Apply a function to each share and its pieces; Spark looks at annotations, which a lambda has none of."""
+    return pieces.groupBy("share").applyInArrow(lambda key, share: function(key, share), columns_of(schema))
+
+
+def _counted(facts: DataFrame) -> pa.Table:
+    """Sum up the counts of all shares."""
+    from pyspark.sql import functions as sql
+
+    keys = ("what", "node", "vhost", "queue", "name", "moment")
+    counts = facts.where(sql.col("what").isin(TALLIED, CAUSE, DOUBT, MESSAGES))
+    return counts.groupBy(*keys).agg(sql.sum("one").alias("one"), sql.sum("two").alias("two")).toArrow()
+
+
+def _crossing(facts: DataFrame) -> list[Any]:
+    """Find the shares of which copies in a queue and boot may have been overtaken by copies of another.
+
+    Rows have `above`, the first new delivery in higher ranges of positions, and the number of shares in the same range.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    of_queue = Window.partitionBy("node", "vhost", "queue", "moment").orderBy("range")
+    same = Window.partitionBy("node", "vhost", "queue", "moment", "range")
+    higher = of_queue.rangeBetween(1, Window.unboundedFollowing)
+    spans = facts.where(f"what = '{SPAN}'").select(
+        *("node", "vhost", "queue", "moment", "share", "range", "two"),
+        sql.min("one").over(higher).alias("above"),
+        sql.count("one").over(same).alias("shares"),
+    )
+    return spans.where("above < two or shares > 1").drop("two").collect()
+
+
+def _shares(sizes: Sequence[tuple[str, int, int]], most: int) -> _Shares:
+    """Divide the blocks of all nodes, with their numbers of rows, into shares, numbered from 1."""
+    share, rows = 1, 0
+    found = list[tuple[str, int, int]]()
+    begins, numbers = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    for node, block, size in sizes:
+        if rows and rows + size > most:
+            share, rows = share + 1, 0
+        rows += size
+        found.append((node, block, share))
+        if not numbers[node] or numbers[node][-1] != share:
+            numbers[node].append(share)
+            begins[node].append(block)
+    arrays = [{node: np.array(values, np.int64) for node, values in each.items()} for each in (begins, numbers)]
+    return _Shares(found, arrays[0], arrays[1], share if sizes else 0)

@@ -1,0 +1,173 @@
+"""The verdicts on a share of a log's messages, in a task of Spark.
+
+The task writes the rows of the tables `audit` and `found` itself, into a file named after the share: a task that is
+repeated replaces it. What it returns are facts: counts, samples of findings, and the spans of deliveries, by which
+shares with copies that were overtaken by those of another are found.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.audit.audit import NodeFacts, share_of
+from pipeline.audit.copy_verdicts import Judged, judged
+from pipeline.audit.delivery_order import NOBODY, Overtakers
+from pipeline.audit.reduction import Groups, Place, Reduced
+from pipeline.audit.verdict_counts import causes_of, found_in, samples_of, tally_of
+from pipeline.file_target import Target
+from pipeline.spark_audit.number_blocks import arrow_stream, reduced_of
+
+TALLIED, CAUSE, DOUBT, MESSAGES, SPAN, SAMPLES = "tally", "cause", "doubt", "messages", "span", "samples"
+FACTS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("what", "node", "vhost", "queue", "name")),
+        *((name, pa.int64()) for name in ("moment", "share", "range", "one", "two")),
+        ("rows", pa.binary()),
+    ]
+)
+"""Rows that tasks return, by `what`:
+- tally: copies (`one`) and violations (`two`) of a queue with the verdict `name`;
+- cause: findings (`one`) in a queue by the cause `name`;
+- doubt: copies that are unknown due to the gap at `moment`;
+- messages: a count of messages by its `name`;
+- span: first and last new delivery in a queue, boot (`moment`) and range of positions;
+- samples: findings as an Arrow stream.
+"""
+
+
+class Elsewhere(NamedTuple):
+    """First new delivery of copies in other shares: at positions from `position` on."""
+
+    place: Place
+    boot: int
+    position: int
+    first: int
+
+
+class Mixed(NamedTuple):
+    """A range of positions in a queue and boot, of which several shares have copies."""
+
+    node: str
+    vhost: str
+    queue: str
+    boot: int
+    range: int
+
+
+class _NodeVerdicts(NamedTuple):
+    node: str
+    places: list[Place]
+    judged: Judged
+
+
+class Judging(NamedTuple):
+    """Data that all tasks have: where tables go, the shares of each node, what the log says as a whole.
+
+    `begins` has the first block of each share of a node, and `numbers` the shares.
+    """
+
+    target: Target
+    directory: str
+    shown: int
+    block_bits: int
+    facts: Mapping[str, NodeFacts]
+    begins: Mapping[str, Any]
+    numbers: Mapping[str, Any]
+    elsewhere: Mapping[tuple[int, str], list[Elsewhere]]
+
+    def ranges(self, node: str, positions: Any) -> Any:
+        """Return the shares whose numbers have these positions."""
+        at = np.searchsorted(self.begins[node], positions >> self.block_bits, side="right") - 1
+        return self.numbers[node][np.maximum(at, 0)]
+
+
+def judge_share(judging: Judging, key: tuple[Any, ...], pieces: pa.Table) -> pa.Table:
+    """Judge the pieces of a share: writes its part of the tables, and returns rows of FACTS."""
+    share = key[0].as_py()
+    nodes = list(_judged(judging, share, pieces))
+    rows = pa.concat_tables(each.judged.rows for each in nodes)
+    found = found_in(rows)
+    for name, table in (("audit", rows), ("found", found)):
+        if table.num_rows:
+            judging.target.put_table(f"{judging.directory}/{name}/part-{share:06}.parquet", table)
+    facts = [*_counts(rows, found, judging.shown)]
+    for each in nodes:
+        facts += _of_node(judging, each)
+    return pa.Table.from_pylist([{**fact, "share": share} for fact in facts], FACTS)
+
+
+def deliveries_in(judging: Judging, mixed: frozenset[Mixed], key: tuple[Any, ...], pieces: pa.Table) -> pa.Table:
+    """Return the new deliveries of a share in some ranges of queues and boots: rows of FACTS."""
+    share, facts = key[0].as_py(), list[dict[str, Any]]()
+    for each in _judged(judging, share, pieces):
+        found = each.judged.deliveries
+        ranges = judging.ranges(each.node, found.position).tolist()
+        columns = (column.tolist() for column in (found.place, found.boot, found.position, found.first))
+        for number, place, boot, position, first in zip(ranges, *columns, strict=True):
+            vhost, queue = each.places[place]
+            if Mixed(each.node, vhost, queue, boot, number) in mixed:
+                named = {"what": SPAN, "node": each.node, "vhost": vhost, "queue": queue, "moment": boot}
+                facts.append({**named, "share": share, "range": number, "one": first, "two": position})
+    return pa.Table.from_pylist(facts, FACTS)
+
+
+def _judged(judging: Judging, share: int, pieces: pa.Table) -> Iterator[_NodeVerdicts]:
+    """Judge the pieces of a share, node by node."""
+    batches = defaultdict[str, list[Reduced]](list)
+    for row in pieces.select(("node", "copies", "messages")).to_pylist():
+        batches[row["node"]].append(reduced_of(**row))
+    for name in sorted(batches):
+        others = judging.elsewhere.get((share, name), [])
+        merged = share_of(judging.facts[name], batches.pop(name))
+        verdicts = judged(merged._replace(overtakers=_overtakers(merged.places, others)))
+        yield _NodeVerdicts(name, merged.places, verdicts)
+
+
+def _overtakers(places: list[Place], others: list[Elsewhere]) -> Overtakers:
+    if not others:
+        return NOBODY
+    numbers = {place: number for number, place in enumerate(places)}
+    rows = [(numbers[each.place], *each[1:]) for each in others if each.place in numbers]
+    return Overtakers(*np.array(rows, np.int64).reshape(-1, len(Overtakers._fields)).T)
+
+
+def _counts(rows: pa.Table, found: pa.Table, shown: int) -> Iterator[dict[str, Any]]:
+    for row in tally_of(rows).to_pylist():
+        counts = {"name": row.pop("verdict"), "one": row.pop("copies"), "two": row.pop("violations")}
+        yield {"what": TALLIED, **row, **counts}
+    for row in causes_of(found).to_pylist():
+        yield {"what": CAUSE, "name": row.pop("cause"), "one": row.pop("copies"), "two": 0, **row}
+    if found.num_rows:
+        yield {"what": SAMPLES, "rows": arrow_stream(samples_of(found, shown))}
+
+
+def _of_node(judging: Judging, found: _NodeVerdicts) -> Iterator[dict[str, Any]]:
+    for moment, copies in found.judged.in_doubt.items():
+        if copies:
+            yield {"what": DOUBT, "node": found.node, "moment": moment, "one": copies, "two": 0}
+    for name, count in found.judged.counts._asdict().items():
+        yield {"what": MESSAGES, "node": found.node, "name": name, "one": count, "two": 0}
+    yield from _spans(judging, found)
+
+
+def _spans(judging: Judging, found: _NodeVerdicts) -> Iterator[dict[str, Any]]:
+    delivered = found.judged.deliveries
+    ranges = judging.ranges(found.node, delivered.position)
+    groups = Groups(delivered.place, delivered.boot, ranges)
+    rows = groups.order[groups.starts]
+    columns = (
+        delivered.place[rows],
+        delivered.boot[rows],
+        ranges[rows],
+        groups.min(delivered.first[groups.order]),
+        groups.max(delivered.last[groups.order]),
+    )
+    for place, boot, number, first, last in zip(*(column.tolist() for column in columns), strict=True):
+        vhost, queue = found.places[place]
+        span = {"moment": boot, "range": number, "one": first, "two": last}
+        yield {"what": SPAN, "node": found.node, "vhost": vhost, "queue": queue, **span}

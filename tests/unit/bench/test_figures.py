@@ -1,0 +1,70 @@
+"""The data file of sittings: what is measured goes in, and page and picture come out of it alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.figures.figure_page import made, table
+from bench.figures.measured_loads import LOADS
+from bench.figures.sittings import OURS, Broker, Machine, Runs, Sitting, append, read
+from harness.project import ROOT
+from leveret.testing.power.c_compiler import compiler
+
+MACHINE = Machine("a processor", 2, 4.0, "6.1", "ext4", 0.1)
+OTHER = "RabbitMQ 1.2"
+THREE = Sitting(
+    "2026-01-02",
+    "python -m bench.release",
+    4.0,
+    MACHINE,
+    [Broker(OURS, "0.1.0", "compiled"), Broker(OTHER, "", "quorum queues")],
+    {
+        "lone": {
+            OURS: Runs([300.0, 100.0, 200.0], [5.0, 7.0, 6.0], [1.0] * 3, [2.0] * 3),
+            OTHER: Runs([100.0] * 3, [50.0] * 3, [3.0] * 3, [4.0] * 3),
+        },
+        "drain": {OURS: Runs([9000.0] * 3, [5.0] * 3, [0.0] * 3, [0.0] * 3)},
+    },
+)
+
+
+def test_page_and_picture_are_those_of_the_data() -> None:
+    """`python -m bench.figures.figure_page` makes them again."""
+    assert {path: path.read_text(encoding="utf-8") for path in made(read())} == made(read())
+
+
+def test_a_table_has_medians_and_the_ratios_of_rounds() -> None:
+    *_, lone, drain = table(THREE)
+    title = LOADS["lone"].title
+    assert lone == f"| {title} | 200/s | 100/s | 2.00 (1.00 to 3.00) | 6, 50 | 1, 3 | 2, 4 |"
+    assert drain == "| drain | 9,000/s |  |  | 5,  |  |  |"
+
+
+def test_sittings_are_kept_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "sittings.json"
+    append(THREE, file)
+    append(THREE, file)
+    assert read(file) == [THREE, THREE]
+
+
+def test_rounds_can_be_added_to_a_sitting(tmp_path: Path) -> None:
+    file = tmp_path / "sittings.json"
+    append(THREE, file)
+    append(THREE, file, into_last=True)
+    (sitting,) = read(file)
+    assert sitting.loads["lone"][OURS].rate == [300.0, 100.0, 200.0] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiler(), reason="the load generator is compiled")
+def test_a_sitting_is_measured_and_appended(tmp_path: Path) -> None:
+    file, loads = tmp_path / "sittings.json", ["lone", "publish", "drain", "pika-busy"]
+    command = [sys.executable, "-m", "bench.release", "--rounds", "2", "--seconds", "0.05", "--file", str(file)]
+    subprocess.run([*command, "--loads", ",".join(loads)], cwd=ROOT, check=True, timeout=300, stdout=subprocess.DEVNULL)
+    (sitting,) = read(file)
+    assert {load: len(found[OURS].rate) for load, found in sitting.loads.items()} == dict.fromkeys(loads, 2)
+    assert sitting.machine.processors
