@@ -61,7 +61,7 @@ class _Watched:
             raise self._error
 
     def ready(self) -> None:
-        if self._waiting is None:  # cancelled meanwhile, by the input of another client perhaps: it is not read any more
+        if self._waiting is None:  # cancelled, by the input of another client perhaps: not read any more
             return
         try:
             goes_on = self._handle()
