@@ -61,11 +61,13 @@ class _Watched:
             raise self._error
 
     def ready(self) -> None:
+        if self._waiting is None:  # cancelled, by the input of another client perhaps: not read any more
+            return
         try:
             goes_on = self._handle()
         except Exception as error:
             self._error, goes_on = error, False
-        if not goes_on and self._waiting is not None:
+        if not goes_on and self._waiting is not None:  # handling it may have ended the wait
             trio.lowlevel.reschedule(self._waiting)
             self._waiting = None
 

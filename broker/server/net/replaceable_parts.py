@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,8 +21,8 @@ def take_in(sock: socket.socket, peer: Peer) -> socket.socket | None:
 
 
 def transport_settings(handshake_timeout: float) -> TransportSettings:
-    """Return the settings of the sockets of one server."""
-    return TransportSettings(handshake_timeout, sockets=ClientSockets())
+    """Return the settings of the sockets of one server. Only Linux has epoll."""
+    return TransportSettings(handshake_timeout, sockets=ClientSockets() if hasattr(select, "epoll") else None)
 
 
 class ReplaceableParts(NamedTuple):
