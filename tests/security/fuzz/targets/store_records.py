@@ -19,7 +19,7 @@ from storage.offline.verify_messages import verify
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
 from tests.security.fuzz.broker_under_test import scratch_directory
 from tests.security.fuzz.choices import Choices, once_in, pick
-from tests.unit.storage.writing import END, Message, Writer, clear_away
+from tests.unit.storage.writing import END, Writer, clear_away, record
 
 PLAIN, SHARED, LANES, STREAM, SWEPT, GONE, DELAYING, NEW = range(1, 9)
 Put = tuple[int, int, int]
@@ -102,7 +102,7 @@ class Damaged:
             )
             for message in found:
                 place = (queue, lane, message.position)
-                expected = Message(self._bodies.get(place, b"never put"))
+                expected = record(self._bodies.get(place, b"never put"))
                 assert message.body == expected.body, f"{place} gave {message.body!r}"
                 assert (message.route, message.header) == (expected.route, expected.header)
             store.waiting(queue, lane, -1, END, 10)
