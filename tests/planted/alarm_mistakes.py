@@ -60,7 +60,7 @@ def removals_wait_for_room(patch: Patch) -> None:
     patch(CommitSteps, "_take_away", lambda steps, batch: batch)
 
 
-@mistake("I12", Simulation(34))
+@mistake("I12", Simulation(24))
 def dead_message_gone_before_its_dead_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
     removals, additions = batch_removals.removals, batch_removals.additions
@@ -97,7 +97,7 @@ def waiting_counts(patch: Patch) -> None:
     patch(ResourceWatch, "_memory_taken", lambda watch: memory_used())
 
 
-@mistake(ENDS, Simulation(4))
+@mistake(ENDS, Simulation(2))
 def disk_alarm_never_ends(patch: Patch) -> None:
     """Remember for ever that the store has met a full disk."""
     disk_full = ResourceWatch.disk_full

@@ -81,7 +81,7 @@ def lone_change_without_a_sync(patch: Patch) -> None:
     patch(DefinitionStore, "commit_at_once", commit_without_a_sync)
 
 
-@mistake("ids: that of a deleted queue is never given again", Simulation(4))
+@mistake("ids: that of a deleted queue is never given again", Simulation(5))
 def id_of_a_deleted_queue(patch: Patch) -> None:
     """Count, at a start, from the highest id of the definitions that are there."""
 

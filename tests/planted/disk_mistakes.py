@@ -176,7 +176,7 @@ def journal_written_over_what_is_needed(patch: Patch) -> None:
     patch(JournalFile, "fits", lambda file, payload_bytes: pages(PAYLOAD_AT + payload_bytes) <= file.size)
 
 
-@mistake("I1", Simulation(15))
+@mistake("I1", Simulation(36))
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 
@@ -195,7 +195,7 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
     patch(Committer, "start_commit", start_commit)
 
 
-@mistake("I2", Simulation(1))
+@mistake("I2", Simulation(2))
 def journal_of_an_earlier_boot(patch: Patch) -> None:
     """Take the records of the file over, whatever boot has written them, and whether LMDB needs them or not."""
     behind_mark = journal_replay._behind_mark
