@@ -14,7 +14,17 @@ from harness.project import ROOT
 @pytest.mark.slow
 def test_the_measurements_run() -> None:
     """Both engines come to the same, or it fails."""
-    command = [sys.executable, "-m", "bench.pipeline.audit_times", "--events", "10000", "--audits", "local", "spark"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.pipeline.audit_times",
+        "--events",
+        "10000",
+        "--audits",
+        "local",
+        "local export",
+        "spark",
+    ]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     rows = {row["row"]: row for row in map(json.loads, run.stdout.splitlines())}
