@@ -1,7 +1,7 @@
 // Node's amqp-connection-manager: connections and channels that come back, on amqplib.
 "use strict";
 const { connect } = require("amqp-connection-manager");
-const { timed, Deliveries, run, BODY } = require("./timed_steps.js");
+const { timed, queuesToGets, Deliveries, run, BODY } = require("./timed_steps.js");
 
 async function session(uri, times) {
   const names = Array.from({ length: times }, (_, number) => `bench.clients.manager.${number}`);
@@ -16,16 +16,7 @@ async function session(uri, times) {
     return made;
   });
   const publish = () => channel.publish("amq.direct", names[0], BODY, { persistent: true });
-  for (const name of names) {
-    await timed("declare", () => channel.assertQueue(name));
-    await timed("bind", () => channel.bindQueue(name, "amq.direct", name));
-  }
-  for (const _ of names) await timed("publish", publish);
-  for (const _ of names) {
-    const message = await timed("get", () => channel.get(names[0]));
-    await timed("ack", () => channel.ack(message));
-  }
-  for (const _ of names) await publish();
+  await queuesToGets(channel, names, publish);
   const deliveries = new Deliveries();
   let consumer;
   for (const [number] of names.entries()) {

@@ -1,7 +1,7 @@
 // Node's amqplib, its promises. Also a request and its answer over a reply queue, on two channels.
 "use strict";
 const amqp = require("amqplib");
-const { timed, Deliveries, run, BODY } = require("./timed_steps.js");
+const { timed, queuesToGets, Deliveries, run, BODY } = require("./timed_steps.js");
 
 async function requests(connection, queue, times) {
   const [asking, answering] = [await connection.createChannel(), await connection.createChannel()];
@@ -30,16 +30,7 @@ async function session(uri, times) {
     channel.publish("amq.direct", names[0], BODY, { persistent: true });
     return channel.waitForConfirms();
   };
-  for (const name of names) {
-    await timed("declare", () => channel.assertQueue(name));
-    await timed("bind", () => channel.bindQueue(name, "amq.direct", name));
-  }
-  for (const _ of names) await timed("publish", publish);
-  for (const _ of names) {
-    const message = await timed("get", () => channel.get(names[0]));
-    await timed("ack", () => channel.ack(message));
-  }
-  for (const _ of names) await publish();
+  await queuesToGets(channel, names, publish);
   await channel.prefetch(1);
   const deliveries = new Deliveries();
   let consumer;

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -51,3 +51,11 @@ class Task(NamedTuple):
 def arguments() -> Task:
     """Return the arguments that this program was given."""
     return Task(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+
+
+def run(session: Callable[[Task, Timing], None]) -> None:
+    """Go through as many sessions as this program was told, and print the times."""
+    task, timing = arguments(), Timing()
+    for _ in range(task.sessions):
+        session(task, timing)
+    timing.print()

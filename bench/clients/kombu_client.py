@@ -6,7 +6,7 @@ from typing import Any
 
 import kombu
 
-from bench.clients.client_timing import BODY, Task, Timing, arguments
+from bench.clients.client_timing import BODY, Task, Timing, run
 
 
 def session(task: Task, timing: Timing) -> None:
@@ -54,13 +54,5 @@ def session(task: Task, timing: Timing) -> None:
         connection.release()
 
 
-def main() -> None:
-    """Run the sessions."""
-    task, timing = arguments(), Timing()
-    for _ in range(task.sessions):
-        session(task, timing)
-    timing.print()
-
-
 if __name__ == "__main__":
-    main()
+    run(session)

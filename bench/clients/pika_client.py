@@ -6,7 +6,7 @@ from itertools import islice
 
 import pika
 
-from bench.clients.client_timing import BODY, Task, Timing, arguments
+from bench.clients.client_timing import BODY, Task, Timing, run
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -53,13 +53,5 @@ def session(task: Task, timing: Timing) -> None:
         connection.close()
 
 
-def main() -> None:
-    """Run the sessions."""
-    task, timing = arguments(), Timing()
-    for _ in range(task.sessions):
-        session(task, timing)
-    timing.print()
-
-
 if __name__ == "__main__":
-    main()
+    run(session)

@@ -11,6 +11,20 @@ async function timed(step, operation) {
   return result;
 }
 
+// Times declarations, publishes that `publish` has confirmed, gets and acknowledgements; leaves as many messages again.
+async function queuesToGets(channel, names, publish) {
+  for (const name of names) {
+    await timed("declare", () => channel.assertQueue(name));
+    await timed("bind", () => channel.bindQueue(name, "amq.direct", name));
+  }
+  for (const _ of names) await timed("publish", publish);
+  for (const _ of names) {
+    const message = await timed("get", () => channel.get(names[0]));
+    await timed("ack", () => channel.ack(message));
+  }
+  for (const _ of names) await publish();
+}
+
 // Deliveries, in order, for whoever waits for the next.
 class Deliveries {
   constructor() {
@@ -37,4 +51,4 @@ async function run(session) {
   console.log(JSON.stringify(steps));
 }
 
-module.exports = { timed, Deliveries, run, BODY: Buffer.alloc(100, "x") };
+module.exports = { timed, queuesToGets, Deliveries, run, BODY: Buffer.alloc(100, "x") };
