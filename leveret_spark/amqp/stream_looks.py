@@ -139,8 +139,7 @@ class Look:
 
     def close(self) -> None:
         """Close the channel."""
-        if self._channel is not None and self._channel.is_open:
-            self._channel.close()
+        _close(self._channel)
 
     def _opened(self, channel: Channel) -> None:
         self._channel = channel
@@ -187,8 +186,7 @@ class Tail:
 
     def close(self) -> None:
         """Close the channel."""
-        if self._channel is not None and self._channel.is_open:
-            self._channel.close()
+        _close(self._channel)
 
     def _opened(self, channel: Channel) -> None:
         self._channel = channel
@@ -236,6 +234,11 @@ def _over(looks: Iterable[Look]) -> bool:
 
 def _arrived(looks: Iterable[Look]) -> bool:
     return all(all(look.offsets) or not look.messages for look in looks)
+
+
+def _close(channel: Channel | None) -> None:
+    if channel is not None and channel.is_open:
+        channel.close()
 
 
 def _nothing(*_: object) -> None:
