@@ -80,7 +80,7 @@ def any_name_answered(patch: Patch) -> None:
 def pause_taken_for_silence(patch: Patch) -> None:
     """Count the time in which the process was paused as silence of its clients, and look at no socket."""
 
-    def is_silent(hearer: Any, interval: float, now: float, late: float, unread: object) -> bool:
+    def is_silent(hearer: Any, interval: float, now: float, late: float) -> bool:
         return bool(now - hearer.last_received > 2 * interval)
 
     patch(heartbeats, "is_silent", is_silent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -19,8 +19,8 @@ TICK_SECONDS = 0.5
 class Hearer(Protocol):
     """The broker's end of a connection.
 
-    `last_received`: time of the last input, in seconds. `lay_unread`: bytes in the socket at the last look, 0 if some
-    were read since.
+    `last_received`: time of the last input, in seconds. `unread`: bytes in the socket now. `lay_unread`: those at the
+    last look, 0 if some were read since.
     """
 
     last_received: float
@@ -29,8 +29,11 @@ class Hearer(Protocol):
     @property
     def connection(self) -> Connection: ...
 
+    @property
+    def unread(self) -> int: ...
 
-def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: Callable[[], int]) -> bool:
+
+def is_silent(hearer: Hearer, interval: float, now: float, late: float) -> bool:
     """Return whether nothing has come from a client for two intervals, RabbitMQ's rule.
 
     The last `late` seconds, in which no socket was read, do not count, and `unread` bytes in the socket are a sign of
@@ -39,7 +42,7 @@ def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: 
     """
     hearer.last_received += late
     if now - hearer.last_received > 2 * interval:
-        before, hearer.lay_unread = hearer.lay_unread, unread()
+        before, hearer.lay_unread = hearer.lay_unread, hearer.unread
         if hearer.lay_unread > (before if hearer.connection.waits_to_be_read else 0):
             hearer.last_received = now
     return now - hearer.last_received > 2 * interval

@@ -153,7 +153,7 @@ class Transport:
             return
         if now - self.last_sent >= interval / 2 and self._unsent is None:
             self.connection.output.send(HEARTBEAT)
-        if heartbeats.is_silent(self, interval, now, late, lambda: self.unread):
+        if heartbeats.is_silent(self, interval, now, late):
             text, connection = "closing connection %s: missed heartbeats from client, timeout: %ds", self.connection
             log.warning(text, connection.peer, interval, extra=connection.log_fields())
             self.abort()

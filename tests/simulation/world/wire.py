@@ -117,7 +117,7 @@ class SimulatedSocket:
 
     def _tell_what_is_taken(self) -> None:
         """The broker has handled all that it was given but the bytes that it keeps for later."""
-        taken = self._sent_bytes - self._unread() - len(self._frames._rest)
+        taken = self._sent_bytes - self.unread - len(self._frames._rest)
         while self._marks and self._marks[0][0] <= taken and not self.closed:
             self._marks.popleft()[1]()
 
@@ -138,13 +138,14 @@ class SimulatedSocket:
         interval = self.connection.heartbeat
         if self.closed or not interval or self.connection.phase is not Phase.OPEN:
             return
-        if heartbeats.is_silent(self, interval, now, late, self._unread):
+        if heartbeats.is_silent(self, interval, now, late):
             if now - self.said_at <= 2 * interval or (self._sending and not self.connection.waits_to_be_read):
                 raise Broken(f"a client was cut off that has spoken {now - self.said_at:g} s ago")
             self.connection.ended = True
             self._ended()
 
-    def _unread(self) -> int:
+    @property
+    def unread(self) -> int:
         return sum(map(len, self._sending))
 
     # From the broker
