@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 SHARE_ROWS = 1 << 18
 """Rows of a share, copies and messages: a task needs about 300 MB for them."""
-
-
 STATE_FILES = 16
 """Files of a kept state that a task reads."""
 
@@ -212,8 +210,7 @@ class _Judgement:
             if spans:
                 with described(self._spark, "audit: judge again where copies of other shares have overtaken"):
                     again = self._again(pieces, judging, spans).persist(StorageLevel.DISK_ONLY)
-                    numbers = ", ".join(str(number) for number in {span.share for span in spans})
-                    facts = facts.where(f"share not in ({numbers})").union(again)
+                    facts = facts.where(f"share not in {_shares_of(spans)}").union(again)
                     counted = _counted(facts)
             with described(self._spark, "audit: collect samples"):
                 samples = facts.where(f"what = '{SAMPLES}'").select("rows").toArrow()
@@ -234,17 +231,16 @@ class _Judgement:
                     (span.vhost, span.queue), span.moment, int(begins[behind]) << self._cut.block_bits, span.above
                 )
                 elsewhere[span.share, span.node].append(found)
-        mixed = frozenset(
-            Mixed(span.node, span.vhost, span.queue, span.moment, span.range) for span in spans if span.shares > 1
-        )
-        pieces = pieces.where(f"share in ({', '.join(str(number) for number in {span.share for span in spans})})")
+        mixed = defaultdict[Mixed, set[int]](set)
+        for span in spans:
+            if span.shares > 1:
+                mixed[_range_of(span)].add(span.share)
+        pieces = pieces.where(f"share in {_shares_of(spans)}")
         if mixed:
-            looked = _by_share(pieces, partial(share_verdicts.deliveries_in, judging, mixed), FACTS)
+            looked = _by_share(pieces, partial(share_verdicts.deliveries_in, judging, frozenset(mixed)), FACTS)
             for row in looked.toLocalIterator():
-                for other in {span.share for span in spans if Mixed(*_named(span)) == Mixed(*_named(row))} - {
-                    row.share
-                }:
-                    one = Elsewhere((row.vhost, row.queue), row.moment, row.two, row.one)
+                one = Elsewhere((row.vhost, row.queue), row.moment, row.two, row.one)
+                for other in mixed[_range_of(row)] - {row.share}:
                     elsewhere[other, row.node].append(one)
         judging = judging._replace(elsewhere=dict(elsewhere))
         return _by_share(pieces, partial(share_verdicts.judge_share, judging), FACTS)
@@ -273,8 +269,13 @@ class _Judgement:
         )
 
 
-def _named(row: Any) -> tuple[str, str, str, int, int]:
-    return row.node, row.vhost, row.queue, row.moment, row.range
+def _range_of(row: Any) -> Mixed:
+    return Mixed(row.node, row.vhost, row.queue, row.moment, row.range)
+
+
+def _shares_of(spans: Sequence[Any]) -> str:
+    """The numbers of the shares, as SQL's `in` wants them."""
+    return f"({', '.join(map(str, sorted({span.share for span in spans})))})"
 
 
 def _by_share(pieces: DataFrame, function: Any, schema: pa.Schema) -> DataFrame:
