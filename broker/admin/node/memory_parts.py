@@ -14,7 +14,9 @@ from broker.admin.administration import Administration
 from broker.admin.node import process_facts
 from broker.admin.node.process_facts import container_bytes
 
-STORE_FILE, JOURNAL_FILE = "data.mdb", "journal"
+STORE_FILE = "data.mdb"
+JOURNAL = Path("messages", "journal")
+"""The journal's file in the data directory."""
 
 
 async def memory_parts(administration: Administration) -> dict[str, Any]:
@@ -28,7 +30,7 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
     readers = registry.held_bytes + sum(connection.incomplete_bytes for connection in connections)
     writers = sum(connection.output.pending for connection in connections)
     resident = process_facts.resident_bytes() or administration.status()["memory"]["used_bytes"]
-    store, code, _ = await trio.to_thread.run_sync(_mapped)
+    store, code = await trio.to_thread.run_sync(_mapped)
     unused = _freed_bytes()
     parts = {
         "connection_readers": readers,
@@ -46,9 +48,8 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
 async def memory_uses(administration: Administration) -> dict[str, Any]:
     """Return the parts, and memory outside the process: `journal`, the bytes of the journal's file, which the kernel
     caches, and `container`, the memory that `docker stats` shows; None if there is no control group."""
-    _, _, directory = await trio.to_thread.run_sync(_mapped)
     try:
-        journal = 0 if directory is None else (directory / JOURNAL_FILE).stat().st_size
+        journal = (Path(administration.status()["data_directory"]) / JOURNAL).stat().st_size
     except OSError:
         journal = 0
     return {**await memory_parts(administration), "outside": {"journal": journal, "container": container_bytes()}}
@@ -74,25 +75,24 @@ def relative(row: dict[str, Any]) -> dict[str, int]:
     return {"total": 100} | {name: max(1, round(100 * part / whole)) if part else 0 for name, part in parts.items()}
 
 
-def _mapped() -> tuple[int, int, Path | None]:
-    """Return resident bytes of the message store's file, and of all other mapped files; and the store's directory."""
+def _mapped() -> tuple[int, int]:
+    """Return resident bytes of the message store's file, and of all other mapped files."""
     try:
         lines = Path("/proc/self/smaps").read_text().splitlines()
     except OSError:
-        return 0, 0, None
+        return 0, 0
     store = code = 0
-    path, directory = "", None
+    path = ""
     for line in lines:
         words = line.split(maxsplit=5)
         if not words[0].endswith(":"):
             path = words[5] if len(words) > 5 else ""
         elif words[0] == "Rss:" and path.startswith("/"):
             if path.endswith(STORE_FILE):
-                directory = Path(path).parent
                 store += int(words[1]) * 1024
             else:
                 code += int(words[1]) * 1024
-    return store, code, directory
+    return store, code
 
 
 class _MallInfo(ctypes.Structure):
