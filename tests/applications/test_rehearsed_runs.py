@@ -113,10 +113,11 @@ def test_a_signal_ends_all_runs(environment: dict[str, str], tmp_path: Path) -> 
     options = "--personality", "3.13,4.3", "--timeout", "60", *program(text)
     command = [sys.executable, "-m", "leveret", "test", *options]
     process = subprocess.Popen(command, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
-    eventually((tmp_path / "began").exists, "the command to begin")
+    began = tmp_path / "began"
+    eventually(lambda: began.exists() and began.read_text(), "the command to begin")
     process.terminate()
     assert process.wait(30) == 128 + signal.SIGTERM
-    assert (tmp_path / "began").read_text() == "x"
+    assert began.read_text() == "x"
 
 
 def pytest_run(project: Path, environment: dict[str, str], *options: str) -> tuple[int, str]:
