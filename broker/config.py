@@ -224,6 +224,20 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accept_loss: bool = False
 
 
+class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[ship]`: the store at a second place, docs/operations/shipping.md."""
+
+    to: str = ""
+    piece_seconds: Seconds = 1.0
+    piece_bytes: Positive = MEBIBYTE
+    base_seconds: Seconds = 86_400.0
+    base_records_bytes: Positive = 256 * MEBIBYTE
+    kept_seconds: Seconds = 604_800.0
+    kept_bases: Positive = 2
+    bytes_per_second_max: Count = 0
+    buffer_bytes: Positive = 64 * MEBIBYTE
+
+
 class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[events]`: the event log."""
 
@@ -317,6 +331,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemorySettings = MemorySettings()
     disk: DiskSettings = DiskSettings()
     store: StoreSettings = StoreSettings()
+    ship: ShipSettings = ShipSettings()
     events: EventsSettings = EventsSettings()
     event_exchange: EventExchangeSettings = EventExchangeSettings()
     logs: LogsSettings = LogsSettings()

@@ -19,6 +19,7 @@ ENVIRONMENT = (
         ("deprecated_features", feature, (f"LEVERET_PERMIT_{feature.upper()}",))
         for feature in DeprecatedFeaturesSettings.__struct_fields__
     ),
+    ("ship", "to", ("LEVERET_SHIP_TO",)),
     ("logs", "level", ("LEVERET_LOG_LEVEL",)),
     ("logs", "form", ("LEVERET_LOG_FORM",)),
     ("defaults", "user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),

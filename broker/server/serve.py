@@ -40,6 +40,7 @@ from broker.server.net.replaceable_parts import USUAL_PARTS
 from broker.server.net.tls_context import Security
 from broker.server.recovery import Recovered, Stores
 from broker.server.server import Listeners, Server
+from broker.server.shipping import shipping
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
@@ -88,6 +89,7 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
     os.umask(0o077)  # files in the data directory are for their owner alone
     with _starting():  # everything that can fail without touching a file: settings, definitions, ports
         shovel_host.check(config.shovels)
+        shipping.check(config)
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
         freed_memory.keep_freed_memory()
@@ -226,6 +228,8 @@ async def _run(
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
         writers.start_soon(server.definition_log.run)
+        if server.shipping is not None:
+            server.shipping.start(writers)  # before the first commit of this boot
         # Changes may be applied in several turns, so turns end from here on.
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
@@ -339,6 +343,8 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
         server.engine.stop()
         await server.definition_log.flush()
         await server.committer.finish()
+        if server.shipping is not None:
+            await server.shipping.stop(server.config.shutdown.timeout_seconds)
     if events is not None:
         events.record_stop(server.broker, server.config.shutdown.timeout_seconds)
 

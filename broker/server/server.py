@@ -33,6 +33,7 @@ from broker.server.net.transport import Transport
 from broker.server.node_control import NodeControl
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.shipping.shipping import Shipping
 from broker.server.shovels import shovel_host
 from broker.server.start.start_line import CORE
 from broker.server.stoppable_application import Addresses, StoppableApplication
@@ -103,6 +104,9 @@ class Server:
             writer=parts.writer,
         )
         self.committer = self.engine.committer
+        self.shipping = (
+            Shipping(config.ship, stores, self.committer, config.server.directory) if config.ship.to else None
+        )
         PAUSES.set(Pauses(lambda: self.committer.busy))  # long administrative work gives way to commits
         self.activity = self.engine.activity
         measurements = broker.statistics.measurements
@@ -296,6 +300,7 @@ class Server:
             },
             "messages": self.stores.messages.statistics()._asdict(),
             "store_io": self.stores.messages.io.sums()._asdict(),
+            **({} if self.shipping is None else {"ship": self.shipping.state()}),
         }
 
     def _maybe_empty(self) -> None:

@@ -42,7 +42,8 @@ class ChangeCount:
         self._in_file = None if without_wal is None else _number(without_wal, CHANGES)
         self._owner_in_file = (without_wal or {}).get("store_uuid")
         self._owner = b""
-        self._number = self._base = 0
+        self.number = self._base = 0
+        """Of the last transaction, and of the file without its -wal."""
         self._base_is_noted = False
         self._is_backup = False
         self._high_water: HighWaterFile | None = None
@@ -68,7 +69,7 @@ class ChangeCount:
         """Go on from the file's number, or from the highest that it is known to have had."""
         self._owner = metadata["store_uuid"]
         self._base = _number(metadata, CHANGES) if self._in_file is None else self._in_file
-        self._number = max(_number(metadata, CHANGES), self._reached(metadata))
+        self.number = max(_number(metadata, CHANGES), self._reached(metadata))
         self._is_backup = bool(metadata.get(BACKUP))
 
     def _reached(self, metadata: Mapping[str, bytes]) -> int:
@@ -88,23 +89,23 @@ class ChangeCount:
         """
         if self._is_backup and self._high_water is None:
             high_water.forget(self._mark)
-        changes = SetMetadata(CHANGES, (self._number + 1).to_bytes(8, "big"))
+        changes = SetMetadata(CHANGES, (self.number + 1).to_bytes(8, "big"))
         return (changes,) if self._base_is_noted else (changes, SetMetadata(BASE, self._base.to_bytes(8, "big")))
 
     def committed(self) -> None:
         """Note that the transaction is on disk, in the high-water mark, if that can be written."""
-        self._number += 1
+        self.number += 1
         self._base_is_noted = True
         try:
             if self._high_water is None:
                 self._high_water = HighWaterFile(self._mark)
-            self._high_water.note(self._owner, 0, self._number)
+            self._high_water.note(self._owner, 0, self.number)
         except OSError as error:
             log.warning("%s; how far the definitions go is not noted", error)
 
     def moved_into_file(self) -> None:
         """Note that the file itself has all changes: the next one says so in the -wal, which begins again."""
-        self._base, self._base_is_noted = self._number, False
+        self._base, self._base_is_noted = self.number, False
 
     def close(self) -> None:
         """Close the high-water mark's file."""

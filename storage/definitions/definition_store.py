@@ -80,6 +80,8 @@ class DefinitionStore:
         """Held by the thread that uses the connection."""
         self._commits = 0
         """Since the last checkpoint."""
+        self.on_durable: Callable[[Sequence[Change], int], None] | None = None
+        """Called with the changes of each transaction that is on disk, and its number. In order, by its thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="leveret-definitions", daemon=True)
 
@@ -210,6 +212,8 @@ class DefinitionStore:
         self._count.committed()
         self._commits += 1
         self.wants_checkpoint = self._commits >= CHECKPOINT_COMMITS
+        if self.on_durable is not None:
+            self.on_durable(changes, self._count.number)
 
     def _call(self, work: Callable[..., Coroutine[Any, Any, Result]], *arguments: Any) -> Result:
         with self._using, self._translating():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from threading import Lock
@@ -67,6 +68,9 @@ class Journal:
         """The last batch taken was the first behind a parcel."""
         self.last_write = NOTHING_WRITTEN
         """Bytes and seconds of the last batch taken."""
+        self.on_durable: Callable[[SealedBatch, int, bytes], None] | None = None
+        """Called with each batch that is on disk, its number and, of one that was journaled, its payload. In order, by
+        the thread that has committed it."""
 
     @classmethod
     def open(cls, directory: Path, boot: int, size: int) -> Journal:
@@ -110,7 +114,14 @@ class Journal:
             # On disk before readers see it: nobody is shown a message that a crash could still take away.
             with self._lock:
                 writes.add(batch)
+            if payload and self.on_durable is not None:
+                self.on_durable(batch, self.number, payload)
             return True
+
+    @property
+    def numbers_all(self) -> bool:
+        """True if every batch of this boot has a number, and LMDB's mark names the last one that it has."""
+        return self._size > 0
 
     def figures(self) -> JournalFigures:
         """Return the figures of this moment. From any thread."""

@@ -245,6 +245,8 @@ class MessageStore:
         finally:
             self.catching_up = False
         journal.parcel_applied(mark)
+        if batch is not None and journal.on_durable is not None:
+            journal.on_durable(batch, journal.number, b"")
 
     def take_away(self) -> None:
         """Apply the removals of the journal to LMDB, and nothing else: that makes room. Raises as `commit` does.
@@ -359,6 +361,10 @@ class MessageStore:
     def copy_to(self, directory: Path) -> None:
         """Write a consistent, compact copy of the LMDB environment into an existing directory. From any thread."""
         self._environment.copy(str(directory), compact=True)
+
+    def copy_into(self, descriptor: int) -> None:
+        """Write the same copy into a pipe. Raises lmdb.Error, also if the pipe's other end was closed."""
+        self._environment.copyfd(descriptor, compact=True)
 
     # Inside
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from broker.admin.commands.node_admin import Backup
+from broker.cli.jobs.progress import progress
 from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted
 from broker.cli.usage.command_groups import CommandWithExample
+
+if TYPE_CHECKING:
+    from broker.server.offline.restore_backup import Restored
 
 
 @click.command(cls=CommandWithExample, example="--data-dir /var/backups/leveret-monday")
@@ -45,17 +51,44 @@ def backup(target: Target, directory: Path) -> None:
 @click.command(cls=CommandWithExample, example="/var/backups/leveret-monday --replace")
 @targeted
 @click.option("--replace", is_flag=True, help="Replace existing data, which is kept in a directory beside the new.")
-@click.argument("backup", type=click.Path(path_type=Path))
-def restore(target: Target, replace: bool, backup: Path) -> None:
-    """Replace the data directory of a stopped broker by BACKUP.
+@click.option("--from", "place", type=click.Path(path_type=Path), help="Restore what was shipped to this place.")
+@click.option("--at", default="last", show_default=True, help="With --from: last, a time in UTC, or BOOT:POSITION.")
+@click.argument("backup", type=click.Path(path_type=Path), required=False)
+def restore(target: Target, replace: bool, place: Path | None, at: str, backup: Path | None) -> None:
+    """Replace the data directory of a stopped broker by BACKUP, or by a moment that was shipped (ship.to).
 
     The backup is checked first. Positions of messages, offsets of streams and numbers of events continue above all that
     the broker has used since the backup.
     """
     target.refuse_another_users()
-    from broker.server.offline.restore_backup import restore as restore_backup
+    if (place is None) == (backup is None):
+        raise click.UsageError("name either a backup, or with --from the place that was shipped to")
+    if backup is not None:
+        from broker.server.offline.restore_backup import restore as restore_backup
 
-    restored = restore_backup(target.config, backup, replace=replace)
+        _tell_restored(target, restore_backup(target.config, backup, replace=replace))
+    elif place is not None:
+        _restore_shipped(target, place, at, replace=replace)
+
+
+def _restore_shipped(target: Target, place: Path, at: str, *, replace: bool) -> None:
+    from broker.server.offline.restore_shipped import restore_shipped
+    from storage.ship.shipped_chains import moment
+
+    bar = partial(progress, "pieces", counts=True)
+    found = restore_shipped(target.config, place, at, replace=replace, progress=bar)
+    reached = found.moment
+    _tell_restored(target, found.restored)
+    place_of = f"{reached.boot}:{reached.position}"
+    done(
+        "as of {}, position {}, {} behind the base", moment(reached.time), place_of, counted(reached.records, "record")
+    )
+    done("messages that were acknowledged after that come again, those that were confirmed after it are not there")
+    for problem in reached.problems:
+        done("{}", problem)
+
+
+def _tell_restored(target: Target, restored: Restored) -> None:
     done(
         "{}, {} restored into {} (boot {})",
         counted(restored.queues, "queue"),

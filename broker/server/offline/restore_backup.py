@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -48,8 +48,16 @@ def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
     Raises AdministrationError `not_found` and `already_exists`, StoreLocked while a broker or a command uses either
     directory, StoreError for a damaged backup, and OSError; the data directory is then unchanged.
     """
-    directory = config.server.directory
     _refuse_no_backup(backup)
+    return replace_contents(config, str(backup), lambda fresh: _copy_backup(backup, fresh), replace=replace)
+
+
+def replace_contents(config: Config, source: str, fill: Callable[[Path], None], *, replace: bool) -> Restored:
+    """Replace the data directory's contents by those that `fill` writes into a directory: a backup named `source`.
+
+    Raises as `restore` does, and what `fill` raises.
+    """
+    directory = config.server.directory
     os.umask(0o077)
     synced_files.make_directory(directory)
     with directory_lock.for_command(directory):
@@ -62,7 +70,7 @@ def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
         shutil.rmtree(fresh, ignore_errors=True)
         known = max(_known_boot(directory), logged_boot(config))
         try:
-            restored = _prepare(backup, fresh, known)
+            restored = _prepare(source, fill, fresh, known)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
@@ -79,9 +87,7 @@ def _refuse_no_backup(backup: Path) -> None:
         raise StoreLocked(f"{backup} is in use by a broker: make a backup of it with `leveret backup`")
 
 
-def _prepare(backup: Path, fresh: Path, known: int) -> Restored:
-    """Copy, check and open a backup in a directory of its own. Opening begins a new timeline."""
-    fresh.mkdir(mode=0o700)
+def _copy_backup(backup: Path, fresh: Path) -> None:
     for name in STORE_FILES:
         source = backup / name
         if source.is_dir():
@@ -90,10 +96,16 @@ def _prepare(backup: Path, fresh: Path, known: int) -> Restored:
                 _copy(part, fresh / name / part.name)
         elif source.exists():
             _copy(source, fresh / name)
+
+
+def _prepare(source: str, fill: Callable[[Path], None], fresh: Path, known: int) -> Restored:
+    """Write, check and open a backup in a directory of its own. Opening begins a new timeline."""
+    fresh.mkdir(mode=0o700)
+    fill(fresh)
     problems = problems_of(fresh)
     if problems:
-        more = f" (and {len(problems) - 1} more: leveret check --data-dir {backup})" if len(problems) > 1 else ""
-        raise StoreError(f"{backup} is damaged: {problems[0]}{more}")
+        more = f" (and {len(problems) - 1} more: leveret check --data-dir {source})" if len(problems) > 1 else ""
+        raise StoreError(f"{source} is damaged: {problems[0]}{more}")
     boot = lmdb_environment.check_identity(fresh / MESSAGES_DIRECTORY, None).boot
     stores = open_stores(fresh, known_boot=max(known, boot + 1))
     assert stores.messages.boot > known, f"boot {stores.messages.boot} begins behind boot {known}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,13 @@ def old_store_gone_before_the_new_is_whole(patch: Patch) -> None:
     """Remove what is to be replaced, and then make what replaces it."""
     prepare = restore_backup._prepare
 
-    def remove_and_prepare(backup: Path, fresh: Path, known: int) -> restore_backup.Restored:
+    def remove_and_prepare(
+        source: str, fill: Callable[[Path], None], fresh: Path, known: int
+    ) -> restore_backup.Restored:
         shutil.rmtree(fresh.parent / recovery.MESSAGES_DIRECTORY, ignore_errors=True)
         for path in fresh.parent.glob(f"{recovery.DEFINITIONS_FILE}*"):
             path.unlink()
-        return prepare(backup, fresh, known)
+        return prepare(source, fill, fresh, known)
 
     patch(restore_backup, "_prepare", remove_and_prepare)
 

@@ -1,0 +1,1 @@
+"""Shipping of a running broker to a second place."""

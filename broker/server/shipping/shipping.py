@@ -1,0 +1,125 @@
+"""Shipping of one boot, as the event loop knows it: `ShipThread` does the work."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.config import Config, ConfigError, ShipSettings
+from broker.server.commits.committer import Committer
+from broker.server.recovery import Stores
+from broker.server.shipping.ship_thread import ShipRules, ShipThread
+from storage.ship.directory_target import DirectoryTarget
+from storage.ship.retention import Retention
+from storage.ship.ship_buffer import ShipBuffer
+from storage.storage_errors import StoreError
+
+log = logging.getLogger("leveret.ship")
+
+STOP_SHARE = 0.3
+"""Share of the stop's time in which what waits is shipped."""
+
+
+def check(config: Config) -> None:
+    """Raise ConfigError for settings with which nothing can be shipped."""
+    if not config.ship.to:
+        return
+    if "://" in config.ship.to:
+        raise ConfigError(f'ship.to: expected a directory, got "{config.ship.to}"')
+    if not config.store.journal_bytes:
+        raise ConfigError("ship.to: shipping needs the journal, and store.journal_bytes is 0")
+    if config.testing.enabled:
+        raise ConfigError("ship.to: nothing is shipped with testing.enabled, by which the store is exchanged")
+
+
+class Shipping:
+    """Ships both stores to `settings.to`, from `start` to `stop`."""
+
+    def __init__(self, settings: ShipSettings, stores: Stores, committer: Committer, directory: Path) -> None:
+        self._settings = settings
+        self._stores = stores
+        self._committer = committer
+        self._token = trio.lowlevel.current_trio_token()
+        self._catching_up = trio.CancelScope()
+        self._ended = False
+        self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base())
+        retention = Retention(settings.kept_seconds, settings.kept_bases)
+        rules = ShipRules(
+            settings.piece_seconds,
+            settings.piece_bytes,
+            settings.base_seconds,
+            settings.base_records_bytes,
+            settings.bytes_per_second_max,
+            retention,
+        )
+        target = DirectoryTarget(Path(settings.to))
+        self._thread = ShipThread(
+            stores.messages, stores.definitions, target, rules, self._buffer, directory, self._catch_up
+        )
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Ship all that is committed from now on, behind a base. To be called before anything is.
+
+        The nursery must end before the stores are closed.
+        """
+        assert self._stores.messages.journal.number == 0, "batches before the first are missing"
+        if not self._stores.messages.journal.numbers_all:
+            log.error("nothing is shipped: there was no room for the journal; free some space and start again")
+            self._thread.cannot("there is no journal: free some space and start again")
+            return
+        self._stores.messages.journal.on_durable = self._buffer.batch
+        self._stores.definitions.on_durable = self._buffer.definitions
+        self._thread.start()
+        nursery.start_soon(self._end_with_nursery)
+        log.info("shipping to %s", self._settings.to)
+
+    async def stop(self, seconds: float) -> None:
+        """Ship what waits, and end, in a share of `seconds`. Nothing is committed any more."""
+        self._end_waits()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._thread.stop, seconds * STOP_SHARE)
+
+    async def _end_with_nursery(self) -> None:
+        """End the thread in any case: it must not read stores that are closed."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._end_waits()
+            self._thread.stop(0.0)
+
+    def _end_waits(self) -> None:
+        self._ended = True
+        self._catching_up.cancel()
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of shipping, for operators."""
+        state = self._thread.state()
+        return {
+            "to": self._settings.to,
+            "lag_seconds": round(state.lag.seconds, 3),
+            "lag_messages": state.lag.messages,
+            "lag_bytes": state.lag.bytes,
+            "bases": state.bases,
+            "pieces": state.pieces,
+            "bytes": state.bytes,
+            "chain": state.chain,
+            "position": state.position,
+            "problem": state.problem,
+        }
+
+    def _catch_up(self) -> None:
+        """Return when LMDB has all batches that are on disk; called by the thread. Raises StoreError."""
+        try:
+            trio.from_thread.run(self._caught_up, trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled) as error:
+            raise StoreError("the broker stops") from error
+
+    async def _caught_up(self) -> None:
+        if not self._ended:
+            with trio.CancelScope() as self._catching_up:
+                await self._committer.catch_up()
+                return
+        raise StoreError("the broker stops")

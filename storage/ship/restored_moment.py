@@ -1,0 +1,162 @@
+"""Restores the stores of one moment from a target into new files.
+
+The newest base before the moment is read, then the records behind it, piece by piece. A piece that is damaged or
+missing ends the restore with the last whole record before it; if it is part of the base, an older base is taken.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import lmdb
+
+from storage.ship.directory_target import DirectoryTarget
+from storage.ship.rebuilt_store import RebuiltStore
+from storage.ship.sealed_piece import OpenedPiece, PieceKind
+from storage.ship.shipped_chains import ShippedBase, moment, read_bases, read_pieces
+from storage.ship.shipped_records import ShippedRecord, unpack
+from storage.storage_errors import StoreCorrupt, StoreError
+
+RECORDS_FILE = "records"
+"""Records between the parts of a base, in the directory that is restored, until the base is whole."""
+
+Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""Gives, for a number of pieces to be read, what is called with the number of those read so far."""
+
+
+class Moment(NamedTuple):
+    """The moment to restore: the last record that is neither later nor behind this position of its boot."""
+
+    time: int | None = None
+    boot: int | None = None
+    position: int | None = None
+
+    def reaches(self, base: ShippedBase) -> bool:
+        """Return whether a base can be used for it."""
+        if self.position is not None:
+            return base.store.boot == self.boot and base.contents.position <= self.position + 1
+        return self.time is None or base.time <= self.time
+
+    def excludes(self, record: ShippedRecord) -> bool:
+        """Return whether a record comes after the moment."""
+        if self.position is not None:
+            return record.position > self.position
+        return self.time is not None and record.time > self.time
+
+
+class RestoredMoment(NamedTuple):
+    """The moment that was restored. `problems`: why it is not the one that was asked for, or not by the newest base."""
+
+    boot: int
+    position: int
+    time: int
+    records: int
+    problems: list[str]
+
+
+def restore_moment(
+    target: DirectoryTarget, wanted: Moment, messages: Path, definitions: Path, progress: Progress
+) -> RestoredMoment:
+    """Restore a moment into two paths, where nothing is. Raises StoreError if there is no base for it, and OSError."""
+    bases = read_bases(target)
+    usable = [base for base in bases.found if wanted.reaches(base)]
+    problems = list(bases.damaged)
+    for base in reversed(usable):
+        try:
+            restored = _from_base(target, base, wanted, messages, definitions, progress)
+            return restored._replace(problems=[*problems, *restored.problems])
+        except (StoreError, lmdb.Error) as error:
+            problems.append(f"the base of {moment(base.time)} cannot be used: {error}")
+            _remove(messages, definitions)
+    oldest = f"the oldest is of {moment(bases.found[0].time)}" if bases.found else "there is no whole base at all"
+    raise StoreError("; ".join([f"{target} has no base for this moment: {oldest}", *problems]))
+
+
+def _from_base(
+    target: DirectoryTarget, base: ShippedBase, wanted: Moment, messages: Path, definitions: Path, progress: Progress
+) -> RestoredMoment:
+    messages.mkdir(mode=0o700)
+    spool = messages.with_name(RECORDS_FILE)
+    with progress(len(target.names(base.chain))) as tell:
+        pieces = _counted(read_pieces(target, base), tell)
+        sizes = _write_base(pieces, base, messages / "data.mdb", definitions, spool)
+        with RebuiltStore(messages, definitions) as store:
+            for record in _spooled(spool, sizes):
+                store.apply(record)
+            spool.unlink()
+            reached = _apply_records(store, pieces, base, wanted)
+            store.finish()
+    return reached
+
+
+def _counted(pieces: Iterator[OpenedPiece], tell: Callable[[int], None]) -> Iterator[OpenedPiece]:
+    for number, piece in enumerate(pieces, 1):
+        tell(number)
+        yield piece
+
+
+def _write_base(
+    pieces: Iterator[OpenedPiece], base: ShippedBase, data: Path, definitions: Path, spool: Path
+) -> list[int]:
+    """Write a base into its files, and the records between its parts into one. Returns the sizes of their payloads.
+
+    Raises StoreCorrupt.
+    """
+    sizes = []
+    with data.open("wb") as data_file, definitions.open("wb") as definitions_file, spool.open("wb") as spool_file:
+        for piece, payload, _digest in pieces:
+            if piece.kind is PieceKind.RECORDS:
+                sizes.append(spool_file.write(payload))
+            elif piece.first == base.first and piece.kind is PieceKind.MESSAGES:
+                data_file.write(payload)
+            elif piece.first == base.first and piece.kind is PieceKind.DEFINITIONS:
+                definitions_file.write(payload)
+            if piece.number == base.end:
+                break
+    for path, size in ((data, base.contents.messages_bytes), (definitions, base.contents.definitions_bytes)):
+        path.chmod(0o600)
+        if path.stat().st_size != size:
+            raise StoreCorrupt(f"parts of the base are missing: {path.name} has {path.stat().st_size} bytes of {size}")
+    return sizes
+
+
+def _spooled(spool: Path, sizes: list[int]) -> Iterator[ShippedRecord]:
+    with spool.open("rb") as file:
+        for size in sizes:
+            yield from unpack(file.read(size))
+
+
+def _apply_records(
+    store: RebuiltStore, pieces: Iterator[OpenedPiece], base: ShippedBase, wanted: Moment
+) -> RestoredMoment:
+    """Apply the records behind a base up to the moment, or to the last whole one before damage."""
+    position, time, count, problems = base.contents.position - 1, base.time, 0, []
+    try:
+        for record in _records(pieces):
+            if record.position != position + 1:
+                raise StoreCorrupt(
+                    f"records {position + 1} to {record.position - 1} were not shipped: the target was too far behind"
+                )
+            if wanted.excludes(record):
+                break
+            store.apply(record)
+            position, time, count = record.position, record.time, count + 1
+    except StoreCorrupt as error:
+        problems.append(f"{error}: restored up to the last whole record before")
+    return RestoredMoment(base.store.boot, position, time, count, problems)
+
+
+def _records(pieces: Iterator[OpenedPiece]) -> Iterator[ShippedRecord]:
+    for piece, payload, _digest in pieces:
+        if piece.kind is PieceKind.RECORDS:
+            yield from unpack(payload)
+
+
+def _remove(messages: Path, definitions: Path) -> None:
+    shutil.rmtree(messages, ignore_errors=True)
+    for name in (definitions.name, f"{definitions.name}-wal", RECORDS_FILE):
+        definitions.with_name(name).unlink(missing_ok=True)

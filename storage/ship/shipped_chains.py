@@ -1,0 +1,111 @@
+"""Reads what was shipped: the chains at a target, the bases in them, and the pieces, each checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from storage.ship.directory_target import DirectoryTarget
+from storage.ship.sealed_piece import (
+    OpenedPiece,
+    PieceKind,
+    StoreName,
+    digest_before_first,
+    parse_chain_name,
+    parse_piece_name,
+    piece_name,
+    unseal,
+)
+from storage.storage_errors import StoreCorrupt, StoreIncompatible
+
+
+class BaseEnd(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of a piece that ends a base: position of the next record, bytes of both parts."""
+
+    position: int
+    messages_bytes: int
+    definitions_bytes: int
+
+
+class ShippedBase(NamedTuple):
+    """A whole base: its chain, its first piece, the one that ends it, and the moment from which on it can be used."""
+
+    chain: str
+    store: StoreName
+    first: int
+    end: int
+    time: int
+    contents: BaseEnd
+
+
+class ShippedBases(NamedTuple):
+    """The whole bases at a target, oldest first, and sentences about those whose end cannot be read."""
+
+    found: list[ShippedBase]
+    damaged: list[str]
+
+
+def chains_of_store(target: DirectoryTarget, store: str = "") -> list[str]:
+    """Return the names of all chains, oldest first. Raises StoreIncompatible if they are of several stores.
+
+    `store`: the beginning of the UUID of the only store whose chains may be there; empty: any.
+    """
+    found = {name: parsed for name in target.chains() if (parsed := parse_chain_name(name)) is not None}
+    stores = {parsed.store for parsed in found.values()}
+    if len(stores | ({store} if store else set())) > 1:
+        names = ", ".join(sorted(stores))
+        raise StoreIncompatible(f"{target} has what other stores have shipped ({names}): give each a place of its own")
+    return sorted(found)
+
+
+def read_bases(target: DirectoryTarget) -> ShippedBases:
+    """Read the ends of all bases. Raises OSError, StoreIncompatible."""
+    bases = ShippedBases([], [])
+    for chain in chains_of_store(target):
+        for name in target.names(chain):
+            parsed = parse_piece_name(name)
+            if parsed is None or parsed[1] is not PieceKind.BASE:
+                continue
+            try:
+                bases.found.append(_base(target, chain, name))
+            except StoreCorrupt as error:
+                bases.damaged.append(str(error))
+    return bases
+
+
+def _base(target: DirectoryTarget, chain: str, name: str) -> ShippedBase:
+    piece, payload, _digest = unseal(target.get(chain, name), f"{chain}/{name}")
+    try:
+        contents = msgspec.msgpack.decode(payload, type=BaseEnd)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(f"{chain}/{name} cannot be read ({error})") from error
+    return ShippedBase(chain, piece.store, piece.first, piece.number, piece.time, contents)
+
+
+def read_pieces(target: DirectoryTarget, base: ShippedBase) -> Iterator[OpenedPiece]:
+    """Yield the pieces of a base's chain from its first on. Raises StoreCorrupt at one that is damaged or missing.
+
+    Pieces before the base are not read: they may be gone.
+    """
+    names = dict(filter(None, map(parse_piece_name, target.names(base.chain))))
+    expected = digest_before_first(base.chain) if base.first == 1 else b""
+    for number in range(base.first, max(names, default=0) + 1):
+        if number not in names:
+            raise StoreCorrupt(f"piece {number} of {base.chain} is missing")
+        name = f"{base.chain}/{piece_name(number, names[number])}"
+        opened = unseal(target.get(base.chain, piece_name(number, names[number])), name)
+        piece = opened.piece
+        if (piece.number, piece.kind, piece.store) != (number, names[number], base.store):
+            raise StoreCorrupt(f"{name} is another piece than its name says")
+        if expected and piece.previous != expected:
+            raise StoreCorrupt(f"{name} does not follow the piece before it")
+        expected = opened.digest
+        yield opened
+
+
+def moment(milliseconds: int) -> str:
+    """Return a time as text, in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"

@@ -1,0 +1,256 @@
+"""Shipping and what is restored from it, on real files: each moment, each prefix, and each damaged piece."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.ship import retention
+from storage.ship.directory_target import DirectoryTarget
+from storage.ship.restored_moment import Moment
+from storage.ship.sealed_piece import StoreName
+from storage.ship.shipped_chains import BaseEnd, ShippedBase, read_bases
+from storage.storage_errors import StoreError
+from tests.unit.server.shipped_life import RULES, Contents, ShippedLife, restored
+
+STEPS = 60
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Path:
+    (tmp_path / "away").mkdir()
+    return tmp_path / "away"
+
+
+def lived(data: Path, away: Path, seed: int, steps: int = STEPS) -> tuple[int, dict[int, Contents]]:
+    """Ship a random life. Returns its boot, and the contents at each position."""
+    chance = random.Random(seed)
+    with ShippedLife(data, DirectoryTarget(away)) as life:
+        life.declare()  # before the base, as a rule
+        for step in range(steps):
+            life.some_step(chance)
+            if step == steps // 3:
+                life.await_shipped()
+        life.await_shipped()
+        return life.messages.boot, life.held
+
+
+def pieces(away: Path) -> list[Path]:
+    """The pieces of the only chain, in order."""
+    (chain,) = away.iterdir()
+    return sorted(chain.iterdir())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_position_is_restored_as_it_was(data: Path, away: Path, tmp_path: Path, seed: int) -> None:
+    boot, held = lived(data, away, seed)
+    target = DirectoryTarget(away)
+    first = read_bases(target).found[0].contents.position - 1
+    usable = [position for position in held if position >= first]
+    assert len(usable) > STEPS // 2
+    for position in [usable[0], usable[-1], *random.Random(seed).sample(usable, 6)]:
+        moment, found = restored(target, Moment(boot=boot, position=position), tmp_path / f"at-{position}")
+        assert (moment.position, moment.problems) == (position, [])
+        assert found == held[position], f"seed {seed}, position {position}"
+        shutil.rmtree(tmp_path / f"at-{position}", ignore_errors=True)
+
+
+def test_each_prefix_of_the_pieces_is_a_moment(data: Path, away: Path, tmp_path: Path) -> None:
+    """Whatever had been shipped when the machine was lost: the last record of it is the state that comes back."""
+    _boot, held = lived(data, away, 11, 30)
+    every, target = pieces(away), DirectoryTarget(away)
+    base = read_bases(target).found[0]
+    for last in reversed(every):
+        moment, found = restored(target, Moment(), tmp_path / last.name)
+        assert not moment.problems
+        assert found == held[moment.position]
+        last.unlink()
+        if last.name == f"{base.end:012d}.base":
+            break
+    with pytest.raises(StoreError, match="no whole base at all"):
+        restored(target, Moment(), tmp_path / "nothing")
+
+
+def cut(piece: Path) -> None:
+    piece.write_bytes(piece.read_bytes()[:-1])
+
+
+def flip(piece: Path) -> None:
+    data = bytearray(piece.read_bytes())
+    data[-1] ^= 1
+    piece.write_bytes(data)
+
+
+def flip_head(piece: Path) -> None:
+    data = bytearray(piece.read_bytes())
+    data[50] ^= 1
+    piece.write_bytes(data)
+
+
+def swap(piece: Path) -> None:
+    """Put another piece in its place."""
+    other = next(path for path in sorted(piece.parent.iterdir()) if path != piece and path.suffix == piece.suffix)
+    piece.write_bytes(other.read_bytes())
+
+
+@pytest.mark.parametrize("harm", [cut, flip, flip_head, swap, Path.unlink])
+def test_a_harmed_piece_ends_a_restore_with_the_record_before(
+    data: Path, away: Path, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    _boot, held = lived(data, away, 5)
+    records = [piece for piece in pieces(away) if piece.suffix == ".records"]
+    harmed = records[-3]
+    harm(harmed)
+    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
+    assert max(held) > moment.position
+    assert found == held[moment.position]
+    (problem,) = moment.problems
+    assert str(int(harmed.stem)) in problem
+    assert "restored up to the last whole record before" in problem
+
+
+def test_a_harmed_base_is_left_for_an_older_one(data: Path, away: Path, tmp_path: Path) -> None:
+    _boot, held = lived(data, away, 6, 10)
+    with ShippedLife(data, DirectoryTarget(away)) as life:
+        life.await_shipped()
+    later = max(away.iterdir())
+    flip(next(path for path in later.iterdir() if path.suffix == ".messages"))
+    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
+    assert found == held[max(held)]
+    assert "the base of" in moment.problems[0]
+
+
+def test_a_time_before_the_first_base_is_refused(data: Path, away: Path, tmp_path: Path) -> None:
+    lived(data, away, 1, 3)
+    with pytest.raises(StoreError, match="has no base for this moment: the oldest is of 20"):
+        restored(DirectoryTarget(away), Moment(time=1), tmp_path / "found")
+
+
+# A target that does not answer
+
+
+class BrokenTarget:
+    """Fails at chosen calls: before the piece is there, or with it in place."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failing: Iterator[str] = iter(())
+        put = DirectoryTarget.put
+
+        def put_or_fail(target: DirectoryTarget, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
+            how = next(self.failing, "")
+            if how == "partly":
+                (directory / chain / f"{name}.new").write_bytes(parts[1][:7])
+            if how == "after":
+                put(target, chain, name, parts)
+            if how:
+                raise OSError(5, f"the target fails {how}")
+            put(target, chain, name, parts)
+
+        monkeypatch.setattr(DirectoryTarget, "put", put_or_fail)
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("how", ["before", "partly", "after"])
+def test_a_failed_write_is_made_up_for(
+    data: Path, away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, how: str
+) -> None:
+    monkeypatch.setattr("broker.server.shipping.ship_thread.RETRY_SECONDS", 0.01)
+    broken = BrokenTarget(away, monkeypatch)
+    broken.failing = iter([""] * at + [how])
+    _boot, held = lived(data, away, at, 12)
+    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
+    assert (moment.position, moment.problems) == (max(held), [])
+    assert found == held[moment.position]
+
+
+def test_too_much_for_a_target_that_is_gone_is_dropped_and_then_in_a_new_base(
+    data: Path, away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.server.shipping.ship_thread.RETRY_SECONDS", 0.01)
+    target = DirectoryTarget(away)
+    with ShippedLife(data, target, buffer_bytes=200_000) as life:
+        queue_id = life.declare()
+        life.await_shipped()
+        hidden = away.with_name("gone")
+        away.rename(hidden)
+        before = life.buffer.position
+        for _ in range(8):
+            life.publish(queue_id, bytes(60_000))
+        lag = life.buffer.lag()
+        assert (lag.messages, lag.bytes > 400_000) == (8, True)
+        assert life.buffer.waiting_bytes == 0
+        assert life.buffer.dropping
+        hidden.rename(away)
+        life.await_shipped()
+        assert (life.bases, life.state()) == (2, "")
+        life.publish(queue_id, b"after")
+        life.await_shipped()
+        held, boot = life.held, life.messages.boot
+    moment, found = restored(target, Moment(), tmp_path / "last")
+    assert (moment.position, found) == (max(held), held[max(held)])
+    moment, found = restored(target, Moment(boot=boot, position=before + 7), tmp_path / "between")
+    assert before <= moment.position < before + 7
+    assert found == held[moment.position]
+    assert "were not shipped" in moment.problems[0]
+
+
+def test_a_directory_that_is_not_there_is_not_made(data: Path, tmp_path: Path) -> None:
+    """It may be a disk that is not mounted."""
+    with ShippedLife(data, DirectoryTarget(tmp_path / "nowhere")) as life:
+        life.declare()
+        while "No such file" not in life.state():
+            pass
+        life.stop_seconds = 0.0
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_another_store_is_not_mixed_with(data: Path, away: Path, tmp_path: Path) -> None:
+    lived(data, away, 2, 2)
+    other = tmp_path / "other"
+    other.mkdir()
+    with ShippedLife(other, DirectoryTarget(away)) as life:
+        while "give each a place of its own" not in life.state():
+            pass
+        life.declare()
+        assert life.buffer.waiting_bytes == 0
+    assert len(list(away.iterdir())) == 1
+
+
+# What is kept
+
+
+def test_what_no_kept_moment_needs_is_removed(data: Path, away: Path, tmp_path: Path) -> None:
+    short = RULES._replace(retention=retention.Retention(0.0, 2))
+    target = DirectoryTarget(away)
+    for _ in range(4):
+        with ShippedLife(data, target, short) as life:
+            life.publish(life.declare(), b"kept")
+            life.await_shipped()
+            held = life.held
+    bases = read_bases(target)
+    assert (len(bases.found), bases.damaged) == (2, [])
+    assert len(list(away.iterdir())) == 2
+    _moment, found = restored(target, Moment(), tmp_path / "found")
+    assert found == held[max(held)]
+
+
+def test_the_base_that_an_old_moment_needs_is_kept() -> None:
+    bases = [_base(time) for time in (10_000, 20_000, 30_000, 40_000)]
+    first_kept = retention.Retention(15.0, 1).first_kept(bases, 40.0)
+    assert first_kept == bases[1], "from second 25 on every moment is kept, and the base of second 20 starts it"
+    assert retention.Retention(15.0, 4).first_kept(bases, 40.0) is None
+    assert retention.Retention(50.0, 1).first_kept(bases, 40.0) is None
+
+
+def _base(time: int) -> ShippedBase:
+    return ShippedBase("chain", StoreName(bytes(16), 0, 1), 1, 2, time, BaseEnd(1, 0, 0))
