@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.server.commits.quick_disk import QUICK_WRITES_MIN, QuickDisk
+from broker.server.commits import quick_disk
+from broker.server.commits.quick_disk import QuickDisk
 from storage.definitions.definition_rows import Change, Delete, Put
 
 APART_SECONDS = 0.0001
 """A change that comes sooner after the last answers is not alone: other clients were ready while that was written."""
+QUICK_WRITES_MIN = quick_disk.QUICK_WRITES_MIN
 CHANGES_MAX = 8
 BYTES_MAX = 16 << 10
 """A larger change is written by a thread."""
