@@ -202,11 +202,11 @@ class Transport:
                 await self._handle_round_robin(data)
             else:
                 self._turn(data)
-                await self._rest()
+                await _rest_after(self._turn_seconds)
             data = b""  # unhandled bytes are kept by `frames`: do not keep them a second time while this waits
             if self._sockets is not None and self._goes_on():
                 await self._sockets.handle_input(self._socket, self._handle_at_once)
-                await self._rest()
+                await _rest_after(self._turn_seconds)
             while self.frames.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._handle_round_robin(b"")
@@ -220,12 +220,7 @@ class Transport:
         async with self._committer.round_robin:
             await self._committer.lmdb_at_rest()
             self._turn(data)
-            await self._rest()
-
-    async def _rest(self) -> None:
-        """Sleep for half of the last turn's time if that was long."""
-        if self._turn_seconds > LONG_TURN_SECONDS:
-            await trio.sleep(self._turn_seconds / 2)
+            await _rest_after(self._turn_seconds)
 
     def _turn(self, data: bytes) -> None:
         """Handle input and end the turn."""
@@ -383,6 +378,12 @@ class Transport:
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:
             await self._sent.wait()
+
+
+async def _rest_after(turn_seconds: float) -> None:
+    """Sleep for half of a turn's time if that was long."""
+    if turn_seconds > LONG_TURN_SECONDS:
+        await trio.sleep(turn_seconds / 2)
 
 
 def _last_bytes(pieces: list[Piece], size: int) -> memoryview:
