@@ -26,7 +26,7 @@ class LoneChanges:
 
     def __init__(self) -> None:
         self.disk = QuickDisk(QUICK_WRITES_MIN)
-        """How quick the transactions were, by the event loop or a thread."""
+        """The times of the transactions, by the event loop or a thread."""
         self._answered_at = 0.0
 
     def loop_writes(self, groups: int, changes: Sequence[Change], now: float) -> bool:
