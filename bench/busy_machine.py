@@ -19,7 +19,7 @@ from bench.release import measure, named_peer
 
 LOADS = ("lone", "pika", "queues-16")
 GOAL = 2.0
-"""At most so many times the other broker's ratio."""
+"""Largest multiple of the other broker's ratio."""
 
 
 def main() -> None:

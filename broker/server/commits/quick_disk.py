@@ -25,6 +25,6 @@ class QuickDisk:
         return self._writes >= self._least
 
     def wrote(self, seconds: float) -> None:
-        """Note a write that took the disk so long."""
+        """Note a write, and the time that it took the disk."""
         change = 1 if seconds < QUICK_SECONDS else -SLOW_WEIGHT
         self._writes = min(max(self._writes + change, 0), self._least + WRITES_ABOVE)
