@@ -83,5 +83,19 @@ def certificates(target: Target, within: int, unit: str) -> None:
     click.echo(f"no certificate expires within {within} {unit}")
 
 
+@health.command(example="--within 10")
+@targeted
+@click.option("--within", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds it may be behind.")
+def shipping(target: Target, within: float) -> None:
+    """Check that the second place (ship.to) is not far behind."""
+    state = target.ask(Status()).get("ship")
+    if state is None:
+        raise _unhealthy("nothing is shipped: ship.to is not set")
+    behind = f"{state['to']} is {state['lag_seconds']:.1f} s behind"
+    if state["problem"] or state["lag_seconds"] > within:
+        raise _unhealthy(f"{behind}: {state['problem']}" if state["problem"] else behind)
+    click.echo(behind)
+
+
 def _unhealthy(text: str) -> AdministrationError:
     return AdministrationError("failed", text)

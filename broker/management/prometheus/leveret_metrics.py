@@ -1,14 +1,15 @@
-"""Leveret's own histograms: commits, turns and the event loop."""
+"""Leveret's own metrics: histograms of commits, turns and the event loop, and how far shipping is behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
 from broker.entities.statistics.measurements import Histogram, Measurements
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, family
 
 
 class HistogramMetric(NamedTuple):
@@ -36,6 +37,27 @@ def leveret_families(measurements: Measurements) -> Iterator[Metric]:
     """The histograms with their current values."""
     for name, metric in HISTOGRAMS.items():
         yield _family(metric, getattr(measurements, name))
+
+
+SHIP = (
+    ("lag_seconds", GAUGE, "lag_seconds", "For how long changes on disk have not been at the second place"),
+    ("lag_messages", GAUGE, "lag_messages", "Messages that are on disk and not at the second place"),
+    ("lag_bytes", GAUGE, "lag_bytes", "Bytes of records that are on disk and not at the second place"),
+    ("failing", GAUGE, "problem", "1 while nothing can be written to the second place"),
+    ("bases_total", COUNTER, "bases", "Copies of the whole store that were shipped"),
+    ("pieces_total", COUNTER, "pieces", "Pieces that were sealed for the second place"),
+    ("bytes_total", COUNTER, "bytes", "Bytes written to the second place"),
+)
+"""Metrics of shipping: the name after `leveret_ship_`, its kind, the field of the state, and its help."""
+
+
+def ship_families(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """The metrics of shipping; none if it is off."""
+    state = status.get("ship")
+    if state is not None:
+        for name, kind, field, help_ in SHIP:
+            value = state[field]
+            yield family(f"leveret_ship_{name}", kind, help_, [((), bool(value) if field == "problem" else value)])
 
 
 def _family(metric: HistogramMetric, histogram: Histogram) -> Metric:

@@ -74,6 +74,11 @@ async def show_alarms(call: ApiCall) -> Response:
     return in_json(held_publishers.alarms(call.api))
 
 
+async def show_shipping(call: ApiCall) -> Response:
+    """Show how far the second place is behind; `{}` without one."""
+    return in_json(call.api.status().get("ship", {}))
+
+
 async def show_unconfirmed(call: ApiCall) -> Response:
     """Show the messages that a crash at this moment would lose."""
     return in_json(await crash_preview.unconfirmed(call.api))
@@ -152,6 +157,7 @@ RESOURCES: list[Resource] = [
     resource("/api/leveret/permissions/{vhost}/{name}", in_vhost=True, GET=(Tag.ANY, show_permissions)),
     resource("/api/leveret/commits", GET=(Tag.MONITORING, show_commits)),
     resource("/api/leveret/alarms", GET=(Tag.MONITORING, show_alarms)),
+    resource("/api/leveret/shipping", GET=(Tag.MONITORING, show_shipping)),
     resource("/api/leveret/unconfirmed", GET=(Tag.MONITORING, show_unconfirmed)),
     resource("/api/leveret/move/{vhost}/{queue}", in_vhost=True, POST=(Tag.ANY, move_messages)),
     resource("/api/leveret/streams/{vhost}/{queue}", in_vhost=True, POST=(Tag.ANY, read_stream)),
