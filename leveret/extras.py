@@ -6,13 +6,17 @@ import importlib.util
 import shlex
 import sys
 
+from leveret.program import IN_ONE_DIRECTORY
+
 
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra into the environment of this process.
 
     It names the environment's Python, because `pip` may be another's. For an environment without pip it is another
-    pip's command. The installed version of Leveret stays.
+    pip's command. The installed version of Leveret stays. The single directory takes no extras: an installation does.
     """
+    if IN_ONE_DIRECTORY:
+        return f"pip install 'leveret[{extra}]'"
     python = shlex.quote(sys.executable)
     pip = f"{python} -m pip" if importlib.util.find_spec("pip") else f"pip --python {python}"
     return f"{pip} install 'leveret[{extra}]'"

@@ -10,7 +10,6 @@ import signal
 import site
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,10 +18,10 @@ from threading import Lock
 from typing import IO
 
 import leveret
+from leveret.program import TEMPLATE, program
 from leveret.testing.testing_errors import LeveretError
 
 IGNORED = ("LEVERET_", "RABBITMQ_", "PYTHONDONTWRITEBYTECODE")
-PROGRAM = "from leveret.__main__ import template; template()"
 
 
 def environment() -> dict[str, str]:
@@ -82,7 +81,7 @@ class Copies:
         self._turn = Lock()
         with asked:
             self._template = subprocess.Popen(
-                [sys.executable, "-P", "-c", PROGRAM, str(asked.fileno())],
+                [*program(), TEMPLATE, str(asked.fileno())],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -6,7 +6,6 @@ import os
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from signal import SIGKILL, SIGTERM, Signals
 from types import MappingProxyType, TracebackType
 from typing import IO
 
+from leveret.program import program
 from leveret.testing.broker_copies import Copy, copies_of, environment
 from leveret.testing.control_client import Control
 from leveret.testing.ports import LOOPBACK, Port
@@ -131,7 +131,7 @@ class Broker(Control):
     def _recorded(self, arguments: list[str], record: PowerRecord, log: IO[bytes]) -> subprocess.Popen[str]:
         """Start a process with the recorder loaded, which a fork cannot have."""
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "leveret", *arguments],
+            [*program(), *arguments],
             env={**self._environment(), **record.environment()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
