@@ -142,10 +142,10 @@ class DefinitionLog:
             if not self._store.commit_at_once(changes):
                 return
         except DefinitionsError:
-            self.policy.wrote(math.inf)
+            self.policy.wrote(math.inf, perf_counter())
             return
         self.waiting, self._unasked = [], []
-        self.policy.wrote(perf_counter() - began)
+        self.policy.wrote(perf_counter() - began, perf_counter())
         self._written(groups)
         self.policy.answered(perf_counter())
 
@@ -175,7 +175,7 @@ class DefinitionLog:
         """Commit, in a thread."""
         began = perf_counter()
         self._store.commit(changes)
-        self.policy.wrote(perf_counter() - began)
+        self.policy.wrote(perf_counter() - began, perf_counter())
 
     def _written(self, groups: Sequence[ChangeGroup]) -> None:
         for group in groups:

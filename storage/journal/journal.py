@@ -16,6 +16,7 @@ from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
 from storage.journal.journal_payload import encode_batch
 from storage.journal.unapplied_writes import LaneView, UnappliedWrites, merged
+from storage.pending_sync import PendingSync
 
 log = logging.getLogger("leveret.journal")
 
@@ -67,6 +68,7 @@ class Journal:
         """The last batch taken was the first behind a parcel."""
         self.last_write = NOTHING_WRITTEN
         """Bytes and seconds of the last batch taken."""
+        self.pending = PendingSync("messages/journal")
 
     @classmethod
     def open(cls, directory: Path, boot: int, size: int) -> Journal:
@@ -121,6 +123,7 @@ class Journal:
         if not file.fits(len(payload)):
             return False
         number = self.number + 1
+        self.pending.begin()
         try:
             self.last_write = file.append(number, payload)
         except OSError as error:
@@ -128,6 +131,8 @@ class Journal:
             file.close()
             self._file = None
             return False
+        finally:
+            self.pending.end()
         self.number, self._position = number, file.position(number)
         self._note_high_water()
         return True

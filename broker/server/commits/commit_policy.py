@@ -36,6 +36,8 @@ QUICK_WRITES_MIN = 20
 """Quick writes more than slow ones, by their weight, from which the event loop may write a lone client's batch."""
 SLOW_WEIGHT = 4
 """Quick writes that make up for a slow one: where more than a fifth are slow, the thread writes."""
+FRESH_SECONDS = 1.0
+"""A disk that was quick longer ago than this may hang by now: the thread finds out."""
 QUICK_WRITES_MAX = QUICK_WRITES_MIN + 2 * SLOW_WEIGHT
 """No more are counted, so that the third slow write in a row is the last of the event loop."""
 
@@ -48,7 +50,8 @@ SLOW_SECONDS = 0.001
 SLOW_FACTOR = 20
 """The factor by which that is longer: at most a twentieth of the event loop's time goes to a slow disk."""
 HANGS_SECONDS = 0.1
-"""LMDB takes some 5 ms to catch up. While it takes longer than this, all batches are the thread's."""
+"""LMDB takes some 5 ms to catch up. While it takes longer than this, all batches are the thread's; and after a write
+that took longer, until QUICK_WRITES_MIN more were quick."""
 
 BATCH_BYTES_MAX = 1 << 20
 """A larger batch goes to LMDB at once: beside writing its bytes, the second flush costs little."""
@@ -97,6 +100,7 @@ class CommitPolicy:
         """The only one that waited for the last batch with waiters."""
         self._waited_at = self._not_before = 0.0
         self._quick_writes = 0
+        self._written_at = 0.0
         self._catch_up_at: float | None = None
         self._catching_up_since: float | None = None
 
@@ -137,13 +141,13 @@ class CommitPolicy:
         interpreter several times, and gets it once in a turn. To be asked of each batch while no other is under way:
         the next answers depend on it.
         """
-        alone, rare = self._is_alone(batch), self._is_rare(batch, now)
+        alone, rare = self._is_alone(batch, now), self._is_rare(batch, now)
         if not (alone or (loop_busy and rare)) or batch.deleted_queues or not self.journal_takes(batch.bytes, figures):
             return False
         since = self._catching_up_since
         return since is None or now - since <= HANGS_SECONDS
 
-    def _is_alone(self, batch: SealedBatch) -> bool:
+    def _is_alone(self, batch: SealedBatch, now: float) -> bool:
         """Return True if one client alone waits for this batch and waited for the last, it is small, the disk quick."""
         before = self._lone_waiter
         if len(batch.waiters) == 1:
@@ -151,6 +155,8 @@ class CommitPolicy:
         elif batch.waiters:
             self._lone_waiter = None
         if before is None or self._lone_waiter is not before or self._quick_writes < QUICK_WRITES_MIN:
+            return False
+        if now - self._written_at > FRESH_SECONDS:
             return False
         settles = any(lane.settled for lane in batch.lanes)
         return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
@@ -164,14 +170,16 @@ class CommitPolicy:
 
     def loop_wrote(self, write: JournalWrite, began: float, ended: float) -> None:
         """Note a write of the event loop, which took it from `began` to `ended`."""
-        self.wrote(write)
+        self.wrote(write, ended)
         if ended - began > SLOW_SECONDS:
             self._not_before = began + SLOW_FACTOR * (ended - began)
 
-    def wrote(self, write: JournalWrite) -> None:
+    def wrote(self, write: JournalWrite, now: float) -> None:
         """Note a write into the journal, by the thread or the event loop. A batch of transient messages needs none."""
         if write.size:
-            change = 1 if write.seconds < QUICK_SECONDS else -SLOW_WEIGHT
+            self._written_at = now
+            slow = SLOW_WEIGHT if write.seconds <= HANGS_SECONDS else QUICK_WRITES_MAX
+            change = 1 if write.seconds < QUICK_SECONDS else -slow
             self._quick_writes = min(max(self._quick_writes + change, 0), QUICK_WRITES_MAX)
 
     # The journal, or LMDB?

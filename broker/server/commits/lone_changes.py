@@ -27,16 +27,19 @@ class LoneChanges:
     def __init__(self) -> None:
         self._quick = 0
         """Quick writes in a row."""
-        self._answered_at = 0.0
+        self._answered_at = self._written_at = 0.0
 
     def loop_writes(self, groups: int, changes: Sequence[Change], now: float) -> bool:
         """Return True if the event loop writes these changes. `groups`: how many of them somebody waits for."""
         if groups != 1 or len(changes) > CHANGES_MAX or self._quick < QUICK_WRITES_MIN:
             return False
+        if now - self._written_at > commit_policy.FRESH_SECONDS:
+            return False
         return now - self._answered_at >= APART_SECONDS and sum(map(_size, changes)) <= BYTES_MAX
 
-    def wrote(self, seconds: float) -> None:
+    def wrote(self, seconds: float, now: float) -> None:
         """Note a transaction, by the event loop or a thread."""
+        self._written_at = now
         self._quick = self._quick + 1 if seconds < commit_policy.QUICK_SECONDS else 0
 
     def answered(self, now: float) -> None:
