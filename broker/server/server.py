@@ -45,6 +45,7 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import Table
+from storage.pending_sync import PendingSync
 
 log = logging.getLogger("leveret.server")
 
@@ -90,10 +91,9 @@ class Server:
         self.definition_log = recovered.definition_log
         self.registry = Registry(broker, session_settings(config), parts.new_confirms)
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, self.waiting_bytes)
-        pending = stores.messages.journal.pending, stores.messages.io.pending, stores.definitions.pending
-        self.disk_watch = DiskWatch(pending, config.disk.hang_seconds)
+        self.disk_watch = DiskWatch(_pending_syncs(stores), config.disk.hang_seconds)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
-        # The engine makes the committer, of which the resource watch and the copies are told; so both come before it.
+        # Before the engine, which makes the committer and tells both.
         self.engine = Engine(
             broker,
             stores.messages,
@@ -314,6 +314,11 @@ class Server:
             for connection in list(self.registry.connections):
                 connection.unblock()
             self.engine.end_turn()
+
+
+def _pending_syncs(stores: Stores) -> list[PendingSync]:
+    """Return the writes that each file of the stores waits for."""
+    return [stores.messages.journal.pending, stores.messages.io.pending, stores.definitions.pending]
 
 
 def _texts(addresses: list[tuple[str, int]]) -> list[str]:

@@ -162,7 +162,7 @@ class DefinitionStore:
         Raises DefinitionsError; the log then grows on.
         """
         self._commits, self.wants_checkpoint = 0, False
-        with self._using, self._translating(), self._noted():
+        with self._using, self._translating(), self.pending:
             ((_busy, in_log, moved),) = self._sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if in_log == moved:
                 self._count.moved_into_file()
@@ -207,17 +207,8 @@ class DefinitionStore:
         except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
             raise _translated(self.path, error) from error
 
-    @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Note that a write is under way meanwhile."""
-        self.pending.begin()
-        try:
-            yield
-        finally:
-            self.pending.end()
-
     def _commit(self, changes: Sequence[Change]) -> None:
-        with self._noted():
+        with self.pending:
             _transact(self._sqlite, steps((*changes, *self._count.next())))
             self._count.committed()
         self._commits += 1

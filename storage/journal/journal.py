@@ -123,16 +123,14 @@ class Journal:
         if not file.fits(len(payload)):
             return False
         number = self.number + 1
-        self.pending.begin()
         try:
-            self.last_write = file.append(number, payload)
+            with self.pending:
+                self.last_write = file.append(number, payload)
         except OSError as error:
             log.warning("%s; messages are committed without the journal, until the next start", error)
             file.close()
             self._file = None
             return False
-        finally:
-            self.pending.end()
         self.number, self._position = number, file.position(number)
         self._note_high_water()
         return True

@@ -73,11 +73,8 @@ class StoreIo:
     def writing(self) -> Iterator[_Transaction]:
         """Measure one transaction that is filled and committed meanwhile. A failed one is not counted."""
         before, transaction = self._written.look(), _Transaction(perf_counter())
-        self.pending.begin()
-        try:
+        with self.pending:
             yield transaction
-        finally:
-            self.pending.end()
         ended, after = perf_counter(), self._written.look()
         self._last_sync, self._last_size = ended - transaction.filled, None
         with self._adding:
