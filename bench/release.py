@@ -42,7 +42,7 @@ def main() -> None:
             Broker(
                 OURS,
                 " ".join(filter(None, (__version__, options.commit))),
-                f"CPython {platform.python_version()}, {CORE}",
+                f"CPython {platform.python_version()}, {options.core}",
             )
         ]
         for name, peer in list(peers.items())[1:]:
@@ -73,6 +73,7 @@ def _options() -> argparse.Namespace:
         "--beside", action="append", default=[], help="NAME=HOST:PORT,PID[,QUEUE TYPE]; may be repeated"
     )
     parser.add_argument("--commit", default="", help="the commit of our broker")
+    parser.add_argument("--core", default=CORE, help="the core of --ours: compiled or pure; default: this one's")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
     parser.add_argument("--loads", type=lambda text: text.split(","), help=f"some of {','.join(LOADS)}")
