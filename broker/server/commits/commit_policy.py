@@ -1,4 +1,4 @@
-"""The policy of commits: all decisions about who writes a batch of messages and when, and all their numbers.
+"""The policy of commits: all decisions about who writes a batch of messages and when, and their numbers.
 
 | question | answer | asked by |
 |---|---|---|
@@ -11,7 +11,7 @@
 Nothing here waits, knows a thread or a file, or looks at a clock: sizes, waiters, times and the journal's figures are
 given. The reasons are in docs/decisions 4, 32 and 41. A batch without waiters is cut and begun by settings
 (`store.lazy_bytes_max` in `pending_batches`, `store.lazy_flush_milliseconds` in `engine`); background work gives way to
-commits by numbers of its own (`pending_batches`).
+commits by numbers of its own (`pending_batches`). `quick_disk` counts how quick writes were, also those of definitions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from broker.server.commits.quick_disk import QUICK_WRITES_MIN, QuickDisk
 from storage.batch import SealedBatch, Waiter
 from storage.journal.journal import JournalFigures
 from storage.journal.journal_file import JournalWrite
@@ -30,17 +31,6 @@ AT_ONCE_BYTES_MAX = 16 << 10
 """A lone client's batch is written by the event loop up to this size."""
 PUTS_AT_ONCE_BYTES_MAX = 320 << 10
 """The same for a batch without settlements: then no consumer has work meanwhile."""
-QUICK_SECONDS = 0.001
-"""A write into the journal that takes the disk less is quick."""
-QUICK_WRITES_MIN = 20
-"""Quick writes more than slow ones, by their weight, from which the event loop may write a lone client's batch."""
-SLOW_WEIGHT = 4
-"""Quick writes that make up for a slow one: where more than a fifth are slow, the thread writes."""
-FRESH_SECONDS = 1.0
-"""A disk that was quick longer ago than this may hang by now: the thread finds out."""
-QUICK_WRITES_MAX = QUICK_WRITES_MIN + 2 * SLOW_WEIGHT
-"""No more are counted, so that the third slow write in a row is the last of the event loop."""
-
 RARE_SECONDS = 0.005
 """A batch is rare if the last one with a waiter came longer ago: writing it costs others little."""
 RARE_BYTES_MAX = 128 << 10
@@ -50,8 +40,7 @@ SLOW_SECONDS = 0.001
 SLOW_FACTOR = 20
 """The factor by which that is longer: at most a twentieth of the event loop's time goes to a slow disk."""
 HANGS_SECONDS = 0.1
-"""LMDB takes some 5 ms to catch up. While it takes longer than this, all batches are the thread's; and after a write
-that took longer, until QUICK_WRITES_MIN more were quick."""
+"""LMDB takes some 5 ms to catch up. While it takes longer than this, all batches are the thread's."""
 
 BATCH_BYTES_MAX = 1 << 20
 """A larger batch goes to LMDB at once: beside writing its bytes, the second flush costs little."""
@@ -99,8 +88,7 @@ class CommitPolicy:
         self._lone_waiter: Waiter | None = None
         """The only one that waited for the last batch with waiters."""
         self._waited_at = self._not_before = 0.0
-        self._quick_writes = 0
-        self._written_at = 0.0
+        self._disk = QuickDisk(QUICK_WRITES_MIN)
         self._catch_up_at: float | None = None
         self._catching_up_since: float | None = None
 
@@ -154,9 +142,7 @@ class CommitPolicy:
             self._lone_waiter = batch.waiters[0]
         elif batch.waiters:
             self._lone_waiter = None
-        if before is None or self._lone_waiter is not before or self._quick_writes < QUICK_WRITES_MIN:
-            return False
-        if now - self._written_at > FRESH_SECONDS:
+        if before is None or self._lone_waiter is not before or not self._disk.quick(now):
             return False
         settles = any(lane.settled for lane in batch.lanes)
         return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
@@ -177,10 +163,7 @@ class CommitPolicy:
     def wrote(self, write: JournalWrite, now: float) -> None:
         """Note a write into the journal, by the thread or the event loop. A batch of transient messages needs none."""
         if write.size:
-            self._written_at = now
-            slow = SLOW_WEIGHT if write.seconds <= HANGS_SECONDS else QUICK_WRITES_MAX
-            change = 1 if write.seconds < QUICK_SECONDS else -slow
-            self._quick_writes = min(max(self._quick_writes + change, 0), QUICK_WRITES_MAX)
+            self._disk.wrote(write.seconds, now)
 
     # The journal, or LMDB?
 
