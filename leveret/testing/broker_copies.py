@@ -10,6 +10,7 @@ import signal
 import site
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -22,6 +23,8 @@ from leveret.program import TEMPLATE, program
 from leveret.testing.testing_errors import LeveretError
 
 IGNORED = ("LEVERET_", "RABBITMQ_", "PYTHONDONTWRITEBYTECODE")
+FORKS = sys.platform == "linux"
+"""Brokers are forked. On macOS a process whose system libraries are loaded may not go on after a fork."""
 
 
 def environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
-from leveret.testing.broker_copies import copies_of
+from leveret.testing.broker_copies import FORKS, copies_of
 from leveret.testing.broker_for_tests import Broker
 from leveret.testing.testing_errors import LeveretError
 
@@ -65,7 +65,8 @@ class HostedBrokers:
 
     def serve(self, requests: Iterable[str]) -> None:
         """Carry out requests until there are no more; then all brokers end, and their files are deleted."""
-        copies_of(os.getpid())  # it loads the program while the first request is on its way
+        if FORKS:
+            copies_of(os.getpid())  # it loads the program while the first request is on its way
         try:
             with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
                 for line in requests:
