@@ -37,7 +37,7 @@ def main() -> None:
     options = _options()
     with ExitStack() as stack:
         ours = options.ours or target_of(stack.enter_context(own_broker()))
-        peers = {OURS: Peer(ours), **dict(map(_peer, options.beside))}
+        peers = {OURS: Peer(ours), **dict(map(named_peer, options.beside))}
         brokers = [
             Broker(
                 OURS,
@@ -83,7 +83,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _peer(text: str) -> tuple[str, Peer]:
+def named_peer(text: str) -> tuple[str, Peer]:
+    """`NAME=HOST:PORT,PID[,QUEUE TYPE]` as a name and a broker. Raises ValueError."""
     name, _, rest = text.partition("=")
     address, pid, *queue_type = rest.split(",")
     return name, Peer(parse_target(f"{address},{pid}"), *queue_type)
