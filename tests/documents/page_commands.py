@@ -30,7 +30,7 @@ END
 
 
 class Page(NamedTuple):
-    """What the reader of a page has. `before` runs before a block, counted from 0; `skipped` lines have a reason."""
+    """A page for its reader. `before` runs before a block, counted from 0; `skipped` lines have a reason."""
 
     before: dict[int, str]
     replaced: dict[str, str] = {}
