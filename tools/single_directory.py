@@ -85,7 +85,7 @@ def _digest(python: str) -> str:
 def _wheel(python: str, directory: Path) -> Path:
     """Make a wheel with a compiled core, which takes minutes."""
     shutil.rmtree(directory, ignore_errors=True)
-    command = [*_pip(python), "wheel", *QUIET, "--no-deps", "--wheel-dir", directory, ROOT]
+    command = [*_pip(python), "wheel", *QUIET, "--no-deps", "--wheel-dir", str(directory), str(ROOT)]
     subprocess.run(command, env={**os.environ, "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}, check=True)
     (wheel,) = directory.iterdir()
     return wheel
@@ -106,8 +106,9 @@ def _build(python: str, wheel: Path, directory: Path) -> None:
     _find_libraries(environment, site)
     entry = directory / "entry.py"
     entry.write_text(ENTRY)
-    command = [inside, "-m", "PyInstaller", *_options(site), "--distpath", directory, "--workpath", directory / "work"]
-    subprocess.run([*command, "--specpath", directory, entry], check=True)
+    places = {"--distpath": directory, "--workpath": directory / "work", "--specpath": directory}
+    options = [*_options(site), *(f"{option}={place}" for option, place in places.items())]
+    subprocess.run([inside, "-m", "PyInstaller", *options, entry], check=True)
     for left in (environment, directory / "work"):
         shutil.rmtree(left)
 

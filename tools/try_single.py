@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pika
-import psutil
 
 from broker.cli.catalogue import TOP
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import Authority
+from harness.process_figures import cpu_seconds
 from harness.project import ROOT
 from harness.waiting import eventually
 
@@ -151,9 +151,9 @@ def _start(program: tuple[str, ...], root: Path) -> tuple[float, float]:
     began = time.monotonic()
     broker.start()
     seconds = time.monotonic() - began
-    times = psutil.Process(broker.pid).cpu_times()
+    cpu = cpu_seconds(broker.pid)
     broker.stop()
-    return seconds, times.user + times.system
+    return seconds, cpu
 
 
 if __name__ == "__main__":
