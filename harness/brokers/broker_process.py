@@ -20,8 +20,8 @@ READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
 READY_SECONDS = 120
 """Longest wait for a start, also on a busy machine that reads a full journal."""
-STOP_SECONDS = 15
-COMMAND_SECONDS = 20
+STOP_SECONDS = 30
+COMMAND_SECONDS = 60
 
 
 class BrokerProcess:
