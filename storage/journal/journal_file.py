@@ -58,10 +58,6 @@ RESERVE = 2
 """Size of the reserve as a multiple of the ring's: LMDB writes more than the messages themselves."""
 
 
-SLOW_SECONDS = 0.001
-"""A write that takes longer may have waited for a processor: the file looks."""
-
-
 class JournalWrite(NamedTuple):
     """Bytes of one record, and seconds of the disk until it was on it."""
 
@@ -98,6 +94,7 @@ class JournalFile:
         self.previous = crc32(salt)
         ring_pages = self.size // PAGE_BYTES
         synced_files.write_all(self._descriptor, _head(FILE, salt, boot, self.previous, ring_pages, 0), 0)
+        synced_files.finish_write(self._descriptor)
 
     def close(self) -> None:
         """Close the file."""
@@ -120,20 +117,13 @@ class JournalFile:
                 synced_files.write_all(self._descriptor, (head + payload)[written:], RING_AT + self.at + written)
         else:
             self._append_around_the_end(head + payload)
+        synced_files.finish_write(self._descriptor)
         taken = pages(size)  # the next record gets pages of its own: a torn write of it cannot damage this one
         self.at = (self.at + taken) % self.size
         self._needed += taken
         assert self._needed <= self.size, f"{self._needed} bytes of records in a ring of {self.size}"
         (self.previous,) = CHECKSUM.unpack_from(head, HEADER.size)
-        return JournalWrite(size, self._seconds_of_disk(perf_counter() - began))
-
-    def _seconds_of_disk(self, seconds: float) -> float:
-        """Return the seconds of a write without those for which the thread waited for a processor, where they matter.
-
-        On a busy machine each write takes some milliseconds more than the disk. The waits are those since the last slow
-        write; others among them make a slow disk look quick for one write.
-        """
-        return seconds if seconds < SLOW_SECONDS else max(0.0, seconds - self._waits.since_last())
+        return JournalWrite(size, self._waits.seconds_of_disk(perf_counter() - began))
 
     def _append_around_the_end(self, record: bytes) -> None:
         before = self.size - self.at
@@ -166,7 +156,7 @@ class JournalFile:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 synced_files.allocate(descriptor, file_bytes(self.size))
-                os.fsync(descriptor)
+                synced_files.sync(descriptor)
             finally:
                 os.close(descriptor)
             self.reserved = True
@@ -214,7 +204,7 @@ def _make(path: Path, size: int) -> None:
         os.ftruncate(descriptor, 0)
         synced_files.allocate(descriptor, whole)
         synced_files.write_all(descriptor, bytes(min(RING_AT + size, _ZEROED_BYTES)), 0)
-        os.fsync(descriptor)
+        synced_files.sync(descriptor)
     except OSError:
         os.ftruncate(descriptor, 0)
         raise

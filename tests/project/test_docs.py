@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.figures import figure_page, figures_in_pages
 from broker.cli.catalogue import TOP as VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
@@ -43,6 +47,8 @@ RELATIVE_CLAUSE = re.compile(
 SO_MANY = re.compile(r"\b[Ss]o (?:many|much|long) (?!as\b)")
 DECISION_LINES_MAX = 45
 LINE_LENGTH_MAX = 150
+FIRST_PAGE_LENGTH_MAX = 100
+RATE = re.compile(r"\d/s\b")
 FILE_ENDINGS = (".end", ".py", ".sqlite")
 SECONDS = 30
 
@@ -73,6 +79,17 @@ def test_the_example_of_the_readme_is_short_and_runs(fresh_broker: BrokerProcess
     program = example.replace("5672", str(fresh_broker.address[1]))
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "b'hello'\n", "")
+
+
+def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
+    (program,) = [block for block in blocks(ROOT / "README.md", "py") if "def test_" in block]
+    (tmp_path / "test_orders.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_leveret.plugin", "test_orders.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, "1 passed" in run.stdout) == (0, True), run.stdout
 
 
 def on_every_page(wrong: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
@@ -110,6 +127,20 @@ def test_lines_of_prose_are_short() -> None:
         return [line for line in lines if len(line) > LINE_LENGTH_MAX and not line.lstrip().startswith("|")]
 
     assert on_every_page(long_lines) == {}
+
+
+def test_the_first_page_is_read_in_a_terminal() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > FIRST_PAGE_LENGTH_MAX and not line.startswith("|")] == []
+
+
+def test_rates_stand_where_they_were_measured() -> None:
+    """README and docs show rates of the data file alone, which `python -m bench.figures.figure_page` writes there."""
+    pages = [page for page in PAGES if page.parts[len(ROOT.parts)] != "bench" and "decisions" not in page.parts]
+    pages.remove(figure_page.PAGE)
+    texts = {shown(page): figures_in_pages.BLOCK.sub("", page.read_text(encoding="utf-8")) for page in pages}
+    found = {page: [line for line in text.splitlines() if RATE.search(line)] for page, text in texts.items()}
+    assert {page: lines for page, lines in found.items() if lines} == {}
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -187,6 +218,61 @@ def test_every_command_that_is_named_exists() -> None:
 def test_every_make_target_that_is_named_exists() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert on_every_page(lambda page: set(named_after("make", page)) - {*targets}) == {}
+
+
+INSTALL = re.compile(r"pip3? install ((?:--[\w-]+ )*)('[^'\n]+'|[^\s`#&|']+)")
+PUBLISHING = ROOT / "docs" / "releasing.md"
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def installed_wrongly(text: str) -> Iterator[str]:
+    """Yield targets of `pip install` that are ours and nowhere: no index has them, nor a checkout."""
+    for _options, quoted in INSTALL.findall(text):
+        target, _, extras = quoted.strip("'").rstrip("]").partition("[")
+        ours = target == "." or target.startswith(("./", "leveret"))
+        places = [ROOT] if target in (".", "./leveret") else [ROOT / target]
+        known = all((place / "pyproject.toml").is_file() for place in places) and not target.startswith("leveret")
+        if ours and not (known and set(filter(None, extras.split(","))) <= {*EXTRAS}):
+            yield quoted
+
+
+def test_every_command_that_installs_leveret_installs_a_checkout() -> None:
+    """Nothing is published: the name alone is an error, or a package of whoever registers it."""
+    told = {page: page.read_text(encoding="utf-8") for page in PAGES if page != PUBLISHING}
+    told |= {
+        file: file.read_text(encoding="utf-8") for name in ("broker", "leveret") for file in (ROOT / name).rglob("*.py")
+    }
+    found = {shown(place): list(installed_wrongly(text)) for place, text in told.items()}
+    assert {place: commands for place, commands in found.items() if commands} == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("pip install 'leveret[pytest]'", True),
+        ("pip install --quiet leveret", True),
+        ("pip install './leveret[pytests]'", True),
+        ("pip install './leveret[pytest]'", False),
+        ("pip install ./leveret_spark", False),
+        ("pip install pika", False),
+    ],
+)
+def test_a_command_that_installs_what_is_not_there_is_noticed(command: str, wrong: bool) -> None:
+    assert bool([*installed_wrongly(command)]) == wrong
+
+
+@pytest.mark.slow
+def test_the_command_for_tests_of_applications_works_beside_a_checkout(tmp_path: Path) -> None:
+    (tmp_path / "leveret").symlink_to(ROOT)
+    (command, *_more) = (
+        line for line in blocks(ROOT / "docs/testing-applications.md", "sh")[0].splitlines() if "pip" in line
+    )
+    words = shlex.split(command, comments=True)
+    assert words == ["pip", "install", "./leveret[pytest]"]
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-deps", "--no-build-isolation"]
+    run = subprocess.run([*pip, *words[2:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "Would install leveret-" in run.stdout
 
 
 def test_a_decision_says_why_what_and_at_what_cost() -> None:
