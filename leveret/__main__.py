@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 from leveret import use_packages
-from leveret.program import IN_ONE_DIRECTORY, TEMPLATE, restore_environment
+from leveret.own_program import IN_ONE_DIRECTORY, TEMPLATE, restore_environment
 
 
 def main() -> NoReturn:

@@ -6,7 +6,7 @@ import importlib.util
 import shlex
 import sys
 
-from leveret.program import IN_ONE_DIRECTORY
+from leveret.own_program import IN_ONE_DIRECTORY
 
 
 def how_to_install(extra: str) -> str:

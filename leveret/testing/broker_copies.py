@@ -19,7 +19,7 @@ from threading import Lock
 from typing import IO
 
 import leveret
-from leveret.program import TEMPLATE, program
+from leveret.own_program import TEMPLATE, program
 from leveret.testing.testing_errors import LeveretError
 
 IGNORED = ("LEVERET_", "RABBITMQ_", "PYTHONDONTWRITEBYTECODE")

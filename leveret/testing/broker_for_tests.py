@@ -13,7 +13,7 @@ from signal import SIGKILL, SIGTERM, Signals
 from types import MappingProxyType, TracebackType
 from typing import IO
 
-from leveret.program import program
+from leveret.own_program import program
 from leveret.testing.broker_copies import FORKS, Copy, copies_of, environment
 from leveret.testing.control_client import Control
 from leveret.testing.ports import LOOPBACK, Port
