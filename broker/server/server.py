@@ -20,8 +20,10 @@ from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Address, Config
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.invariants import BrokenInvariant
+from broker.process_memory import memory_used
 from broker.server import resource_alarms
 from broker.server.commits.commit_policy import CommitLimits
+from broker.server.disk.disk_watch import DiskWatch
 from broker.server.engine import Engine, Wakeup
 from broker.server.loop_metrics import LoopMetrics
 from broker.server.net import listeners, local_connections
@@ -45,6 +47,7 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import Table
+from storage.pending_sync import PendingSync
 
 log = logging.getLogger("leveret.server")
 
@@ -90,8 +93,9 @@ class Server:
         self.definition_log = recovered.definition_log
         self.registry = Registry(broker, session_settings(config), parts.new_confirms)
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, self.waiting_bytes)
+        self.disk_watch = DiskWatch(_pending_syncs(stores), config.disk.hang_seconds)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
-        # The engine makes the committer, of which the resource watch and the copies are told; so both come before it.
+        # Before the engine, which makes the committer and tells both.
         self.engine = Engine(
             broker,
             stores.messages,
@@ -180,8 +184,10 @@ class Server:
         return not full
 
     def unready(self) -> str:
-        """Return the reason why AMQP clients are not accepted now; empty while they are."""
-        return f"connection limit reached ({self.sockets_max})" if len(self.transports) >= self.sockets_max else ""
+        """Return the reason why AMQP clients should not come now, or are not accepted; empty while they are."""
+        if len(self.transports) >= self.sockets_max:
+            return f"connection limit reached ({self.sockets_max})"
+        return self.disk_watch.hangs()
 
     def _dismiss(self) -> None:
         """Close the sockets that clients keep open after connection.close-ok."""
@@ -290,13 +296,15 @@ class Server:
             "boot": self.broker.boot,
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
             "memory": {
-                "used_bytes": resource_alarms.memory_used(),
+                "used_bytes": memory_used(),
                 "limit_bytes": self.resources.memory_limit,
                 "high_watermark": self.resources.memory_setting,
             },
             "disk": {
                 "free_bytes": self.stores.messages.space.room_bytes(),
                 "limit_bytes": self.resources.disk_free_limit,
+                "hangs": self.disk_watch.hangs(),
+                "pending_seconds": self.disk_watch.pending_seconds(),
             },
             "messages": self.stores.messages.statistics()._asdict(),
             "store_io": self.stores.messages.io.sums()._asdict(),
@@ -312,6 +320,11 @@ class Server:
             for connection in list(self.registry.connections):
                 connection.unblock()
             self.engine.end_turn()
+
+
+def _pending_syncs(stores: Stores) -> list[PendingSync]:
+    """Return the writes that each file of the stores waits for."""
+    return [stores.messages.journal.pending, stores.messages.io.pending, stores.definitions.pending]
 
 
 def _texts(addresses: list[tuple[str, int]]) -> list[str]:

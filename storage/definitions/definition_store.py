@@ -29,6 +29,7 @@ from storage.definitions.change_count import BACKUP, ChangeCount
 from storage.definitions.definition_rows import TABLES, Change, Definitions, SetMetadata
 from storage.definitions.definition_statements import BEGIN_SEQUENCE, LIFT_SEQUENCE, Row, Step, rows, select, steps
 from storage.definitions.definitions_copy import copied
+from storage.pending_sync import PendingSync
 from storage.storage_errors import StoreError, StoreIncomplete
 
 log = logging.getLogger("leveret.definitions")
@@ -48,6 +49,7 @@ PRAGMAS = """
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
+PRAGMA fullfsync = ON;
 PRAGMA foreign_keys = ON;
 """
 
@@ -82,6 +84,7 @@ class DefinitionStore:
         """Since the last checkpoint."""
         self.on_durable: Callable[[Sequence[Change], int], None] | None = None
         """Called with the changes of each transaction that is on disk, and its number. In order, by its thread."""
+        self.pending = PendingSync(path.name)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="leveret-definitions", daemon=True)
 
@@ -100,7 +103,7 @@ class DefinitionStore:
         store = cls(path)
         try:
             _look_first(path, store._count, accept_loss=accept_loss)
-            apply(path)
+            apply(path, sync=synced_files.sync_file)
             store._thread.start()
             store._call(store._connect)
             _refuse_unknown_features(store)
@@ -162,7 +165,7 @@ class DefinitionStore:
         Raises DefinitionsError; the log then grows on.
         """
         self._commits, self.wants_checkpoint = 0, False
-        with self._using, self._translating():
+        with self._using, self._translating(), self.pending:
             ((_busy, in_log, moved),) = self._sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if in_log == moved:
                 self._count.moved_into_file()
@@ -208,8 +211,9 @@ class DefinitionStore:
             raise _translated(self.path, error) from error
 
     def _commit(self, changes: Sequence[Change]) -> None:
-        _transact(self._sqlite, steps((*changes, *self._count.next())))
-        self._count.committed()
+        with self.pending:
+            _transact(self._sqlite, steps((*changes, *self._count.next())))
+            self._count.committed()
         self._commits += 1
         self.wants_checkpoint = self._commits >= CHECKPOINT_COMMITS
         if self.on_durable is not None:

@@ -17,6 +17,7 @@ from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
 from storage.journal.journal_payload import encode_batch
 from storage.journal.unapplied_writes import LaneView, UnappliedWrites, merged
+from storage.pending_sync import PendingSync
 
 log = logging.getLogger("leveret.journal")
 
@@ -71,6 +72,7 @@ class Journal:
         self.on_durable: Callable[[SealedBatch, int, bytes], None] | None = None
         """Called with each batch that is on disk, its number and, of one that was journaled, its payload. In order, by
         the thread that has committed it."""
+        self.pending = PendingSync("messages/journal")
 
     @classmethod
     def open(cls, directory: Path, boot: int, size: int) -> Journal:
@@ -133,7 +135,8 @@ class Journal:
             return False
         number = self.number + 1
         try:
-            self.last_write = file.append(number, payload)
+            with self.pending:
+                self.last_write = file.append(number, payload)
         except OSError as error:
             log.warning("%s; messages are committed without the journal, until the next start", error)
             file.close()

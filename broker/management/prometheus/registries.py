@@ -12,7 +12,7 @@ from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.management_api import ManagementApi
 from broker.management.prometheus import cluster_metrics, metrics_of_4
 from broker.management.prometheus.global_metrics import global_families
-from broker.management.prometheus.leveret_metrics import leveret_families, ship_families
+from broker.management.prometheus.leveret_metrics import disk_families, leveret_families, ship_families
 from broker.management.prometheus.metric_groups import GAUGE, MetricGroup, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
 from broker.management.prometheus.queue_metrics import queue_groups
@@ -104,7 +104,9 @@ class Registries:
         yield from identity_families(self._api, "per-object" if apart else "aggregated")
         yield from global_families(self._api.registry)
         yield from leveret_families(self._api.broker.statistics.measurements)
-        yield from ship_families(self._api.status())
+        status = self._api.status()
+        yield from ship_families(status)
+        yield from disk_families(status["disk"])
 
     def _of_4(self, *, apart: bool) -> Parts:
         broker = self._api.broker
