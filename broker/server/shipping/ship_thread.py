@@ -96,7 +96,7 @@ class ShipThread:
         self._ending = threading.Event()
         self._ended = False
         self._base: BaseCopy | None = None
-        self._base_began = self._base_bytes = self._log_bytes = 0
+        self._base_bytes = self._log_bytes = 0
         self._base_at = self._base_not_before = self._shipped_at = 0.0
         """When the last base was begun, when the next may be, and when records were shipped last."""
         self._bases = self._bytes = self._position = 0
@@ -114,17 +114,19 @@ class ShipThread:
 
     def stop(self, seconds: float) -> None:
         """Ship what waits, at most for so long, and end. The stores may be closed then. It may be called again."""
+        if self._ended:
+            return
+        self._ended = True
         self._buffer.close()
         self._thread.join(seconds)
         self._ending.set()
         self.abort_base()
         self._thread.join(END_SECONDS)
         lag = self._buffer.lag()
-        if not self._ended and (lag.bytes or not self._bases):
+        if lag.bytes or not self._bases:
             log.warning(
                 "stopping with the last %.1f s not shipped to %s (%s)", lag.seconds, self._target, self._problem
             )
-        self._ended = True
 
     def abort_base(self) -> None:
         """End a copy of the store that is being made: LMDB keeps all pages of its moment. From any thread."""
@@ -203,6 +205,7 @@ class ShipThread:
         sizes = {PieceKind.MESSAGES: 0, PieceKind.DEFINITIONS: 0}
         parts = base.parts()
         try:
+            self._refuse_dropped()  # `abort_base` may have come before there was a copy
             for kind, part in parts:
                 self._refuse_dropped()
                 self._write(kind, first, part)
@@ -223,9 +226,7 @@ class ShipThread:
 
     def _refuse_dropped(self) -> None:
         if self._buffer.dropping or self._buffer.closed:
-            raise StoreError(
-                "the target is too slow: the records since the base began do not fit into ship.buffer_bytes"
-            )
+            raise StoreError("the records since the base began do not fit into ship.buffer_bytes, or the broker stops")
 
     def _ship_due_records(self) -> None:
         """Ship records between two parts of a base, as often as without one."""
