@@ -65,7 +65,7 @@ def held(broker: BrokerProcess, *queues: str) -> list[list[bytes]]:
 
 
 def queues(broker: BrokerProcess) -> list[str]:
-    return sorted(row["name"] for row in broker.tell("list", kind="queues"))
+    return sorted(row["name"] for row in broker.tell("list_queues"))
 
 
 def moment() -> str:
@@ -115,6 +115,7 @@ def test_a_stop_ships_the_rest_and_a_start_begins_a_new_base(shipped: BrokerProc
     client.ask(queue_declare("q", durable=True))
     await_shipped(shipped)
     deposit(client, b"a", key="q", properties=PERSISTENT)
+    client.close()
     assert shipped.stop() == 0, shipped.log()
     assert "not shipped" not in shipped.log()
     shipped.start()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.waiting import eventually
 from storage.ship import retention
 from storage.ship.directory_target import DirectoryTarget
 from storage.ship.restored_moment import Moment
 from storage.ship.sealed_piece import StoreName
 from storage.ship.shipped_chains import BaseEnd, ShippedBase, read_bases
 from storage.storage_errors import StoreError
-from tests.unit.server.shipped_life import RULES, Contents, ShippedLife, restored
+from tests.unit.server.shipped_life import RULES, SHIP_SECONDS, Contents, ShippedLife, restored
 
 STEPS = 60
 
@@ -51,7 +52,8 @@ def pieces(away: Path) -> list[Path]:
     return sorted(chain.iterdir())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
 def test_each_position_is_restored_as_it_was(data: Path, away: Path, tmp_path: Path, seed: int) -> None:
     boot, held = lived(data, away, seed)
     target = DirectoryTarget(away)
@@ -65,6 +67,7 @@ def test_each_position_is_restored_as_it_was(data: Path, away: Path, tmp_path: P
         shutil.rmtree(tmp_path / f"at-{position}", ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_each_prefix_of_the_pieces_is_a_moment(data: Path, away: Path, tmp_path: Path) -> None:
     """Whatever had been shipped when the machine was lost: the last record of it is the state that comes back."""
     _boot, held = lived(data, away, 11, 30)
@@ -103,6 +106,7 @@ def swap(piece: Path) -> None:
     piece.write_bytes(other.read_bytes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [cut, flip, flip_head, swap, Path.unlink])
 def test_a_harmed_piece_ends_a_restore_with_the_record_before(
     data: Path, away: Path, tmp_path: Path, harm: Callable[[Path], None]
@@ -159,6 +163,7 @@ class BrokenTarget:
         monkeypatch.setattr(DirectoryTarget, "put", put_or_fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("how", ["before", "partly", "after"])
 def test_a_failed_write_is_made_up_for(
@@ -208,8 +213,7 @@ def test_a_directory_that_is_not_there_is_not_made(data: Path, tmp_path: Path) -
     """It may be a disk that is not mounted."""
     with ShippedLife(data, DirectoryTarget(tmp_path / "nowhere")) as life:
         life.declare()
-        while "No such file" not in life.state():
-            pass
+        eventually(lambda: "No such file" in life.state(), "the directory to be missed", seconds=SHIP_SECONDS)
         life.stop_seconds = 0.0
     assert not (tmp_path / "nowhere").exists()
 
@@ -219,8 +223,7 @@ def test_another_store_is_not_mixed_with(data: Path, away: Path, tmp_path: Path)
     other = tmp_path / "other"
     other.mkdir()
     with ShippedLife(other, DirectoryTarget(away)) as life:
-        while "give each a place of its own" not in life.state():
-            pass
+        eventually(lambda: "a place of its own" in life.state(), "the other store to be seen", seconds=SHIP_SECONDS)
         life.declare()
         assert life.buffer.waiting_bytes == 0
     assert len(list(away.iterdir())) == 1
