@@ -358,13 +358,15 @@ class MessageStore:
             self._lmdb.set_aside_done,
         )
 
-    def copy_to(self, directory: Path) -> None:
-        """Write a consistent, compact copy of the LMDB environment into an existing directory. From any thread."""
-        self._environment.copy(str(directory), compact=True)
+    def copy_to(self, target: Path | int) -> None:
+        """Write a consistent, compact copy of the LMDB environment into an existing directory, or into a descriptor.
 
-    def copy_into(self, descriptor: int) -> None:
-        """Write the same copy into a pipe. Raises lmdb.Error, also if the pipe's other end was closed."""
-        self._environment.copyfd(descriptor, compact=True)
+        From any thread. Raises lmdb.Error, also if the other end of a socket was shut down.
+        """
+        if isinstance(target, int):
+            self._environment.copyfd(target, compact=True)
+        else:
+            self._environment.copy(str(target), compact=True)
 
     # Inside
 

@@ -71,7 +71,7 @@ class BaseCopy:
     def _copy(self) -> None:
         with closing(self._write_end):
             try:
-                self._messages.copy_into(self._write_end.fileno())
+                self._messages.copy_to(self._write_end.fileno())
             except lmdb.Error as error:
                 self._error = error
 

@@ -6,7 +6,6 @@ and is never written over. One process writes a chain, so nobody takes the name 
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import final
@@ -46,8 +45,7 @@ class DirectoryTarget:
         else:
             with fresh.open("wb") as file:
                 file.writelines(parts)
-                file.flush()
-                os.fsync(file.fileno())
+            synced_files.sync_file(fresh)
             fresh.rename(path)
         synced_files.sync_directory(directory)
 

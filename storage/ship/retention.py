@@ -1,4 +1,4 @@
-"""Retention at a target: pieces that no moment needs which is to be kept."""
+"""ShipRetention at a target: pieces that no moment needs which is to be kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.ship.sealed_piece import parse_piece_name
 from storage.ship.shipped_chains import ShippedBase, chains_of_store, read_bases
 
 
-class Retention(NamedTuple):
+class ShipRetention(NamedTuple):
     """How long moments can be restored, and how many bases are kept at least."""
 
     seconds: float
@@ -27,7 +27,7 @@ class Retention(NamedTuple):
         return bases[first] if first > 0 else None
 
 
-def remove_expired(target: DirectoryTarget, retention: Retention) -> Iterator[None]:
+def remove_expired(target: DirectoryTarget, retention: ShipRetention) -> Iterator[None]:
     """Remove what is not kept, one piece for each step. Oldest first: what is left can be restored. Raises OSError."""
     kept = retention.first_kept(read_bases(target).found, time.time())
     if kept is None:

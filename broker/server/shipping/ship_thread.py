@@ -21,11 +21,11 @@ from storage.messages.message_store import MessageStore
 from storage.ship.base_copy import SCRATCH, BaseCopy
 from storage.ship.directory_target import DirectoryTarget, PieceExists
 from storage.ship.piece_writer import PieceWriter
-from storage.ship.retention import Retention, remove_expired
+from storage.ship.retention import ShipRetention, remove_expired
 from storage.ship.sealed_piece import PieceKind, StoreName
 from storage.ship.ship_buffer import ShipBuffer, ShipLag
 from storage.ship.shipped_chains import BaseEnd, chains_of_store
-from storage.ship.shipped_records import ShippedRecord, pack
+from storage.ship.shipped_records import pack
 from storage.storage_errors import StoreError, StoreIncompatible
 
 log = logging.getLogger("leveret.ship")
@@ -52,7 +52,7 @@ class ShipRules(NamedTuple):
     base_seconds: float
     base_records_bytes: int
     bytes_per_second: int
-    retention: Retention
+    retention: ShipRetention
 
 
 class ShipState(NamedTuple):
@@ -113,7 +113,7 @@ class ShipThread:
         self._problem, self._ended = problem, True
 
     def stop(self, seconds: float) -> None:
-        """Ship what waits, at most for so long, and end. The stores may be closed then. It may be called again."""
+        """Ship what waits within this time, and end. The stores may be closed then. It may be called again."""
         if self._ended:
             return
         self._ended = True
@@ -146,8 +146,8 @@ class ShipThread:
             self._refuse_another_store()
             while not self._buffer.closed:
                 self._go_on()
-            if self._bases:
-                self._ship_all()
+            while self._bases and self._buffer.waiting_bytes and not self._buffer.dropping:
+                self._ship_records()
         except _Ended:
             log.debug("shipping ended with the broker")
         except (StoreIncompatible, PieceExists) as error:
@@ -241,20 +241,13 @@ class ShipThread:
         self._refuse_dropped()
         self._position = max(self._position, position)
 
-    def _ship_all(self) -> None:
-        while self._buffer.waiting_bytes and not self._buffer.dropping:
-            self._ship_records()
-
     def _ship_records(self) -> None:
         records, self._shipped_at = self._buffer.take(self._rules.piece_bytes), time.monotonic()
         if records:
-            self._write_records(records)
-
-    def _write_records(self, records: list[ShippedRecord]) -> None:
-        self._write(PieceKind.RECORDS, records[0].position, pack(records))
-        self._buffer.shipped()
-        self._position = records[-1].position
-        self._log_bytes += sum(len(record.data) for record in records)
+            self._write(PieceKind.RECORDS, records[0].position, pack(records))
+            self._buffer.shipped()
+            self._position = records[-1].position
+            self._log_bytes += sum(len(record.data) for record in records)
 
     def _write(self, kind: PieceKind, first: int, payload: bytes) -> None:
         """Write a piece, and try again until it is at the target. Raises _Ended at the end of the broker."""

@@ -13,7 +13,7 @@ from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores
 from broker.server.shipping.ship_thread import ShipRules, ShipThread
 from storage.ship.directory_target import DirectoryTarget
-from storage.ship.retention import Retention
+from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
 from storage.storage_errors import StoreError
 
@@ -46,7 +46,7 @@ class Shipping:
         self._catching_up = trio.CancelScope()
         self._ended = False
         self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base())
-        retention = Retention(settings.kept_seconds, settings.kept_bases)
+        retention = ShipRetention(settings.kept_seconds, settings.kept_bases)
         rules = ShipRules(
             settings.piece_seconds,
             settings.piece_bytes,

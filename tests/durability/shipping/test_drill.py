@@ -17,7 +17,7 @@ from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain, fetch
 from harness.clients.shorthand import ack, queue_declare, queue_delete
 from harness.clients.wire_client import Client
-from harness.waiting import eventually
+from harness.waiting import eventually, pass_by
 from tests.durability.restart.test_around_a_crash import leveret
 
 SECONDS = 60.0
@@ -71,7 +71,7 @@ def queues(broker: BrokerProcess) -> list[str]:
 def moment() -> str:
     """Return the time, and let a millisecond pass, so that it is before all that comes."""
     now = datetime.now(UTC)
-    time.sleep(0.002)
+    pass_by(time.monotonic() + 0.002)
     return now.isoformat(timespec="milliseconds")
 
 

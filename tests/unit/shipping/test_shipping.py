@@ -16,7 +16,7 @@ from storage.ship.restored_moment import Moment
 from storage.ship.sealed_piece import StoreName
 from storage.ship.shipped_chains import BaseEnd, ShippedBase, read_bases
 from storage.storage_errors import StoreError
-from tests.unit.server.shipped_life import RULES, SHIP_SECONDS, Contents, ShippedLife, restored
+from tests.unit.shipping.shipped_life import RULES, SHIP_SECONDS, Contents, ShippedLife, restored
 
 STEPS = 60
 
@@ -233,7 +233,7 @@ def test_another_store_is_not_mixed_with(data: Path, away: Path, tmp_path: Path)
 
 
 def test_what_no_kept_moment_needs_is_removed(data: Path, away: Path, tmp_path: Path) -> None:
-    short = RULES._replace(retention=retention.Retention(0.0, 2))
+    short = RULES._replace(retention=retention.ShipRetention(0.0, 2))
     target = DirectoryTarget(away)
     for _ in range(4):
         with ShippedLife(data, target, short) as life:
@@ -249,10 +249,10 @@ def test_what_no_kept_moment_needs_is_removed(data: Path, away: Path, tmp_path: 
 
 def test_the_base_that_an_old_moment_needs_is_kept() -> None:
     bases = [_base(time) for time in (10_000, 20_000, 30_000, 40_000)]
-    first_kept = retention.Retention(15.0, 1).first_kept(bases, 40.0)
+    first_kept = retention.ShipRetention(15.0, 1).first_kept(bases, 40.0)
     assert first_kept == bases[1], "from second 25 on every moment is kept, and the base of second 20 starts it"
-    assert retention.Retention(15.0, 4).first_kept(bases, 40.0) is None
-    assert retention.Retention(50.0, 1).first_kept(bases, 40.0) is None
+    assert retention.ShipRetention(15.0, 4).first_kept(bases, 40.0) is None
+    assert retention.ShipRetention(50.0, 1).first_kept(bases, 40.0) is None
 
 
 def _base(time: int) -> ShippedBase:

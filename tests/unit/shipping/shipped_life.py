@@ -16,11 +16,11 @@ from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
 from storage.ship.directory_target import DirectoryTarget
 from storage.ship.restored_moment import Moment, RestoredMoment, restore_moment
-from storage.ship.retention import Retention
+from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
 from tests.unit.storage.writing import Writer, bodies
 
-KEPT = Retention(3600.0, 2)
+KEPT = ShipRetention(3600.0, 2)
 RULES = ShipRules(0.01, 1 << 20, 3600.0, 1 << 30, 0, KEPT)
 QUEUES = 3
 LARGE = bytes(5 << 20)

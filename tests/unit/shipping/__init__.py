@@ -1,0 +1,1 @@
+"""Shipping on real files, and what is restored from it."""
