@@ -35,7 +35,7 @@ from broker.server.net.transport import Transport
 from broker.server.node_control import NodeControl
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
-from broker.server.shipping.shipping import Shipping
+from broker.server.shipping.shipping import shipping_of
 from broker.server.shovels import shovel_host
 from broker.server.start.start_line import CORE
 from broker.server.stoppable_application import Addresses, StoppableApplication
@@ -108,9 +108,7 @@ class Server:
             writer=parts.writer,
         )
         self.committer = self.engine.committer
-        self.shipping = (
-            Shipping(config.ship, stores, self.committer, config.server.directory) if config.ship.to else None
-        )
+        self.shipping = shipping_of(config, stores, self.committer)
         PAUSES.set(Pauses(lambda: self.committer.busy))  # long administrative work gives way to commits
         self.activity = self.engine.activity
         measurements = broker.statistics.measurements

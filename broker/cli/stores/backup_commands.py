@@ -62,7 +62,10 @@ def restore(target: Target, replace: bool, place: Path | None, at: str, backup: 
     """
     target.refuse_another_users()
     if (place is None) == (backup is None):
-        raise click.UsageError("name either a backup, or with --from the place that was shipped to")
+        if backup is not None:
+            raise click.UsageError("--from names what is restored: leave BACKUP out")
+        context = click.get_current_context()
+        raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "backup"))
     if backup is not None:
         from broker.server.offline.restore_backup import restore as restore_backup
 

@@ -33,7 +33,7 @@ log = logging.getLogger("leveret.ship")
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 15.0
 """Time before a piece is tried again, at first and at most."""
 BASE_RETRY_SECONDS = 10.0
-"""Time before a base is begun anew that could not be made: it reads the whole store."""
+"""Time before the next try of a base that could not be made: it reads the whole store."""
 END_SECONDS = 0.5
 """Time in which a thread that writes nothing more ends."""
 REMOVED_AT_ONCE = 32
@@ -186,7 +186,7 @@ class ShipThread:
         return size_due or time.monotonic() - self._base_at > self._rules.base_seconds
 
     def _make_base(self) -> None:
-        """Ship a base, with records between its parts. One that fails is begun anew later."""
+        """Ship a base, with records between its parts. One that fails is tried later."""
         try:
             self._ship_base()
         except PieceExists:

@@ -123,3 +123,8 @@ class Shipping:
                 await self._committer.catch_up()
                 return
         raise StoreError("the broker stops")
+
+
+def shipping_of(config: Config, stores: Stores, committer: Committer) -> Shipping | None:
+    """Return the shipping that the settings want; None if it is off."""
+    return Shipping(config.ship, stores, committer, config.server.directory) if config.ship.to else None
