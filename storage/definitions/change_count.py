@@ -43,7 +43,7 @@ class ChangeCount:
         self._owner_in_file = (without_wal or {}).get("store_uuid")
         self._owner = b""
         self.number = self._base = 0
-        """Of the last transaction, and of the file without its -wal."""
+        """Numbers of the last transaction, and of the file without its -wal."""
         self._base_is_noted = False
         self._is_backup = False
         self._high_water: HighWaterFile | None = None

@@ -31,7 +31,7 @@ class PieceWriter:
         self._previous = digest_before_first(self.chain)
         self._sealed: tuple[str, tuple[bytes, ...]] | None = None
         self.number = 0
-        """Of the last piece that was sealed."""
+        """Number of the last piece that was sealed."""
 
     def seal(self, kind: PieceKind, first: int, payload: bytes) -> int:
         """Seal the next piece, to be put. Returns its bytes."""

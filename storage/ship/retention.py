@@ -12,7 +12,7 @@ from storage.ship.shipped_chains import ShippedBase, chains_of_store, read_bases
 
 
 class ShipRetention(NamedTuple):
-    """How long moments can be restored, and how many bases are kept at least."""
+    """Seconds for which moments can be restored, and bases that are kept at least."""
 
     seconds: float
     bases: int

@@ -20,7 +20,7 @@ from storage.ship.shipped_records import HEAD_BYTES, RecordKind, ShippedRecord
 
 
 class ShipLag(NamedTuple):
-    """What is on this disk and cannot be restored from the target: all since that many seconds."""
+    """Changes on this disk that cannot be restored from the target: all since that many seconds."""
 
     seconds: float
     messages: int
@@ -55,19 +55,19 @@ class ShipBuffer:
         self._changed = Condition()
         self._waiting: deque[_Waiting] = deque()
         self._bytes = self._messages = 0
-        """Of the waiting records."""
+        """Bytes and messages of the waiting records."""
         self._wanted = 0
         """Bytes at which the thread that waits is woken."""
         self._position = 0
-        """Of the last record."""
+        """Position of the last record."""
         self._time = 0
         self.closed = False
         self.dropping = False
         """Records are dropped, until `restart`."""
         self._unsafe_since: float | None = time.monotonic()
-        """When the oldest record came that no base has, since there is no whole base behind it."""
+        """Time of the oldest record without a whole base behind it; None if there is none."""
         self._in_hand: tuple[float, int, int] | None = None
-        """Of the records taken and not shipped yet: time of the oldest, messages, bytes."""
+        """Records taken and not shipped yet: time of the oldest, messages, bytes."""
         self._unsafe = [0, 0]
         """Messages and bytes that are not to be restored for lack of a base."""
 

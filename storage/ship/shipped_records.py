@@ -26,7 +26,7 @@ HEAD_BYTES = _HEAD.size
 
 
 class RecordKind(IntEnum):
-    """Which of the two stores a record is of."""
+    """The store that a record is of."""
 
     BATCH = 1
     DEFINITIONS = 2

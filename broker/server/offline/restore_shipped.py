@@ -17,7 +17,7 @@ LAST = "last"
 
 
 class RestoredShipped(NamedTuple):
-    """What the directory has now, and the moment that was restored."""
+    """Contents of the directory, and the moment that was restored."""
 
     restored: Restored
     moment: RestoredMoment

@@ -41,7 +41,7 @@ REMOVED_AT_ONCE = 32
 
 
 class ShipRules(NamedTuple):
-    """When pieces are sealed, when a new base is due, and what is kept.
+    """Rules by which pieces are sealed, bases are made, and old ones are kept.
 
     A base is due after `base_seconds`, or when the records behind it have `base_records_bytes`, and more than it has.
     `bytes_per_second` 0: no limit.
@@ -98,7 +98,7 @@ class ShipThread:
         self._base: BaseCopy | None = None
         self._base_bytes = self._log_bytes = 0
         self._base_at = self._base_not_before = self._shipped_at = 0.0
-        """When the last base was begun, when the next may be, and when records were shipped last."""
+        """Times at which the last base was begun, the next may be, and records were shipped last."""
         self._bases = self._bytes = self._position = 0
         self._problem = "no base is shipped yet"
         self._removing: Iterator[None] = iter(())

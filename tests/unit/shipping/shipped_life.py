@@ -75,7 +75,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
             self.messages.catch_up()
 
     def state(self) -> str:
-        """Why nothing is written at present."""
+        """The reason why nothing is written at present."""
         return self._thread.state().problem
 
     @property
@@ -136,7 +136,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
             self.held[self.buffer.position] = self.contents()
 
     def contents(self) -> Contents:
-        """What both stores hold at this moment."""
+        """Contents of both stores at this moment."""
         return contents_of(self.definitions, self.messages)
 
     def some_step(self, chance: random.Random) -> None:
@@ -160,7 +160,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
 
 
 def contents_of(definitions: DefinitionStore, messages: MessageStore) -> Contents:
-    """What two open stores hold: messages of queues that exist, as a recovery brings them back."""
+    """Contents of two open stores: messages of queues that exist, as a recovery brings them back."""
     queues = list(definitions.load().queues)
     return queues, [bodies(messages, queue.id) for queue in queues]
 

@@ -69,7 +69,7 @@ def test_each_position_is_restored_as_it_was(data: Path, away: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_each_prefix_of_the_pieces_is_a_moment(data: Path, away: Path, tmp_path: Path) -> None:
-    """Whatever had been shipped when the machine was lost: the last record of it is the state that comes back."""
+    """The last record shipped before the machine was lost is the state that comes back."""
     _boot, held = lived(data, away, 11, 30)
     every, target = pieces(away), DirectoryTarget(away)
     base = read_bases(target).found[0]
