@@ -107,8 +107,7 @@ class Server:
             changes=self.definition_log,
             writer=parts.writer,
         )
-        self.committer = self.engine.committer
-        self.shipping = shipping_of(config, stores, self.committer)
+        self.committer, self.shipping = self.engine.committer, shipping_of(config, stores, self.engine.committer)
         PAUSES.set(Pauses(lambda: self.committer.busy))  # long administrative work gives way to commits
         self.activity = self.engine.activity
         measurements = broker.statistics.measurements
