@@ -37,12 +37,12 @@ def main() -> None:
     options = _options()
     with ExitStack() as stack:
         ours = options.ours or target_of(stack.enter_context(own_broker()))
-        peers = {OURS: Peer(ours), **dict(map(_peer, options.beside))}
+        peers = {OURS: Peer(ours), **dict(map(named_peer, options.beside))}
         brokers = [
             Broker(
                 OURS,
                 " ".join(filter(None, (__version__, options.commit))),
-                f"CPython {platform.python_version()}, {CORE}",
+                f"CPython {platform.python_version()}, {options.core}",
             )
         ]
         for name, peer in list(peers.items())[1:]:
@@ -73,6 +73,7 @@ def _options() -> argparse.Namespace:
         "--beside", action="append", default=[], help="NAME=HOST:PORT,PID[,QUEUE TYPE]; may be repeated"
     )
     parser.add_argument("--commit", default="", help="the commit of our broker")
+    parser.add_argument("--core", default=CORE, help="the core of --ours: compiled or pure; default: this one's")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
     parser.add_argument("--loads", type=lambda text: text.split(","), help=f"some of {','.join(LOADS)}")
@@ -82,7 +83,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _peer(text: str) -> tuple[str, Peer]:
+def named_peer(text: str) -> tuple[str, Peer]:
+    """`NAME=HOST:PORT,PID[,QUEUE TYPE]` as a name and a broker. Raises ValueError."""
     name, _, rest = text.partition("=")
     address, pid, *queue_type = rest.split(",")
     return name, Peer(parse_target(f"{address},{pid}"), *queue_type)

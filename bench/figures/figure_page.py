@@ -1,4 +1,6 @@
-"""docs/figures.md and its picture, made from the data file: `python -m bench.figures.figure_page`.
+"""docs/figures.md, its picture and the figures of other pages, made from the data file.
+
+    python -m bench.figures.figure_page
 
 A test makes both again and compares. `--table` prints the table of the newest sitting alone.
 """
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.figures.figure_chart import drawn
+from bench.figures.figures_in_pages import filled
 from bench.figures.measured_loads import LOADS
 from bench.figures.sittings import OURS, Broker, Sitting, read
 from harness.project import ROOT
@@ -29,7 +32,7 @@ confirms) are in the order of the brokers. Rates of one machine do not carry ove
 
 
 def main() -> None:
-    """Write both files, or print the table."""
+    """Write the files, or print the table."""
     sittings = read()
     if "--table" in sys.argv[1:]:
         print("\n".join(table(sittings[-1])))
@@ -40,8 +43,8 @@ def main() -> None:
 
 
 def made(sittings: Sequence[Sitting]) -> dict[Path, str]:
-    """Return the contents of both files."""
-    return {PAGE: page(sittings), PICTURE: drawn(sittings[-1])} if sittings else {}
+    """Return the contents of each file."""
+    return {PAGE: page(sittings), PICTURE: drawn(sittings[-1]), **filled(sittings)} if sittings else {}
 
 
 def page(sittings: Sequence[Sitting]) -> str:

@@ -43,7 +43,7 @@ def read(page: Path) -> Readme:
         first_message=_lines(_first(blocks, "leveret publish")),
         first_output=_first(blocks, "1 message"),
         install_pika=_first(codes, "pip install pika"),
-        with_pika=_first(blocks, "import pika"),
+        with_pika=_first(blocks, "import pika\n\nconnection"),
         install_celery=_first(codes, "pip install celery"),
         with_celery=_first(blocks, "from celery"),
         worker=_first(codes, "celery --app"),

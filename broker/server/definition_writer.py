@@ -25,6 +25,7 @@ from broker.wire.constants import ReplyCode
 from storage.batch import TRANSIENT_QUEUE
 from storage.definitions.definition_rows import Change, Definitions, DropTombstone
 from storage.definitions.definition_store import DefinitionsError, DefinitionStore
+from storage.journal.processor_waits import ProcessorWaits
 
 log = logging.getLogger("leveret.definitions")
 
@@ -68,6 +69,7 @@ class DefinitionLog:
         self._unasked: list[ChangeGroup] = []
         """Groups that nobody waits for: they are written with others."""
         self.policy = LoneChanges()
+        self._waits = ProcessorWaits()
         self._owed: list[ChangeGroup] = []
         self._writing = trio.Lock()
         self._arrived = trio.Event()
@@ -142,10 +144,10 @@ class DefinitionLog:
             if not self._store.commit_at_once(changes):
                 return
         except DefinitionsError:
-            self.policy.wrote(math.inf)
+            self.policy.disk.wrote(math.inf)
             return
         self.waiting, self._unasked = [], []
-        self.policy.wrote(perf_counter() - began)
+        self.policy.disk.wrote(self._waits.seconds_of_disk(perf_counter() - began))
         self._written(groups)
         self.policy.answered(perf_counter())
 
@@ -175,7 +177,7 @@ class DefinitionLog:
         """Commit, in a thread."""
         began = perf_counter()
         self._store.commit(changes)
-        self.policy.wrote(perf_counter() - began)
+        self.policy.disk.wrote(self._waits.seconds_of_disk(perf_counter() - began))
 
     def _written(self, groups: Sequence[ChangeGroup]) -> None:
         for group in groups:

@@ -14,6 +14,7 @@ header tables only the last valid one is cached: validating another one costs as
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from broker.wire.amqp_errors import DecodeError
@@ -118,6 +119,8 @@ class PropertySummary:
 
 _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP_INDEX = 2, 3, 4, 9
 _REPLY_TO, _EXPIRATION, _USER_ID = 6, 7, 11
+_FIXED_BYTES: Final = {_DELIVERY_MODE: 1, _PRIORITY: 1, _TIMESTAMP_INDEX: 8}
+"""Bytes of the properties that are numbers."""
 _PROPERTY_COUNT: Final = len(BasicProperties._fields)
 _CONTINUED: Final = 0x0001
 
@@ -131,37 +134,42 @@ def body_size(header_payload: bytes) -> int:
 
 def decode_properties(header_payload: bytes) -> BasicProperties:
     """Return every property of a whole content header. Raises DecodeError unless all of it is valid."""
+    values: list[Any] = [None] * _PROPERTY_COUNT
+    last = HEADER_START.size + _FLAGS.size
     try:
-        values, offset = _read_properties(header_payload)
+        for index, start, end in property_places(header_payload):
+            values[index], last = _value(header_payload, index, start, end), end
     except (IndexError, struct.error) as error:
         raise DecodeError("broken property list") from error
-    if offset != len(header_payload):
+    if last != len(header_payload):
         raise DecodeError("wrong length of the property list")
     return BasicProperties(*values)
 
 
-def _read_properties(data: bytes) -> tuple[list[Any], int]:
-    flags, offset = _FLAGS.unpack_from(data, HEADER_START.size)[0], HEADER_START.size + _FLAGS.size
+def property_places(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the place of each property that is set in a content header: its index in BasicProperties, start and end.
+
+    Texts and tables begin with their length. Raises IndexError, struct.error or DecodeError if the list is broken.
+    """
+    flags, start = _FLAGS.unpack_from(data, HEADER_START.size)[0], HEADER_START.size + _FLAGS.size
     if flags & _CONTINUED:
         raise DecodeError("property flags continue in a second word")
-    values: list[Any] = []
     for index in range(_PROPERTY_COUNT):
-        if not flags & 0x8000 >> index:
-            values.append(None)
-        elif index == _HEADERS:
-            table, offset = decode_table(data, offset)
-            values.append(table)
-        elif index in (_DELIVERY_MODE, _PRIORITY):
-            values.append(data[offset])
-            offset += 1
-        elif index == _TIMESTAMP_INDEX:
-            values.append(_TIMESTAMP.unpack_from(data, offset)[0])
-            offset += _TIMESTAMP.size
-        else:
-            end = offset + 1 + data[offset]
-            values.append(data[offset + 1 : end].decode("utf-8", "surrogateescape"))
-            offset = end
-    return values, offset
+        if flags & 0x8000 >> index:
+            if index == _HEADERS:
+                end = start + 4 + int.from_bytes(data[start : start + 4], "big")
+            else:
+                end = start + (_FIXED_BYTES.get(index) or 1 + data[start])
+            yield index, start, end
+            start = end
+
+
+def _value(data: bytes, index: int, start: int, end: int) -> Any:
+    if index == _HEADERS:
+        return decode_table(data, start)[0]
+    if index == _TIMESTAMP_INDEX:
+        return _TIMESTAMP.unpack_from(data, start)[0]
+    return data[start] if index in _FIXED_BYTES else _text(data[start + 1 : end])
 
 
 def encode_header(body_size: int, properties: BasicProperties = BasicProperties()) -> bytes:  # noqa: B008 (immutable)

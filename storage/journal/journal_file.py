@@ -58,10 +58,6 @@ RESERVE = 2
 """Size of the reserve as a multiple of the ring's: LMDB writes more than the messages themselves."""
 
 
-SLOW_SECONDS = 0.001
-"""A write that takes longer may have waited for a processor: the file looks."""
-
-
 class JournalWrite(NamedTuple):
     """Bytes of one record, and seconds of the disk until it was on it."""
 
@@ -125,15 +121,7 @@ class JournalFile:
         self._needed += taken
         assert self._needed <= self.size, f"{self._needed} bytes of records in a ring of {self.size}"
         (self.previous,) = CHECKSUM.unpack_from(head, HEADER.size)
-        return JournalWrite(size, self._seconds_of_disk(perf_counter() - began))
-
-    def _seconds_of_disk(self, seconds: float) -> float:
-        """Return the seconds of a write without those for which the thread waited for a processor, where they matter.
-
-        On a busy machine each write takes some milliseconds more than the disk. The waits are those since the last slow
-        write; others among them make a slow disk look quick for one write.
-        """
-        return seconds if seconds < SLOW_SECONDS else max(0.0, seconds - self._waits.since_last())
+        return JournalWrite(size, self._waits.seconds_of_disk(perf_counter() - began))
 
     def _append_around_the_end(self, record: bytes) -> None:
         before = self.size - self.at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bench.figures import figure_page, figures_in_pages
 from broker.cli.catalogue import TOP as VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
@@ -43,6 +45,8 @@ RELATIVE_CLAUSE = re.compile(
 SO_MANY = re.compile(r"\b[Ss]o (?:many|much|long) (?!as\b)")
 DECISION_LINES_MAX = 45
 LINE_LENGTH_MAX = 150
+FIRST_PAGE_LENGTH_MAX = 100
+RATE = re.compile(r"\d/s\b")
 FILE_ENDINGS = (".end", ".py", ".sqlite")
 SECONDS = 30
 
@@ -73,6 +77,17 @@ def test_the_example_of_the_readme_is_short_and_runs(fresh_broker: BrokerProcess
     program = example.replace("5672", str(fresh_broker.address[1]))
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "b'hello'\n", "")
+
+
+def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
+    (program,) = [block for block in blocks(ROOT / "README.md", "py") if "def test_" in block]
+    (tmp_path / "test_orders.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_leveret.plugin", "test_orders.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, "1 passed" in run.stdout) == (0, True), run.stdout
 
 
 def on_every_page(wrong: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
@@ -110,6 +125,20 @@ def test_lines_of_prose_are_short() -> None:
         return [line for line in lines if len(line) > LINE_LENGTH_MAX and not line.lstrip().startswith("|")]
 
     assert on_every_page(long_lines) == {}
+
+
+def test_the_first_page_is_read_in_a_terminal() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > FIRST_PAGE_LENGTH_MAX and not line.startswith("|")] == []
+
+
+def test_rates_stand_where_they_were_measured() -> None:
+    """README and docs show rates of the data file alone, which `python -m bench.figures.figure_page` writes there."""
+    pages = [page for page in PAGES if page.parts[len(ROOT.parts)] != "bench" and "decisions" not in page.parts]
+    pages.remove(figure_page.PAGE)
+    texts = {shown(page): figures_in_pages.BLOCK.sub("", page.read_text(encoding="utf-8")) for page in pages}
+    found = {page: [line for line in text.splitlines() if RATE.search(line)] for page, text in texts.items()}
+    assert {page: lines for page, lines in found.items() if lines} == {}
 
 
 def test_every_page_is_in_the_index() -> None:

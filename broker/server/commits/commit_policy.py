@@ -1,4 +1,4 @@
-"""The policy of commits: all decisions about who writes a batch of messages and when, and all their numbers.
+"""The policy of commits: all decisions about who writes a batch of messages and when, and their numbers.
 
 | question | answer | asked by |
 |---|---|---|
@@ -11,7 +11,7 @@
 Nothing here waits, knows a thread or a file, or looks at a clock: sizes, waiters, times and the journal's figures are
 given. The reasons are in docs/decisions 4, 32 and 41. A batch without waiters is cut and begun by settings
 (`store.lazy_bytes_max` in `pending_batches`, `store.lazy_flush_milliseconds` in `engine`); background work gives way to
-commits by numbers of its own (`pending_batches`).
+commits by numbers of its own (`pending_batches`). `quick_disk` counts how quick writes were, also those of definitions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from broker.server.commits.quick_disk import QUICK_WRITES_MIN, QuickDisk
 from storage.batch import SealedBatch, Waiter
 from storage.journal.journal import JournalFigures
 from storage.journal.journal_file import JournalWrite
@@ -30,15 +31,6 @@ AT_ONCE_BYTES_MAX = 16 << 10
 """A lone client's batch is written by the event loop up to this size."""
 PUTS_AT_ONCE_BYTES_MAX = 320 << 10
 """The same for a batch without settlements: then no consumer has work meanwhile."""
-QUICK_SECONDS = 0.001
-"""A write into the journal that takes the disk less is quick."""
-QUICK_WRITES_MIN = 20
-"""Quick writes more than slow ones, by their weight, from which the event loop may write a lone client's batch."""
-SLOW_WEIGHT = 4
-"""Quick writes that make up for a slow one: where more than a fifth are slow, the thread writes."""
-QUICK_WRITES_MAX = QUICK_WRITES_MIN + 2 * SLOW_WEIGHT
-"""No more are counted, so that the third slow write in a row is the last of the event loop."""
-
 RARE_SECONDS = 0.005
 """A batch is rare if the last one with a waiter came longer ago: writing it costs others little."""
 RARE_BYTES_MAX = 128 << 10
@@ -96,7 +88,7 @@ class CommitPolicy:
         self._lone_waiter: Waiter | None = None
         """The only one that waited for the last batch with waiters."""
         self._waited_at = self._not_before = 0.0
-        self._quick_writes = 0
+        self._disk = QuickDisk(QUICK_WRITES_MIN)
         self._catch_up_at: float | None = None
         self._catching_up_since: float | None = None
 
@@ -150,7 +142,7 @@ class CommitPolicy:
             self._lone_waiter = batch.waiters[0]
         elif batch.waiters:
             self._lone_waiter = None
-        if before is None or self._lone_waiter is not before or self._quick_writes < QUICK_WRITES_MIN:
+        if before is None or self._lone_waiter is not before or not self._disk.quick:
             return False
         settles = any(lane.settled for lane in batch.lanes)
         return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
@@ -171,8 +163,7 @@ class CommitPolicy:
     def wrote(self, write: JournalWrite) -> None:
         """Note a write into the journal, by the thread or the event loop. A batch of transient messages needs none."""
         if write.size:
-            change = 1 if write.seconds < QUICK_SECONDS else -SLOW_WEIGHT
-            self._quick_writes = min(max(self._quick_writes + change, 0), QUICK_WRITES_MAX)
+            self._disk.wrote(write.seconds)
 
     # The journal, or LMDB?
 

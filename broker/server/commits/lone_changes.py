@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.server.commits import commit_policy
+from broker.server.commits import quick_disk
+from broker.server.commits.quick_disk import QuickDisk
 from storage.definitions.definition_rows import Change, Delete, Put
 
 APART_SECONDS = 0.0001
 """A change that comes sooner after the last answers is not alone: other clients were ready while that was written."""
-QUICK_WRITES_MIN = commit_policy.QUICK_WRITES_MIN
-"""Quick transactions in a row after which the event loop may write one."""
+QUICK_WRITES_MIN = quick_disk.QUICK_WRITES_MIN
 CHANGES_MAX = 8
 BYTES_MAX = 16 << 10
 """A larger change is written by a thread."""
@@ -25,19 +25,15 @@ class LoneChanges:
     """Decides on the changes of one broker, one after the other. Times are seconds of any one clock."""
 
     def __init__(self) -> None:
-        self._quick = 0
-        """Quick writes in a row."""
+        self.disk = QuickDisk(QUICK_WRITES_MIN)
+        """The times of the transactions, by the event loop or a thread."""
         self._answered_at = 0.0
 
     def loop_writes(self, groups: int, changes: Sequence[Change], now: float) -> bool:
         """Return True if the event loop writes these changes. `groups`: how many of them somebody waits for."""
-        if groups != 1 or len(changes) > CHANGES_MAX or self._quick < QUICK_WRITES_MIN:
+        if groups != 1 or len(changes) > CHANGES_MAX or not self.disk.quick:
             return False
         return now - self._answered_at >= APART_SECONDS and sum(map(_size, changes)) <= BYTES_MAX
-
-    def wrote(self, seconds: float) -> None:
-        """Note a transaction, by the event loop or a thread."""
-        self._quick = self._quick + 1 if seconds < commit_policy.QUICK_SECONDS else 0
 
     def answered(self, now: float) -> None:
         """Note that clients have their answers."""

@@ -95,6 +95,7 @@ class Transport:
         self._round_robin = False
         """It was busy with the last input: the next is handled in turn with other busy connections."""
         self._turn_seconds = 0.0
+        """CPU seconds of the last turn."""
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
@@ -200,7 +201,8 @@ class Transport:
             if self._round_robin:
                 await self._handle_round_robin(data)
             else:
-                await _rest_after(self._turn(data))
+                self._turn(data)
+                await _rest_after(self._turn_seconds)
             data = b""  # unhandled bytes are kept by `frames`: do not keep them a second time while this waits
             if self._sockets is not None and self._goes_on():
                 await self._sockets.handle_input(self._socket, self._handle_at_once)
@@ -217,10 +219,11 @@ class Transport:
         """Handle input in a turn of its own, one busy connection after the other, and not while LMDB catches up."""
         async with self._committer.round_robin:
             await self._committer.lmdb_at_rest()
-            await _rest_after(self._turn(data))
+            self._turn(data)
+            await _rest_after(self._turn_seconds)
 
-    def _turn(self, data: bytes) -> float:
-        """Handle input and end the turn; return the seconds that this took."""
+    def _turn(self, data: bytes) -> None:
+        """Handle input and end the turn."""
         began = self._engine.turn_clock()
         self.frames.receive(data)
         self._engine.end_turn()
@@ -229,7 +232,6 @@ class Transport:
         turns.counts[bisect_left(turns.bounds, seconds)] += 1  # `observe` written out, to save a call for each turn
         turns.total += seconds
         self._round_robin = self.frames.unfinished or seconds > LONG_TURN_SECONDS
-        return seconds
 
     def _handle_at_once(self) -> bool:
         """Handle what there is to read; return True if the next input may be handled so too."""

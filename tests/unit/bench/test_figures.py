@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,12 @@ def test_a_sitting_is_measured_and_appended(tmp_path: Path) -> None:
     (sitting,) = read(file)
     assert {load: len(found[OURS].rate) for load, found in sitting.loads.items()} == dict.fromkeys(loads, 2)
     assert sitting.machine.processors
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiler(), reason="the load generator is compiled")
+def test_latencies_beside_busy_loops_are_compared_with_quiet_ones() -> None:
+    command = [sys.executable, "-m", "bench.busy_machine", "--rounds", "1", "--seconds", "0.05"]
+    out = subprocess.run(command, cwd=ROOT, check=True, timeout=300, stdout=subprocess.PIPE, text=True).stdout
+    *_runs, lone, pika, queues = map(json.loads, out.splitlines())
+    assert all(found["ratio"] > 0 for found in (lone, pika, queues))

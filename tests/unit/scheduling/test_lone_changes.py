@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from broker.entities.queues.events.event_recording import DELETE, Recorder
-from broker.server.commits.commit_policy import QUICK_SECONDS
-from broker.server.commits.lone_changes import APART_SECONDS, BYTES_MAX, CHANGES_MAX, QUICK_WRITES_MIN, LoneChanges
+from broker.server.commits.lone_changes import APART_SECONDS, BYTES_MAX, CHANGES_MAX, LoneChanges
+from broker.server.commits.quick_disk import QUICK_SECONDS, QUICK_WRITES_MIN
 from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
 from harness.brokers.broker_server import eventually
@@ -38,7 +38,7 @@ def log(store: DefinitionStore) -> DefinitionLog:
 
 def quick(log: DefinitionLog) -> DefinitionLog:
     for _ in range(QUICK_WRITES_MIN):
-        log.policy.wrote(0.0)
+        log.policy.disk.wrote(0.0)
     return log
 
 
@@ -171,7 +171,7 @@ def test_who_writes_a_change() -> None:
     now = 100.0
     assert not policy.loop_writes(1, [V], now), "nothing is known of the disk yet"
     for _ in range(QUICK_WRITES_MIN):
-        policy.wrote(QUICK_SECONDS / 2)
+        policy.disk.wrote(QUICK_SECONDS / 2)
     assert policy.loop_writes(1, [V], now)
     assert not policy.loop_writes(2, [V], now), "two clients wait"
     assert not policy.loop_writes(0, [V], now), "nobody waits"
@@ -180,7 +180,7 @@ def test_who_writes_a_change() -> None:
     policy.answered(now)
     assert not policy.loop_writes(1, [V], now + APART_SECONDS / 2), "another client was ready meanwhile"
     assert policy.loop_writes(1, [V], now + 2 * APART_SECONDS)
-    policy.wrote(2 * QUICK_SECONDS)
+    policy.disk.wrote(2 * QUICK_SECONDS)
     assert not policy.loop_writes(1, [V], now + 1), "the disk is slow"
 
 

@@ -16,8 +16,6 @@ from broker.server.commits.commit_policy import (
     GATHER_SECONDS,
     HANGS_SECONDS,
     PUTS_AT_ONCE_BYTES_MAX,
-    QUICK_SECONDS,
-    QUICK_WRITES_MIN,
     RARE_BYTES_MAX,
     RARE_SECONDS,
     SLOW_FACTOR,
@@ -28,6 +26,7 @@ from broker.server.commits.commit_policy import (
     CommitPolicy,
     Wait,
 )
+from broker.server.commits.quick_disk import QUICK_SECONDS, QUICK_WRITES_MIN
 from broker.session.channel.transaction_contents import Transaction
 from storage.batch import LaneCounters, SealedBatch, SealedLane, Waiter
 from storage.journal.journal import JournalFigures

@@ -10,17 +10,14 @@ from typing import NamedTuple
 
 from broker.entities.messages.message import Message
 from broker.wire.field_tables import fields_named
+from broker.wire.properties import BasicProperties, property_places
 
 IN_HEADERS = "headers."
 """Prefix of a name that stands for a header."""
-_FLAGS_AT, _LIST_AT = 12, 14
-"""Offsets in a content header: of the flags of its properties, and of the first one."""
-_TABLE = 2
-_FIXED_BYTES = {3: 1, 4: 1, 9: 8}
-"""Bytes of the properties that are no texts: delivery mode, priority, timestamp."""
-_TEXTS = {5: "correlation_id", 8: "message_id", 10: "type", 12: "app_id"}
-"""Texts that may be recorded, by their places in the list."""
-NAMES = tuple(_TEXTS.values())
+NAMES = "correlation_id", "message_id", "type", "app_id"
+"""Properties that may be recorded, all of them texts."""
+_INDEXES = {name: index for index, name in enumerate(BasicProperties._fields)}
+_TABLE = _INDEXES["headers"]
 
 Value = bytes | None
 
@@ -37,13 +34,12 @@ class MessageLabels:
 
     def __init__(self, chosen: Sequence[str], bytes_max: int) -> None:
         self._names = [name.encode() for name in chosen]
-        self._places = {name: at for at, name in enumerate(chosen)}
+        places = {name: at for at, name in enumerate(chosen)}
         self._headers = {
-            name.removeprefix(IN_HEADERS).encode(): at
-            for name, at in self._places.items()
-            if name.startswith(IN_HEADERS)
+            name.removeprefix(IN_HEADERS).encode(): at for name, at in places.items() if name.startswith(IN_HEADERS)
         }
-        self._end = max((1 + index for index, name in _TEXTS.items() if name in self._places), default=_TABLE + 1)
+        self._texts = {_INDEXES[name]: at for name, at in places.items() if name in NAMES}
+        self._last = max(self._texts, default=_TABLE)
         self._bytes_max = bytes_max
         self._latest = b""
         self._found: list[Value] = []
@@ -60,22 +56,14 @@ class MessageLabels:
     def _read(self, header: bytes) -> list[Value]:
         """Read a content header, which was validated at its publish."""
         found: list[Value] = [None] * len(self._names)
-        flags, at = header[_FLAGS_AT] << 8 | header[_FLAGS_AT + 1], _LIST_AT
-        for index in range(self._end):
-            if not flags & 0x8000 >> index:
-                continue
+        for index, start, end in property_places(header):
+            if index > self._last:
+                break
             if index == _TABLE:
                 if self._headers:
-                    self._read_table(header, at, found)
-                at += 4 + int.from_bytes(header[at : at + 4], "big")
-            elif index in _FIXED_BYTES:
-                at += _FIXED_BYTES[index]
-            else:
-                end = at + 1 + header[at]
-                place = self._places.get(_TEXTS.get(index, ""))
-                if place is not None:
-                    found[place] = header[at + 1 : min(end, at + 1 + self._bytes_max)]
-                at = end
+                    self._read_table(header, start, found)
+            elif (place := self._texts.get(index)) is not None:
+                found[place] = header[start + 1 : min(end, start + 1 + self._bytes_max)]
         return found
 
     def _read_table(self, header: bytes, at: int, found: list[Value]) -> None:
