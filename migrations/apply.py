@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,9 @@ BUSY_SECONDS = 1.0
 """Time to wait for another process that holds the file."""
 
 SQLITE_MAGIC = b"SQLite format 3\0"
+
+Sync = Callable[[Path], None]
+"""Syncs a file or a directory."""
 
 
 class MigrationError(Exception):
@@ -36,6 +39,14 @@ class Migration(NamedTuple):
     sql: str
 
 
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def migrations(directory: Path = Path(__file__).parent) -> list[Migration]:
     """Read the steps in `directory`, in order. Raises MigrationError unless they are numbered 1, 2, 3, ..."""
     files = sorted(directory.glob("[0-9]*.sql"))
@@ -45,15 +56,17 @@ def migrations(directory: Path = Path(__file__).parent) -> list[Migration]:
     return found
 
 
-def apply(path: Path, steps: Sequence[Migration] | None = None) -> None:
+def apply(path: Path, steps: Sequence[Migration] | None = None, sync: Sync = _sync) -> None:
     """Create the file at `path`, or run the steps that it lacks. Its directory must exist.
+
+    `sync` syncs a file's bytes or a directory's names.
 
     Raises MigrationError, having touched nothing, for a file that is foreign or newer than `steps`; sqlite3.Error
     and OSError for what the disk refuses.
     """
     steps = migrations() if steps is None else steps
     if not path.exists():
-        _create(path, steps)
+        _create(path, steps, sync)
         return
     _refuse_foreign(path, len(steps))
     with closing(sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)) as connection:
@@ -62,18 +75,18 @@ def apply(path: Path, steps: Sequence[Migration] | None = None) -> None:
         version = _version(connection)
         _refuse_newer(path, version, len(steps))
         if version < len(steps):
-            _copy(connection, path.with_name(f"{path.name}.before-{steps[version].name}"))
+            _copy(connection, path.with_name(f"{path.name}.before-{steps[version].name}"), sync)
             _run(connection, path, steps[version:])
 
 
-def _create(path: Path, steps: Sequence[Migration]) -> None:
+def _create(path: Path, steps: Sequence[Migration], sync: Sync) -> None:
     draft = path.with_name(path.name + ".new")
     _remove(draft)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         # The draft needs no journal file: after a crash it is deleted, and the sync below makes it durable.
         connection.execute("PRAGMA journal_mode = MEMORY")
         _run(connection, path, steps)
-    _rename_synced(draft, path)
+    _rename_synced(draft, path, sync)
 
 
 def _refuse_foreign(path: Path, newest: int) -> None:
@@ -99,7 +112,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _run(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> None:
-    connection.execute("PRAGMA synchronous = FULL")
+    connection.executescript("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;")
     for step in steps:
         try:
             connection.executescript(f"BEGIN IMMEDIATE;\n{step.sql}\nPRAGMA user_version = {step.number};\nCOMMIT;")
@@ -109,27 +122,19 @@ def _run(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration])
             raise MigrationError(f"{path}: migration {step.name} failed, nothing of it was kept: {error}") from error
 
 
-def _copy(connection: sqlite3.Connection, copy: Path) -> None:
+def _copy(connection: sqlite3.Connection, copy: Path, sync: Sync) -> None:
     """Keep the file as it is now under the name `copy`, complete and synced."""
     draft = copy.with_name(copy.name + ".new")
     _remove(draft)
     with closing(sqlite3.connect(draft)) as target:
         connection.backup(target)
-    _rename_synced(draft, copy)
+    _rename_synced(draft, copy, sync)
 
 
-def _rename_synced(draft: Path, path: Path) -> None:
-    _sync(draft)
+def _rename_synced(draft: Path, path: Path, sync: Sync) -> None:
+    sync(draft)
     draft.replace(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 def _remove(draft: Path) -> None:

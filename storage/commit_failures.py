@@ -18,6 +18,7 @@ from typing import ParamSpec, TypeVar, final
 
 import lmdb
 
+from storage import synced_files
 from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull
 
 Arguments = ParamSpec("Arguments")
@@ -71,7 +72,7 @@ class FailureClassifier:
 
     def _failed_sync(self) -> str:
         try:
-            os.fsync(self._sync_probe)
+            synced_files.sync(self._sync_probe)
         except OSError as error:
             return str(error.strerror)
         return ""
@@ -82,7 +83,7 @@ class FailureClassifier:
             descriptor = os.open(self._probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 end = self._data.stat().st_size
-                os.posix_fallocate(descriptor, end, _ROOM_BYTES)
+                synced_files.allocate(descriptor, end + _ROOM_BYTES, end)
                 return os.pwrite(descriptor, bytes(_PROBE_BYTES), end) == _PROBE_BYTES
             finally:
                 os.close(descriptor)

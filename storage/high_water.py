@@ -49,7 +49,7 @@ class HighWaterFile:
         try:
             if os.fstat(self._descriptor).st_size < SECTOR_BYTES:
                 synced_files.write_all(self._descriptor, bytes(SECTOR_BYTES), 0)
-                os.fsync(self._descriptor)
+                synced_files.sync(self._descriptor)
             if fresh:
                 synced_files.sync_directory(path.parent)
         except OSError:

@@ -1,14 +1,21 @@
 """Files and directories that survive a power failure: created, allocated and synced.
 
-A file's bytes and its name are synced separately: the name is in its directory.
+A file's bytes and its name are synced separately: the name is in its directory. On macOS `fsync`, and a write through
+an `O_DSYNC` descriptor, end when the drive has the bytes in its cache: only the command F_FULLFSYNC has them written.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 
 _BLOCK = bytes(1 << 20)
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""The command by which macOS has a drive write its cache; None where a sync does so."""
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY})
+"""Errors by which a system, or a file system such as exFAT, says that it does not know a command."""
 
 
 def make_directory(directory: Path) -> None:
@@ -24,9 +31,28 @@ def sync_file(path: Path) -> None:
     """Sync a file's bytes to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync(descriptor: int) -> None:
+    """Sync an open file's bytes, or an open directory's names, to disk. Raises OSError."""
+    if _FULL_SYNC is None:
+        os.fsync(descriptor)
+        return
+    try:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        os.fsync(descriptor)
+
+
+def finish_write(descriptor: int) -> None:
+    """Have the disk keep what was written through an `O_DSYNC` descriptor. Raises OSError."""
+    if _FULL_SYNC is not None:
+        sync(descriptor)
 
 
 def sync_directory(directory: Path) -> None:
@@ -34,12 +60,19 @@ def sync_directory(directory: Path) -> None:
     sync_file(directory)
 
 
-def allocate(descriptor: int, size: int) -> None:
-    """Extend a file to at least `size` bytes, with disk blocks allocated for all of them. Raises OSError."""
+def allocate(descriptor: int, size: int, first: int = 0) -> None:
+    """Extend a file to at least `size` bytes, with disk blocks allocated for all of them from `first` on.
+
+    Raises OSError. macOS has no call for it, and musl none on file systems without one: zeros are written there.
+    """
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-        return
-    for at in range(os.fstat(descriptor).st_size, size, len(_BLOCK)):  # macOS
+        try:
+            os.posix_fallocate(descriptor, first, size - first)
+            return
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+    for at in range(max(first, os.fstat(descriptor).st_size), size, len(_BLOCK)):
         write_all(descriptor, _BLOCK[: size - at], at)
 
 

@@ -74,11 +74,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 
 
+ON_LINUX = hasattr(os, "posix_fallocate")
+"""False on macOS, and with its stand-in, `harness/portable`."""
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """On a compiled core leave out the tests that look into a pure one, or put something in the place of its code."""
+    """On a compiled core leave out the tests that look into a pure one, or put something in the place of its code; and
+    on other systems, or without what they lack, those of Linux."""
     marker = item.get_closest_marker("pure_core")
     if marker is not None and CORE == "compiled":
         pytest.skip(f"for the pure core: {marker.args[0]}")
+    marker = item.get_closest_marker("linux_only")
+    if marker is not None and not ON_LINUX:
+        pytest.skip(f"for Linux: {marker.args[0]}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 SOCKET_NAME = "leveret.sock"
 
-SOCKET_PATH_BYTES_MAX = 107
-"""Linux keeps a socket's path in 108 bytes, the last one zero."""
+SOCKET_PATH_BYTES_MAX = 103
+"""macOS keeps a socket's path in 104 bytes, the last one zero; Linux in 108."""
 
 
 class AdministrationError(Exception):
@@ -97,7 +97,32 @@ def socket_path(directory: Path) -> Iterator[str]:
         yield path
         return
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    place = f"/proc/self/fd/{descriptor}"
     try:
-        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+        if _is_there(place):
+            yield f"{place}/{SOCKET_NAME}"
+            return
+        with _short_link(directory) as link:
+            yield f"{link}/{SOCKET_NAME}"
     finally:
         os.close(descriptor)
+
+
+def _is_there(place: str) -> bool:
+    try:
+        os.close(os.open(place, os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _short_link(directory: Path) -> Iterator[Path]:
+    """Yield a link to a directory, from one for temporary files that has a short name on macOS too."""
+    # Imported here: few systems need it.
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="leveret-", dir="/tmp") as short:
+        link = Path(short, "data")
+        link.symlink_to(directory.absolute(), target_is_directory=True)
+        yield link

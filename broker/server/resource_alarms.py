@@ -1,7 +1,8 @@
 """Memory and disk alarms: they block publishers. And what the process does to use less of both.
 
-Memory is anonymous memory (RssAnon): mapped pages of the message store do not count, because the kernel drops them
-when it needs memory. The limit is a fraction of the machine's memory, or of the container's if that is less.
+Memory is anonymous memory (`broker/process_memory.py`): mapped pages of the message store do not count, because the
+kernel drops them when it needs memory. The limit is a fraction of the machine's memory, or of the container's if that
+is less.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import resource
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,7 @@ import trio
 from broker.config import Config
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
 from broker.freed_memory import give_freed_memory_back
+from broker.process_memory import memory_mapped, memory_used
 from storage.space.store_space import StoreSpace
 
 log = logging.getLogger("leveret.resources")
@@ -38,6 +39,9 @@ TRIM_BYTES_MIN, TRIM_BYTES_KEPT = 16 << 20, 8 << 20
 """Freed memory but KEPT goes back to the system if memory has grown by MIN since its least, TRIM_SECONDS after the last
 time."""
 
+OPEN_MAX = 10_240
+"""Open files that macOS grants to any process, also where it says that there is no limit."""
+
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"})
@@ -46,12 +50,16 @@ _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.ss
 def raise_open_files_limit() -> int:
     """Raise the limit of open files as far as the system permits, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
+    refused: Exception | None = None
+    for limit in (hard, min(hard, OPEN_MAX)):
+        if limit <= soft:
+            return soft
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            return hard
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return limit
         except (ValueError, OSError) as error:
-            log.warning("cannot raise the limit of open files above %d: %s", soft, error)
+            refused = error
+    log.warning("cannot raise the limit of open files above %d: %s", soft, refused)
     return soft
 
 
@@ -91,35 +99,6 @@ def _cgroup_limits() -> Iterator[int]:
                 break
 
 
-def memory_used() -> int:
-    """Return the bytes of anonymous memory of this process; without RssAnon (macOS) its peak of all memory."""
-    used = _resident(b"RssAnon:")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if used is None else used
-
-
-def memory_mapped() -> int:
-    """Return the resident bytes of mapped files, code among them; 0 if the system does not tell."""
-    return _resident(b"RssFile:") or 0
-
-
-def _resident(kind: bytes) -> int | None:
-    status = _own_status()
-    if status >= 0:
-        for line in os.pread(status, 1 << 14, 0).splitlines():
-            if line.startswith(kind):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-@cache
-def _own_status() -> int:
-    """Return a descriptor of /proc/self/status that stays open, for when descriptors run out; -1 if there is none."""
-    try:
-        return os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-
-
 def process_age_seconds() -> float:
     """Return the seconds since this process was started, imports included; 0 if the kernel does not tell."""
     try:
@@ -127,6 +106,12 @@ def process_age_seconds() -> float:
     except OSError:
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def warn_of_unknown_memory() -> None:
+    """Warn if the system does not say how much memory this process uses."""
+    if not memory_used():
+        log.warning("this system does not tell how much memory a process uses, by /proc or `ps`: no memory alarm")
 
 
 def warn_of_network_file_system(directory: Path) -> None:

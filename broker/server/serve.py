@@ -103,6 +103,7 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
             )
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)
+        resource_alarms.warn_of_unknown_memory()
         try:
             gc.disable()  # recovered objects are not garbage: collections among them took half of the start's time
             wakeup = Wakeup()

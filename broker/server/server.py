@@ -20,6 +20,7 @@ from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Address, Config
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.invariants import BrokenInvariant
+from broker.process_memory import memory_used
 from broker.server import resource_alarms
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
@@ -286,7 +287,7 @@ class Server:
             "boot": self.broker.boot,
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
             "memory": {
-                "used_bytes": resource_alarms.memory_used(),
+                "used_bytes": memory_used(),
                 "limit_bytes": self.resources.memory_limit,
                 "high_watermark": self.resources.memory_setting,
             },

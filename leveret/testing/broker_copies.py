@@ -22,6 +22,8 @@ import leveret
 from leveret.testing.testing_errors import LeveretError
 
 IGNORED = ("LEVERET_", "RABBITMQ_", "PYTHONDONTWRITEBYTECODE")
+FORKS = sys.platform == "linux"
+"""Brokers are forked. On macOS a process whose system libraries are loaded may not go on after a fork."""
 PROGRAM = "from leveret.__main__ import template; template()"
 
 

@@ -14,7 +14,7 @@ from signal import SIGKILL, SIGTERM, Signals
 from types import MappingProxyType, TracebackType
 from typing import IO
 
-from leveret.testing.broker_copies import Copy, copies_of, environment
+from leveret.testing.broker_copies import FORKS, Copy, copies_of, environment
 from leveret.testing.control_client import Control
 from leveret.testing.ports import LOOPBACK, Port
 from leveret.testing.power.power_record import PowerRecord
@@ -117,22 +117,22 @@ class Broker(Control):
         ]
         files = ["--data-dir", str(self.data), "--config", str(self.directory / "leveret.toml")]
         with self._log.open("ab") as log:
-            if self._record is None:
+            if self._record is None and FORKS:
                 self._process = copies_of(os.getpid()).start(
                     ["serve", *files, *listen], self._environment(), log.fileno()
                 )
             else:
-                self._process = self._recorded(["serve", *files, *listen], self._record, log)
+                self._process = self._started(["serve", *files, *listen], log)
         self._await_ready(self._process)
 
     def _environment(self) -> dict[str, str]:
         return {**environment(), **self._variables}
 
-    def _recorded(self, arguments: list[str], record: PowerRecord, log: IO[bytes]) -> subprocess.Popen[str]:
-        """Start a process with the recorder loaded, which a fork cannot have."""
+    def _started(self, arguments: list[str], log: IO[bytes]) -> subprocess.Popen[str]:
+        """Start a process of its own, with the recorder if there is one, which a fork cannot have."""
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "leveret", *arguments],
-            env={**self._environment(), **record.environment()},
+            env={**self._environment(), **({} if self._record is None else self._record.environment())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

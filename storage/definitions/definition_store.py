@@ -48,6 +48,7 @@ PRAGMAS = """
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
+PRAGMA fullfsync = ON;
 PRAGMA foreign_keys = ON;
 """
 
@@ -98,7 +99,7 @@ class DefinitionStore:
         store = cls(path)
         try:
             _look_first(path, store._count, accept_loss=accept_loss)
-            apply(path)
+            apply(path, sync=synced_files.sync_file)
             store._thread.start()
             store._call(store._connect)
             _refuse_unknown_features(store)

@@ -94,6 +94,7 @@ class JournalFile:
         self.previous = crc32(salt)
         ring_pages = self.size // PAGE_BYTES
         synced_files.write_all(self._descriptor, _head(FILE, salt, boot, self.previous, ring_pages, 0), 0)
+        synced_files.finish_write(self._descriptor)
 
     def close(self) -> None:
         """Close the file."""
@@ -116,6 +117,7 @@ class JournalFile:
                 synced_files.write_all(self._descriptor, (head + payload)[written:], RING_AT + self.at + written)
         else:
             self._append_around_the_end(head + payload)
+        synced_files.finish_write(self._descriptor)
         taken = pages(size)  # the next record gets pages of its own: a torn write of it cannot damage this one
         self.at = (self.at + taken) % self.size
         self._needed += taken
@@ -154,7 +156,7 @@ class JournalFile:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 synced_files.allocate(descriptor, file_bytes(self.size))
-                os.fsync(descriptor)
+                synced_files.sync(descriptor)
             finally:
                 os.close(descriptor)
             self.reserved = True
@@ -202,7 +204,7 @@ def _make(path: Path, size: int) -> None:
         os.ftruncate(descriptor, 0)
         synced_files.allocate(descriptor, whole)
         synced_files.write_all(descriptor, bytes(min(RING_AT + size, _ZEROED_BYTES)), 0)
-        os.fsync(descriptor)
+        synced_files.sync(descriptor)
     except OSError:
         os.ftruncate(descriptor, 0)
         raise

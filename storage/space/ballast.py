@@ -40,7 +40,7 @@ def restore(directory: Path) -> bool:
     try:
         if os.fstat(descriptor).st_size != BALLAST_BYTES:
             synced_files.allocate(descriptor, BALLAST_BYTES)
-            os.fsync(descriptor)  # so that a start on a full disk has it also after a power failure
+            synced_files.sync(descriptor)  # so that a start on a full disk has it also after a power failure
             synced_files.sync_directory(directory)
     except OSError:
         release(directory)  # a part of it would be of no use

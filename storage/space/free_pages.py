@@ -23,17 +23,16 @@ them, so the list is read again for each step. Only the thread that commits may 
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
 import lmdb
 
+from storage.space.holes import UNSUPPORTED, punch_hole
 from storage.storage_errors import StoreCorrupt
 
 MAGIC, FORMAT = 0xBEEFC0DE, 1
@@ -49,23 +48,8 @@ _NUMBER = struct.Struct("=Q")
 _BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever block size the file system has."""
 
-_KEEP_SIZE, _PUNCH_HOLE = 1, 2
-"""FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
-_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
-
 HOLES_AT_ONCE = 64
 """Holes made in one step; each changes the file system's own map."""
-
-
-def _punching() -> Callable[[int, int, int, int], int] | None:
-    """Return Linux's fallocate(descriptor, mode, offset, size), not 0 if it fails; None on other systems."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
-    if function is not None:
-        function.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
-    return function
-
-
-_fallocate = _punching()
 
 
 class Root(NamedTuple):
@@ -86,7 +70,7 @@ class FreePages:
         self._path = directory / "data.mdb"
         self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         self._after = -1
-        self.supported = _fallocate is not None
+        self.supported = punch_hole is not None
         """True while holes can be made. A file system that refuses them shows it at the first one."""
 
     def close(self) -> None:
@@ -129,11 +113,14 @@ class FreePages:
 
     def _punch(self, offset: int, size: int) -> bool:
         """Punch a hole. False if the system refuses."""
-        assert _fallocate is not None, "holes are supported"
-        failed = _fallocate(self._file, _KEEP_SIZE | _PUNCH_HOLE, offset, size)
-        if failed and ctypes.get_errno() in _UNSUPPORTED:
-            self.supported = False
-        return not failed
+        assert punch_hole is not None, "holes are supported"
+        try:
+            punch_hole(self._file, offset, size)
+        except OSError as error:
+            if error.errno in UNSUPPORTED:
+                self.supported = False
+            return False
+        return True
 
 
 def live_bytes(environment: lmdb.Environment) -> int:

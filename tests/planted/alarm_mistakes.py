@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.scheduling.alarms import Alarms
+from broker.process_memory import memory_used
 from broker.server.commits import commit_thread
 from broker.server.commits.commit_thread import CommitSteps
 from broker.server.commits.committer import Committer
-from broker.server.resource_alarms import ResourceWatch, memory_used
+from broker.server.resource_alarms import ResourceWatch
 from broker.server.server import Server
 from broker.session.channel.channel import Channel
 from storage import batch_removals

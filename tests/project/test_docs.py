@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,61 @@ def test_every_command_that_is_named_exists() -> None:
 def test_every_make_target_that_is_named_exists() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert on_every_page(lambda page: set(named_after("make", page)) - {*targets}) == {}
+
+
+INSTALL = re.compile(r"pip3? install ((?:--[\w-]+ )*)('[^'\n]+'|[^\s`#&|']+)")
+PUBLISHING = ROOT / "docs" / "releasing.md"
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def installed_wrongly(text: str) -> Iterator[str]:
+    """Yield targets of `pip install` that are ours and nowhere: no index has them, nor a checkout."""
+    for _options, quoted in INSTALL.findall(text):
+        target, _, extras = quoted.strip("'").rstrip("]").partition("[")
+        ours = target == "." or target.startswith(("./", "leveret"))
+        places = [ROOT] if target in (".", "./leveret") else [ROOT / target]
+        known = all((place / "pyproject.toml").is_file() for place in places) and not target.startswith("leveret")
+        if ours and not (known and set(filter(None, extras.split(","))) <= {*EXTRAS}):
+            yield quoted
+
+
+def test_every_command_that_installs_leveret_installs_a_checkout() -> None:
+    """Nothing is published: the name alone is an error, or a package of whoever registers it."""
+    told = {page: page.read_text(encoding="utf-8") for page in PAGES if page != PUBLISHING}
+    told |= {
+        file: file.read_text(encoding="utf-8") for name in ("broker", "leveret") for file in (ROOT / name).rglob("*.py")
+    }
+    found = {shown(place): list(installed_wrongly(text)) for place, text in told.items()}
+    assert {place: commands for place, commands in found.items() if commands} == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("pip install 'leveret[pytest]'", True),
+        ("pip install --quiet leveret", True),
+        ("pip install './leveret[pytests]'", True),
+        ("pip install './leveret[pytest]'", False),
+        ("pip install ./leveret_spark", False),
+        ("pip install pika", False),
+    ],
+)
+def test_a_command_that_installs_what_is_not_there_is_noticed(command: str, wrong: bool) -> None:
+    assert bool([*installed_wrongly(command)]) == wrong
+
+
+@pytest.mark.slow
+def test_the_command_for_tests_of_applications_works_beside_a_checkout(tmp_path: Path) -> None:
+    (tmp_path / "leveret").symlink_to(ROOT)
+    (command, *_more) = (
+        line for line in blocks(ROOT / "docs/testing-applications.md", "sh")[0].splitlines() if "pip" in line
+    )
+    words = shlex.split(command, comments=True)
+    assert words == ["pip", "install", "./leveret[pytest]"]
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-deps", "--no-build-isolation"]
+    run = subprocess.run([*pip, *words[2:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "Would install leveret-" in run.stdout
 
 
 def test_a_decision_says_why_what_and_at_what_cost() -> None:

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from broker import __version__
 from harness.brokers.installed_broker import try_out
 from harness.project import ROOT
+from tools.compiled_core import CORE
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -62,33 +63,51 @@ COPIED = [(names.split(), place) for names, place in COPY.findall((ROOT / "Docke
 
 
 @pytest.fixture(scope="module")
-def image_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with exactly what pip finds in the image."""
-    source = tmp_path_factory.mktemp("source")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with exactly what the stages of the image that build have copied."""
+    root = tmp_path_factory.mktemp("image")
     for names, place in COPIED:
-        for name in names if place.startswith("/src/") else ():
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, source / place.removeprefix("/src/"))
-    return source
+        for name in names if place.startswith(("/src/", "/needs/")) else ():
+            target = root / place.removeprefix("/")
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, target)
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, target)
+    return root
 
 
 @pytest.fixture(scope="module")
-def image_wheel(image_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the Dockerfile builds."""
-    return build(image_source, tmp_path_factory.mktemp("image"))
+def image_wheel(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the Dockerfile builds with CORE=pure."""
+    return build(image / "src", tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    copied = [name.rstrip("/") for names, _ in COPIED for name in names]
+    copied = dict.fromkeys(name.rstrip("/") for names, _ in COPIED for name in names)
     assert ignored == [ignored[0], "*", *(f"!{name}" for name in copied), "**/__pycache__"]
 
 
-def test_the_image_installs_what_is_required(image_source: Path) -> None:
+def test_the_image_installs_what_is_required(image: Path) -> None:
     command = [sys.executable, "requirements.py", "pyproject.toml", "pipeline"]
-    run = subprocess.run(command, cwd=image_source, capture_output=True, text=True, check=True)
+    run = subprocess.run(command, cwd=image / "needs", capture_output=True, text=True, check=True)
     project = PROJECT["project"]
     assert run.stdout.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["pipeline"]]
+
+
+def test_the_image_has_a_compiled_core_and_no_compiler(image: Path) -> None:
+    """Docker takes the stage that CORE names: the others are not built."""
+    text = (ROOT / "Dockerfile").read_text()
+    assert "ARG CORE=compiled\n" in text
+    assert "FROM ${CORE} AS wheel\n" in text
+    stages = dict(re.findall(r"^FROM (?:.* AS (\w+)|\S+)\n((?:(?!FROM ).*\n)*)", text, re.MULTILINE))
+    assert [name for name, stage in stages.items() if "gcc" in stage] == ["compiled"]
+    assert "HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip wheel" in stages["compiled"]
+    hook = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["path"]
+    assert (image / "src" / hook).is_file(), "the hook that compiles is where pyproject.toml says"
+    compiled = [name for name in CORE if not (image / "src" / name).exists()]
+    assert compiled == [], "all that it compiles is there"
 
 
 def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:

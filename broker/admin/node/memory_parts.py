@@ -40,8 +40,8 @@ async def memory_parts(administration: Administration) -> dict[str, Any]:
         "allocated_unused": unused,
     }
     other = max(0, resident - sum(parts.values()))
-    allocated = resident - store - code
-    total = {"erlang": allocated - unused, "rss": resident, "allocated": allocated}
+    allocated = max(0, resident - store - code)
+    total = {"erlang": max(0, allocated - unused), "rss": resident, "allocated": allocated}
     return {**parts, "other_system": other, "strategy": "rss", "total": total}
 
 

@@ -19,9 +19,13 @@ class Threads(NamedTuple):
 
 def open_files() -> int | None:
     """Return the number of open descriptors."""
+    directory = OWN / "fd"
     try:
-        directory = OWN / "fd"
         return directory.stat().st_size or sum(1 for _ in directory.iterdir()) - 1  # the size says so since Linux 6.2
+    except OSError:
+        pass
+    try:
+        return sum(1 for _ in Path("/dev/fd").iterdir()) - 1  # macOS
     except OSError:
         return None
 

@@ -13,7 +13,7 @@ from broker.cli.usage.command_groups import Commands
 
 @click.group(cls=Commands)
 def pipeline() -> None:
-    """Jobs over the event log, and on Spark over dead letters; they need `pip install 'leveret[pipeline]'`.
+    """Jobs over the event log, and on Spark over dead letters; they need the extra `leveret[pipeline]`.
 
     All but replay write tables (Parquet) and a page, report.html, to a directory. They can be repeated at any time.
     """

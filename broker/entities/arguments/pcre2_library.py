@@ -14,8 +14,15 @@ import ctypes
 import re
 from functools import cache
 
-LIBRARY = "libpcre2-8.so.0"
-MISSING = "libpcre2-8 is not installed (Debian: libpcre2-8-0; Alpine, Fedora, Arch: pcre2)"
+NAMES = (
+    "libpcre2-8.so.0",
+    "libpcre2-8.0.dylib",
+    "/opt/homebrew/lib/libpcre2-8.0.dylib",
+    "/usr/local/lib/libpcre2-8.0.dylib",
+    "/opt/local/lib/libpcre2-8.0.dylib",
+)
+"""The library on Linux; on macOS, where Homebrew and MacPorts have directories that the loader does not search."""
+MISSING = "libpcre2-8 is not installed (Debian: libpcre2-8-0; Alpine, Fedora, Arch, Homebrew: pcre2)"
 NO_MATCH = -1
 MESSAGE_BYTES = 256
 ANCHORED = 0x80000000
@@ -126,10 +133,7 @@ class Expression:
 @cache
 def pcre2(heap_kibibytes_max: int) -> Pcre2:
     """Load PCRE2, with this limit on the memory of a search. Raises Pcre2Error if it is not installed."""
-    try:
-        library = ctypes.CDLL(LIBRARY)
-    except OSError:
-        raise Pcre2Error(MISSING) from None
+    library = _library()
     for name, (result, *arguments) in FUNCTIONS.items():
         function = getattr(library, f"pcre2_{name}_8")
         function.restype, function.argtypes = result, arguments
@@ -138,6 +142,15 @@ def pcre2(heap_kibibytes_max: int) -> Pcre2:
         raise MemoryError("PCRE2 was given no memory")
     library.pcre2_set_heap_limit_8(limits, heap_kibibytes_max)
     return Pcre2(library, limits, memory)
+
+
+def _library() -> ctypes.CDLL:
+    for name in NAMES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise Pcre2Error(MISSING)
 
 
 def _compiled(engine: Pcre2, pattern: bytes, options: int = 0) -> int:

@@ -20,8 +20,9 @@ log = logging.getLogger("leveret.listeners")
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 RETRY_SECONDS = 0.1
-KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 8}
-"""TCP keepalive: after a minute of silence a probe every 15 seconds; after eight unanswered ones the peer is gone."""
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 8}
+"""TCP keepalive: after a minute of silence a probe every 15 seconds; after eight unanswered ones the peer is gone. The
+minute is TCP_KEEPALIVE on macOS, TCP_KEEPIDLE elsewhere."""
 
 
 UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")

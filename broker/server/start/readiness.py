@@ -45,7 +45,8 @@ class Readiness:
         start = resource_alarms.process_age_seconds()
         if not self._announced:  # a start in the same process, after rabbitmqctl stop_app, has no further line
             self._announced = True
-            sys.stdout.write(f"leveret ready: {','.join(urls)} data={data} pid={os.getpid()} start={start:.2f}s\n")
+            took = f" start={start:.2f}s" if start else ""  # macOS does not tell
+            sys.stdout.write(f"leveret ready: {','.join(urls)} data={data} pid={os.getpid()}{took}\n")
             sys.stdout.flush()
         self._notify(f"STATUS=listening on {' '.join(urls)}")
 
@@ -69,7 +70,7 @@ class Readiness:
         if not self._address:
             return
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
                 channel.setblocking(False)
                 channel.sendto(state.encode(), self._address)
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from leveret.testing.power.c_compiler import compiler
 from leveret.testing.testing_errors import LeveretError
 
 HEADERS = Path(__file__).parent
+NOT_LINUX = "a power failure is played on Linux alone, by LD_PRELOAD"
 NO_COMPILER = "a power failure needs a C compiler, cc, gcc or clang: install one, or `pip install ziglang`"
 
 
@@ -20,8 +22,10 @@ NO_COMPILER = "a power failure needs a C compiler, cc, gcc or clang: install one
 def library(source: Path) -> Path:
     """Compile a library from one source file, into a temporary directory of this process.
 
-    Raises LeveretError if there is no compiler, or it fails.
+    Raises LeveretError on other systems than Linux, and if there is no compiler, or it fails.
     """
+    if sys.platform != "linux":
+        raise LeveretError(NOT_LINUX)
     command = compiler()
     if not command:
         raise LeveretError(NO_COMPILER)

@@ -17,6 +17,7 @@ import trio
 
 from broker.config import Config, DiskSettings, MemorySettings, ServerSettings
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
+from broker.process_memory import memory_used
 from broker.server import resource_alarms
 from broker.server.resource_alarms import REUSABLE_BYTES_KEPT, SHRINK_SECONDS, ResourceWatch
 
@@ -56,24 +57,25 @@ def test_the_limit_is_a_share_of_what_the_control_groups_allow(
 
 
 def test_memory_of_our_own_counts() -> None:
-    before = resource_alarms.memory_used()
+    before = memory_used()
     held = bytearray(os.urandom(64)) * MEBIBYTE
-    assert resource_alarms.memory_used() - before > len(held) // 2
+    assert memory_used() - before > len(held) // 2
 
 
+@pytest.mark.linux_only("elsewhere all resident memory counts, or the footprint")
 def test_mapped_files_do_not_count(tmp_path: Path) -> None:
     """The pages of the message store are the kernel's to drop."""
     path = tmp_path / "mapped"
     path.write_bytes(bytes(64 * MEBIBYTE))
-    before = resource_alarms.memory_used()
+    before = memory_used()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert sum(mapped[at] for at in range(0, len(mapped), 4096)) == 0
-        assert resource_alarms.memory_used() - before < 32 * MEBIBYTE
+        assert memory_used() - before < 32 * MEBIBYTE
 
 
 def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
     """It waits for the end of the alarm, which must not wait for it."""
-    memory = MemorySettings(high_watermark_bytes=resource_alarms.memory_used() // 2, check_interval_seconds=0.001)
+    memory = MemorySettings(high_watermark_bytes=memory_used() // 2, check_interval_seconds=0.001)
     config = Config(server=ServerSettings(data_dir=str(tmp_path)), memory=memory)
     held = 0
     watched = ResourceWatch(config, alarms, Space(), lambda: held)
@@ -86,13 +88,14 @@ def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Pat
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watched.watch_memory, trio.sleep)
                 await raised.wait()
-                held = resource_alarms.memory_used()
+                held = memory_used()
                 await ended.wait()
                 nursery.cancel_scope.cancel()
 
     trio.run(look)
 
 
+@pytest.mark.linux_only("no other system tells the mapped pages")
 def test_mapped_files_above_the_limit_are_given_back(tmp_path: Path, alarms: Alarms) -> None:
     """The process's own code is more than a byte."""
     memory = MemorySettings(mapped_bytes_max=1, check_interval_seconds=0.001)
@@ -120,7 +123,7 @@ def nobody_looks_for_cycles() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nobody_looks_for_cycles")
 def test_garbage_in_cycles_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
-    limit = resource_alarms.memory_used() + 32 * MEBIBYTE
+    limit = memory_used() + 32 * MEBIBYTE
     memory = MemorySettings(high_watermark_bytes=limit, check_interval_seconds=0.001)
     watched = ResourceWatch(Config(server=ServerSettings(data_dir=str(tmp_path)), memory=memory), alarms, Space(), int)
     cycle: list[object] = [bytearray(os.urandom(64)) * MEBIBYTE]
@@ -144,6 +147,7 @@ def test_garbage_in_cycles_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Al
 # Disk
 
 
+@pytest.mark.linux_only("no other system tells it by /proc")
 def test_the_file_system_of_a_directory() -> None:
     assert resource_alarms.file_system(Path("/proc/self")) == "proc"
     assert resource_alarms.file_system(Path("/")) not in ("", "proc")
@@ -254,6 +258,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes() -> None:
     assert run(program, 200, 200) == "200 200 200"
 
 
+@pytest.mark.linux_only("no other system tells it")
 def test_the_age_of_the_process_includes_its_imports() -> None:
     program = "from broker.server import resource_alarms as resources; print(resources.process_age_seconds())"
     assert 0 < float(run(program, 100, 100)) < 60

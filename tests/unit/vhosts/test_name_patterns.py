@@ -188,7 +188,7 @@ def test_what_is_no_expression_is_said_with_its_place(pattern: str, reason: str,
 @pytest.fixture
 def _none_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A system without PCRE2."""
-    monkeypatch.setattr(pcre2_library, "LIBRARY", "libpcre2-8.so.none")
+    monkeypatch.setattr(pcre2_library, "NAMES", ("libpcre2-8.so.none",))
     pcre2_library.pcre2.cache_clear()
     yield
     pcre2_library.pcre2.cache_clear()
@@ -197,5 +197,7 @@ def _none_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_none_installed")
 def test_without_the_library_what_needs_it_is_refused_with_its_packages() -> None:
     assert NamePattern("^orders.*").search("orders.new")
-    with pytest.raises(InvalidPattern, match=r"is not installed \(Debian: libpcre2-8-0; Alpine, Fedora, Arch: pcre2\)"):
+    with pytest.raises(
+        InvalidPattern, match=r"is not installed \(Debian: libpcre2-8-0; Alpine, Fedora, Arch, Homebrew: pcre2\)"
+    ):
         NamePattern("[a-z]+")

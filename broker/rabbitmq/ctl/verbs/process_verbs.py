@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -128,12 +129,23 @@ def _steps(call: VerbCall, deadline: float) -> Iterator[str]:
         pid = int(file.read_text().strip())
         yield f"pid is {pid}"
     yield f"Waiting for erlang distribution on node '{call.node}' while OS process '{pid}' is running"
-    while Path(f"/proc/{pid}").exists() and not _connects(call):
+    while _runs(pid) and not _connects(call):
         _look_again(deadline)
-    if not Path(f"/proc/{pid}").exists():
+    if not _runs(pid):
         raise VerbRefusal(UNAVAILABLE, "process_not_running")
     yield f"Waiting for applications 'rabbit_and_plugins' to start on node '{call.node}'"
     yield f"Applications 'rabbit_and_plugins' are running on node '{call.node}'"
+
+
+def _runs(pid: int) -> bool:
+    """Return whether there is a process of this id, of whatever user."""
+    try:
+        os.kill(max(pid, 1), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return pid > 0
+    return pid > 0
 
 
 def _look_again(deadline: float) -> None:
@@ -191,7 +203,7 @@ def _start_app(call: VerbCall) -> Outcome:
     call.ask(StartApplication())
     deadline = time.monotonic() + (STARTUP_SECONDS if call.timeout is None else call.timeout)
     while not _serves(call):
-        if not Path(f"/proc/{pid}").exists():
+        if not _runs(pid):
             raise NotRunning(call.place.directory)
         _look_again(deadline)
     return call.done()
