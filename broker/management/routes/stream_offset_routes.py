@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.definitions.stream_offsets import commit_offsets, forget_offsets
+from broker.admin.definitions.group_offsets import commit_offsets, forget_offsets
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.access import Tag
 from broker.management.api_call import ApiCall
