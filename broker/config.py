@@ -211,6 +211,7 @@ class DiskSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     free_limit_bytes: Count = 50_000_000
     check_interval_seconds: Seconds = 5.0
+    hang_seconds: Seconds = 10.0
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

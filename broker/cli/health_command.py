@@ -35,6 +35,15 @@ def alarms(target: Target) -> None:
     click.echo("no alarms")
 
 
+@health.command()
+@targeted
+def disk(target: Target) -> None:
+    """Check that the disk answers: no write has been under way for disk.hang_seconds."""
+    if hangs := target.ask(Status())["disk"]["hangs"]:
+        raise _unhealthy(hangs)
+    click.echo("the disk answers")
+
+
 @health.command(elsewhere="check_port_connectivity")
 @targeted
 def connectivity(target: Target) -> None:

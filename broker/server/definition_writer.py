@@ -144,10 +144,10 @@ class DefinitionLog:
             if not self._store.commit_at_once(changes):
                 return
         except DefinitionsError:
-            self.policy.disk.wrote(math.inf)
+            self.policy.disk.wrote(math.inf, perf_counter())
             return
         self.waiting, self._unasked = [], []
-        self.policy.disk.wrote(self._waits.seconds_of_disk(perf_counter() - began))
+        self.policy.disk.wrote(self._waits.seconds_of_disk(perf_counter() - began), perf_counter())
         self._written(groups)
         self.policy.answered(perf_counter())
 
@@ -177,7 +177,7 @@ class DefinitionLog:
         """Commit, in a thread."""
         began = perf_counter()
         self._store.commit(changes)
-        self.policy.disk.wrote(self._waits.seconds_of_disk(perf_counter() - began))
+        self.policy.disk.wrote(self._waits.seconds_of_disk(perf_counter() - began), perf_counter())
 
     def _written(self, groups: Sequence[ChangeGroup]) -> None:
         for group in groups:

@@ -238,7 +238,7 @@ async def _run(
         if events is not None:
             server.control.events = events
             writers.start_soon(events.run, server.broker)
-        with admin_socket.listening(config.server.directory) as operators:
+        with admin_socket.listening(config.server.directory) as operators, _watching(server, bound, operators):
             clients.start_soon(admin_socket.serve, server.administration, operators, server.admit)
             server.listen(bound)
             server.shovels.begin(config.shovels)
@@ -252,6 +252,16 @@ async def _run(
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
     return again if server.application.starts_again.cancelled_caught else None
+
+
+@contextmanager
+def _watching(server: Server, bound: Listeners, operators: trio.SocketListener) -> Iterator[None]:
+    """Watch for a disk that hangs meanwhile."""
+    with (
+        socket.fromfd(operators.socket.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as listening,
+        server.disk_watch.running([*bound.management, *bound.prometheus], listening),
+    ):
+        yield
 
 
 async def _handle_signals(signals: AsyncIterator[int], bound: Listeners, readiness: Readiness) -> None:
@@ -303,7 +313,7 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     from broker.server.http.http_services import HttpServices
 
     services = server.application.http = HttpServices(
-        server.config, server.registry, server.administration, server.nursery, server.unready
+        server.config, server.registry, server.administration, server.nursery, server.unready, server.disk_watch.hangs
     )
     for sockets, scheme, security, listen, addresses in (
         (bound.management, "http", None, services.listen_management, server.http_addresses),

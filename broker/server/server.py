@@ -23,6 +23,7 @@ from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.process_memory import memory_used
 from broker.server import resource_alarms
 from broker.server.commits.commit_policy import CommitLimits
+from broker.server.disk.disk_watch import DiskWatch
 from broker.server.engine import Engine, Wakeup
 from broker.server.loop_metrics import LoopMetrics
 from broker.server.net import listeners, local_connections
@@ -45,6 +46,7 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import Table
+from storage.pending_sync import PendingSync
 
 log = logging.getLogger("leveret.server")
 
@@ -90,8 +92,9 @@ class Server:
         self.definition_log = recovered.definition_log
         self.registry = Registry(broker, session_settings(config), parts.new_confirms)
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, self.waiting_bytes)
+        self.disk_watch = DiskWatch(_pending_syncs(stores), config.disk.hang_seconds)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
-        # The engine makes the committer, of which the resource watch and the copies are told; so both come before it.
+        # Before the engine, which makes the committer and tells both.
         self.engine = Engine(
             broker,
             stores.messages,
@@ -177,8 +180,10 @@ class Server:
         return not full
 
     def unready(self) -> str:
-        """Return the reason why AMQP clients are not accepted now; empty while they are."""
-        return f"connection limit reached ({self.sockets_max})" if len(self.transports) >= self.sockets_max else ""
+        """Return the reason why AMQP clients should not come now, or are not accepted; empty while they are."""
+        if len(self.transports) >= self.sockets_max:
+            return f"connection limit reached ({self.sockets_max})"
+        return self.disk_watch.hangs()
 
     def _dismiss(self) -> None:
         """Close the sockets that clients keep open after connection.close-ok."""
@@ -294,6 +299,8 @@ class Server:
             "disk": {
                 "free_bytes": self.stores.messages.space.room_bytes(),
                 "limit_bytes": self.resources.disk_free_limit,
+                "hangs": self.disk_watch.hangs(),
+                "pending_seconds": self.disk_watch.pending_seconds(),
             },
             "messages": self.stores.messages.statistics()._asdict(),
             "store_io": self.stores.messages.io.sums()._asdict(),
@@ -308,6 +315,11 @@ class Server:
             for connection in list(self.registry.connections):
                 connection.unblock()
             self.engine.end_turn()
+
+
+def _pending_syncs(stores: Stores) -> list[PendingSync]:
+    """Return the writes that each file of the stores waits for."""
+    return [stores.messages.journal.pending, stores.messages.io.pending, stores.definitions.pending]
 
 
 def _texts(addresses: list[tuple[str, int]]) -> list[str]:

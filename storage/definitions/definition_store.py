@@ -29,6 +29,7 @@ from storage.definitions.change_count import BACKUP, ChangeCount
 from storage.definitions.definition_rows import TABLES, Change, Definitions, SetMetadata
 from storage.definitions.definition_statements import BEGIN_SEQUENCE, LIFT_SEQUENCE, Row, Step, rows, select, steps
 from storage.definitions.definitions_copy import copied
+from storage.pending_sync import PendingSync
 from storage.storage_errors import StoreError, StoreIncomplete
 
 log = logging.getLogger("leveret.definitions")
@@ -81,6 +82,7 @@ class DefinitionStore:
         """Held by the thread that uses the connection."""
         self._commits = 0
         """Since the last checkpoint."""
+        self.pending = PendingSync(path.name)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="leveret-definitions", daemon=True)
 
@@ -161,7 +163,7 @@ class DefinitionStore:
         Raises DefinitionsError; the log then grows on.
         """
         self._commits, self.wants_checkpoint = 0, False
-        with self._using, self._translating():
+        with self._using, self._translating(), self.pending:
             ((_busy, in_log, moved),) = self._sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if in_log == moved:
                 self._count.moved_into_file()
@@ -207,8 +209,9 @@ class DefinitionStore:
             raise _translated(self.path, error) from error
 
     def _commit(self, changes: Sequence[Change]) -> None:
-        _transact(self._sqlite, steps((*changes, *self._count.next())))
-        self._count.committed()
+        with self.pending:
+            _transact(self._sqlite, steps((*changes, *self._count.next())))
+            self._count.committed()
         self._commits += 1
         self.wants_checkpoint = self._commits >= CHECKPOINT_COMMITS
 

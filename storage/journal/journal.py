@@ -16,6 +16,7 @@ from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
 from storage.journal.journal_payload import encode_batch
 from storage.journal.unapplied_writes import LaneView, UnappliedWrites, merged
+from storage.pending_sync import PendingSync
 
 log = logging.getLogger("leveret.journal")
 
@@ -67,6 +68,7 @@ class Journal:
         """The last batch taken was the first behind a parcel."""
         self.last_write = NOTHING_WRITTEN
         """Bytes and seconds of the last batch taken."""
+        self.pending = PendingSync("messages/journal")
 
     @classmethod
     def open(cls, directory: Path, boot: int, size: int) -> Journal:
@@ -122,7 +124,8 @@ class Journal:
             return False
         number = self.number + 1
         try:
-            self.last_write = file.append(number, payload)
+            with self.pending:
+                self.last_write = file.append(number, payload)
         except OSError as error:
             log.warning("%s; messages are committed without the journal, until the next start", error)
             file.close()

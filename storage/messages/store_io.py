@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from storage.batch import SealedBatch
 from storage.journal.journal_file import JournalWrite
+from storage.pending_sync import PendingSync
 
 RECENT_MAX = 10_000
 """Commits that are kept until they are read."""
@@ -66,12 +67,14 @@ class StoreIo:
         """Held while sums are added to: the journal is written by one thread, LMDB by another."""
         self._last_sync = 0.0
         self._last_size: int | None = None
+        self.pending = PendingSync("messages/data.mdb")
 
     @contextmanager
     def writing(self) -> Iterator[_Transaction]:
         """Measure one transaction that is filled and committed meanwhile. A failed one is not counted."""
         before, transaction = self._written.look(), _Transaction(perf_counter())
-        yield transaction
+        with self.pending:
+            yield transaction
         ended, after = perf_counter(), self._written.look()
         self._last_sync, self._last_size = ended - transaction.filled, None
         with self._adding:

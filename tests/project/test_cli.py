@@ -384,9 +384,10 @@ def test_a_backup_goes_where_the_caller_stands(
         ("protocol amqps", [{"protocol": "amqp"}], "amqps is not listened for; these are: amqp"),
         ("connectivity", [{"interface": "127.0.0.1", "port": 1}], "cannot connect to 127.0.0.1:1"),
         ("certificates", [{"file": "c.pem", "until": 0.0}], "c.pem expires on 1970-01-01"),
+        ("disk", {"disk": {"hangs": "data.mdb: the disk hangs"}}, "data.mdb: the disk hangs"),
     ],
 )
-def test_a_health_check_says_why_it_fails(run: Run, peer: Peer, check: str, rows: list[Any], words: str) -> None:
+def test_a_health_check_says_why_it_fails(run: Run, peer: Peer, check: str, rows: Any, words: str) -> None:
     peer.answers(rows)
     assert run("health", *check.split()) == (1, "", f"leveret: error: {words}\n")
 

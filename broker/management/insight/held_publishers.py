@@ -1,4 +1,4 @@
-"""Alarms of memory and disk, and the publishers that they hold."""
+"""Alarms of memory and disk, a disk that hangs, and the publishers that alarms hold."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def alarms(api: ManagementApi) -> dict[str, Any]:
             "raised": raised.is_raised(DISK),
             "free": status["disk"]["free_bytes"],
             "limit": status["disk"]["limit_bytes"],
+            "hangs": status["disk"]["hangs"],
         },
         "held_connections": len(held),
         "held_bytes": sum(each.held_bytes for each in held),

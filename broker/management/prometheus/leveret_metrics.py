@@ -1,14 +1,15 @@
-"""Leveret's own histograms: commits, turns and the event loop."""
+"""Leveret's own metrics: histograms of commits, turns and the event loop, and whether the disk answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
 from broker.entities.statistics.measurements import Histogram, Measurements
+from broker.management.prometheus.metric_groups import GAUGE, family
 
 
 class HistogramMetric(NamedTuple):
@@ -36,6 +37,14 @@ def leveret_families(measurements: Measurements) -> Iterator[Metric]:
     """The histograms with their current values."""
     for name, metric in HISTOGRAMS.items():
         yield _family(metric, getattr(measurements, name))
+
+
+def disk_families(disk: Mapping[str, Any]) -> Iterator[Metric]:
+    """The gauges of a disk that hangs, from the status of the disk."""
+    help_ = "1 while a write has been under way for disk.hang_seconds"
+    yield family("leveret_disk_hangs", GAUGE, help_, [((), int(bool(disk["hangs"])))])
+    waits = [((file,), seconds) for file, seconds in disk["pending_seconds"].items()]
+    yield family("leveret_sync_pending_seconds", GAUGE, "Time of the write that is under way", waits, ("file",))
 
 
 def _family(metric: HistogramMetric, histogram: Histogram) -> Metric:

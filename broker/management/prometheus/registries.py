@@ -12,7 +12,7 @@ from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.management_api import ManagementApi
 from broker.management.prometheus import cluster_metrics, metrics_of_4, stream_metrics
 from broker.management.prometheus.global_metrics import global_families
-from broker.management.prometheus.leveret_metrics import leveret_families
+from broker.management.prometheus.leveret_metrics import disk_families, leveret_families
 from broker.management.prometheus.metric_groups import GAUGE, MetricGroup, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
 from broker.management.prometheus.queue_metrics import queue_groups
@@ -108,6 +108,7 @@ class Registries:
         yield from global_families(self._api.registry)
         yield from leveret_families(self._api.broker.statistics.measurements)
         yield from stream_metrics.committed_offsets_group(self._api.broker).apart(stream_metrics.PREFIX)
+        yield from disk_families(self._api.status()["disk"])
 
     def _of_4(self, *, apart: bool) -> Parts:
         broker = self._api.broker

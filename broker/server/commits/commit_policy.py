@@ -129,20 +129,20 @@ class CommitPolicy:
         interpreter several times, and gets it once in a turn. To be asked of each batch while no other is under way:
         the next answers depend on it.
         """
-        alone, rare = self._is_alone(batch), self._is_rare(batch, now)
+        alone, rare = self._is_alone(batch, now), self._is_rare(batch, now)
         if not (alone or (loop_busy and rare)) or batch.deleted_queues or not self.journal_takes(batch.bytes, figures):
             return False
         since = self._catching_up_since
         return since is None or now - since <= HANGS_SECONDS
 
-    def _is_alone(self, batch: SealedBatch) -> bool:
+    def _is_alone(self, batch: SealedBatch, now: float) -> bool:
         """Return True if one client alone waits for this batch and waited for the last, it is small, the disk quick."""
         before = self._lone_waiter
         if len(batch.waiters) == 1:
             self._lone_waiter = batch.waiters[0]
         elif batch.waiters:
             self._lone_waiter = None
-        if before is None or self._lone_waiter is not before or not self._disk.quick:
+        if before is None or self._lone_waiter is not before or not self._disk.quick(now):
             return False
         settles = any(lane.settled for lane in batch.lanes)
         return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
@@ -156,14 +156,14 @@ class CommitPolicy:
 
     def loop_wrote(self, write: JournalWrite, began: float, ended: float) -> None:
         """Note a write of the event loop, which took it from `began` to `ended`."""
-        self.wrote(write)
+        self.wrote(write, ended)
         if ended - began > SLOW_SECONDS:
             self._not_before = began + SLOW_FACTOR * (ended - began)
 
-    def wrote(self, write: JournalWrite) -> None:
+    def wrote(self, write: JournalWrite, now: float) -> None:
         """Note a write into the journal, by the thread or the event loop. A batch of transient messages needs none."""
         if write.size:
-            self._disk.wrote(write.seconds)
+            self._disk.wrote(write.seconds, now)
 
     # The journal, or LMDB?
 

@@ -267,7 +267,7 @@ class CommitSteps:
     def _write(self, batch: SealedBatch) -> None:
         journal = self._store.journal
         if self._store.commit(batch, to_journal=self._policy.journal_takes(batch.bytes, journal.figures())):
-            self._policy.wrote(journal.last_write)
+            self._policy.wrote(journal.last_write, self._now())
         self._deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next `reclaim`, which reports them
 
 

@@ -31,7 +31,7 @@ class LoneChanges:
 
     def loop_writes(self, groups: int, changes: Sequence[Change], now: float) -> bool:
         """Return True if the event loop writes these changes. `groups`: how many of them somebody waits for."""
-        if groups != 1 or len(changes) > CHANGES_MAX or not self.disk.quick:
+        if groups != 1 or len(changes) > CHANGES_MAX or not self.disk.quick(now):
             return False
         return now - self._answered_at >= APART_SECONDS and sum(map(_size, changes)) <= BYTES_MAX
 

@@ -37,8 +37,10 @@ class HttpServices:
         administration: Administration,
         nursery: trio.Nursery,
         unready: Callable[[], str],
+        disk_hangs: Callable[[], str],
     ) -> None:
-        """Start the history of statistics. `unready`: the reason why AMQP clients are not accepted, or nothing."""
+        """Start the history of statistics. `unready`: the reason why AMQP clients are not accepted, or nothing;
+        `disk_hangs`: the write that the disk does not answer, or nothing."""
         self._look_around = administration.process.look_around
         segments = SegmentFiles(config.events_directory, config.http.reads_max)
         settings = management_settings(config)
@@ -51,7 +53,7 @@ class HttpServices:
         self._management = WebServer(config.http, self._names.guarded(self._answer), nursery)
         self._per_object_by_default = config.prometheus.return_per_object_metrics
         self._metrics: Application | None = None
-        scraped = self._names.guarded(probed(unready, self._answer_scrape))
+        scraped = self._names.guarded(probed(unready, disk_hangs, self._answer_scrape))
         self._prometheus = WebServer(config.http, scraped, nursery)
 
     def listen_management(self, listener: socket.socket, security: Security | None) -> None:

@@ -130,6 +130,7 @@ deprecated-features                                       GET tag
 deprecated-features/used                                  GET tag
 health/checks/alarms                                      GET tag
 health/checks/local-alarms                                GET tag
+health/checks/disk                                        GET tag
 health/checks/certificate-expiration/{within}/{unit}      GET tag
 health/checks/port-listener/{port}                        GET tag
 health/checks/protocol-listener/{protocol}                GET tag

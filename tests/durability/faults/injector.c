@@ -95,7 +95,7 @@ static void tell(const char *name) {
     real_close(fd);
 }
 
-/* Keep whoever syncs waiting, as a slow disk does. */
+/* Keep whoever syncs waiting, as a slow disk does, but no longer than until it is mended. */
 static void dawdle(void) {
     REAL(open);
     REAL(close);
@@ -104,9 +104,10 @@ static void dawdle(void) {
     if (fd < 0) return;
     if (read(fd, text, sizeof text - 1) < 0) abort();
     real_close(fd);
-    long milliseconds = atol(text);
-    struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    while (nanosleep(&left, &left) && errno == EINTR) {}
+    for (long left = atol(text); left > 0 && !faccessat(AT_FDCWD, sign, F_OK, 0); left -= 10) {
+        struct timespec step = {0, (left < 10 ? left : 10) * 1000000};
+        nanosleep(&step, NULL);
+    }
 }
 
 /* Does this operation fail? It is counted if it is of the kind. */

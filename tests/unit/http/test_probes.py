@@ -40,7 +40,7 @@ def test_a_broker_is_live_and_ready_while_it_takes_clients(broker: BrokerProcess
     def probe(path: str, method: str = "GET") -> tuple[int, bytes]:
         return ask(metrics, path, method=method, user=None)[::2]
 
-    assert probe("/healthz") == probe("/readyz") == (200, b"ok\n")
+    assert probe("/healthz") == probe("/healthz/disk") == probe("/readyz") == (200, b"ok\n")
     assert (probe("/readyz", "HEAD"), probe("/healthz", "POST")) == ((200, b""), (405, b""))
     clients = [Client.connect(broker.address) for _ in range(CLIENTS)]
     assert probe("/readyz") == (503, b"connection limit reached (2)\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 import trio
@@ -12,7 +13,7 @@ import trio.testing
 
 from broker.entities.queues.events.event_recording import DELETE, Recorder
 from broker.server.commits.lone_changes import APART_SECONDS, BYTES_MAX, CHANGES_MAX, LoneChanges
-from broker.server.commits.quick_disk import QUICK_SECONDS, QUICK_WRITES_MIN
+from broker.server.commits.quick_disk import FRESH_SECONDS, QUICK_SECONDS, QUICK_WRITES_MIN
 from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
 from harness.brokers.broker_server import eventually
@@ -38,7 +39,7 @@ def log(store: DefinitionStore) -> DefinitionLog:
 
 def quick(log: DefinitionLog) -> DefinitionLog:
     for _ in range(QUICK_WRITES_MIN):
-        log.policy.disk.wrote(0.0)
+        log.policy.disk.wrote(0.0, perf_counter())
     return log
 
 
@@ -171,7 +172,7 @@ def test_who_writes_a_change() -> None:
     now = 100.0
     assert not policy.loop_writes(1, [V], now), "nothing is known of the disk yet"
     for _ in range(QUICK_WRITES_MIN):
-        policy.disk.wrote(QUICK_SECONDS / 2)
+        policy.disk.wrote(QUICK_SECONDS / 2, now)
     assert policy.loop_writes(1, [V], now)
     assert not policy.loop_writes(2, [V], now), "two clients wait"
     assert not policy.loop_writes(0, [V], now), "nobody waits"
@@ -180,7 +181,8 @@ def test_who_writes_a_change() -> None:
     policy.answered(now)
     assert not policy.loop_writes(1, [V], now + APART_SECONDS / 2), "another client was ready meanwhile"
     assert policy.loop_writes(1, [V], now + 2 * APART_SECONDS)
-    policy.disk.wrote(2 * QUICK_SECONDS)
+    assert not policy.loop_writes(1, [V], now + 2 * FRESH_SECONDS), "the disk was quick long ago, and may hang by now"
+    policy.disk.wrote(2 * QUICK_SECONDS, now)
     assert not policy.loop_writes(1, [V], now + 1), "the disk is slow"
 
 

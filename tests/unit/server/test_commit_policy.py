@@ -26,7 +26,7 @@ from broker.server.commits.commit_policy import (
     CommitPolicy,
     Wait,
 )
-from broker.server.commits.quick_disk import QUICK_SECONDS, QUICK_WRITES_MIN
+from broker.server.commits.quick_disk import FRESH_SECONDS, QUICK_SECONDS, QUICK_WRITES_MIN
 from broker.session.channel.transaction_contents import Transaction
 from storage.batch import LaneCounters, SealedBatch, SealedLane, Waiter
 from storage.journal.journal import JournalFigures
@@ -36,6 +36,7 @@ LIMITS = CommitLimits(batches_max=4, lazy_bytes_max=4 << 20)
 LITTLE_STAYS = JournalFigures(staying=1, staying_bytes=100, parcel_under_way=False, first=False)
 QUICK_WRITE = JournalWrite(4096, QUICK_SECONDS / 2)
 SLOW_WRITE = JournalWrite(4096, 2 * QUICK_SECONDS)
+HUNG_WRITE = JournalWrite(4096, 2 * HANGS_SECONDS)
 NO_WRITE = JournalWrite(0, 0.0)
 NOW = 1000.0
 
@@ -139,6 +140,8 @@ class Case(NamedTuple):
     """Since somebody waited for the batch before."""
     catching_up_seconds: float | None = None
     """Since LMDB began to catch up."""
+    quiet_seconds: float = 0.0
+    """Since the last of the writes."""
 
 
 LONE = {
@@ -151,6 +154,10 @@ LONE = {
     "nineteen quick writes": Case(batch(), False, writes=(QUICK_WRITE,) * (QUICK_WRITES_MIN - 1)),
     "a slow write now and then": Case(batch(), True, writes=(*(QUICK_WRITE,) * 40, SLOW_WRITE)),
     "three slow writes in a row": Case(batch(), False, writes=(*(QUICK_WRITE,) * 40, *(SLOW_WRITE,) * 3)),
+    "a write that hung, and nineteen quick ones": Case(
+        batch(), False, writes=(*(QUICK_WRITE,) * 40, HUNG_WRITE, *(QUICK_WRITE,) * (QUICK_WRITES_MIN - 1))
+    ),
+    "nothing was written for a second": Case(batch(), False, quiet_seconds=1.01 * FRESH_SECONDS),
     "every fifth is slow": Case(batch(), False, writes=(*(QUICK_WRITE,) * 4, SLOW_WRITE) * 20),
     "every seventh is slow": Case(batch(), True, writes=(*(QUICK_WRITE,) * 6, SLOW_WRITE) * 20),
     "a batch that needed no write is none": Case(
@@ -186,7 +193,7 @@ RARE = {
 def test_the_event_loop_writes_a_batch(case: Case) -> None:
     policy = CommitPolicy(LIMITS)
     for write in case.writes:
-        policy.wrote(write)
+        policy.wrote(write, NOW - case.quiet_seconds)
     if case.before is not None:
         policy.loop_writes(case.before, LITTLE_STAYS, NOW - case.idle_seconds, loop_busy=False)
     if case.catching_up_seconds is not None:
@@ -262,7 +269,7 @@ def test_a_channel_that_commits_again_and_again_is_one_client() -> None:
     """Its commits are answered one by one."""
     policy, batches, transaction = CommitPolicy(LIMITS), PendingBatches(4096, 1024), Transaction()
     for _ in range(QUICK_WRITES_MIN):
-        policy.wrote(QUICK_WRITE)
+        policy.wrote(QUICK_WRITE, NOW)
     by_the_loop, commits = list[bool](), list[Future[None]]()
     for _ in range(2):
         commits.append(transaction.on_disk(batches))

@@ -72,6 +72,12 @@ def _alarms(call: ApiCall, reason: str) -> Response:
     return failed(reason, alarms=alarms) if alarms else healthy()
 
 
+async def check_disk(call: ApiCall) -> Response:
+    """Check that the disk answers. RabbitMQ has no such check."""
+    hangs = call.api.status()["disk"]["hangs"]
+    return failed(hangs) if hangs else healthy()
+
+
 async def check_certificates(call: ApiCall) -> Response:
     """Check that no certificate of a listener expires within a number of days, weeks, months or years."""
     unit = call.names["unit"].lower()
@@ -186,8 +192,9 @@ CHECKS = {
     "protocol-listener/{protocol}": check_protocol,
     "virtual-hosts": check_nothing,
     "node-is-quorum-critical": check_single_node,
+    "disk": check_disk,
 }
-"""The checks of RabbitMQ 3.13, and those of 4 that apply here."""
+"""The checks of RabbitMQ 3.13, and those of 4 that apply here; and our own one of the disk."""
 _CLUSTER_SIZE = "reached-target-cluster-size"
 _WITHOUT_LEADERS = "quorum-queues-without-elected-leaders"
 CHECKS_OF_4 = {

@@ -86,6 +86,7 @@ export const HELP = {
   alarms: [
     ["Bars", "Full: the alarm is raised, and publishers are blocked."],
     ["Held back", "Bytes that blocked clients have sent, and that the broker has not handled."],
+    ["Writes", "The disk hangs if a write does not come back. Confirms wait for it."],
   ],
   crash: [
     ["Confirmed and persistent", "On disk: a power failure does not lose them."],

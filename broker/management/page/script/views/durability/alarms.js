@@ -50,10 +50,12 @@ export function showAlarms(page) {
 
   page.fresh(async () => {
     const alarms = await get(["leveret", "alarms"], {}, page.signal);
-    top.about(alarms.raised ? badge(`publishers are blocked: ${alarms.reason}`, "bad") : badge("no alarm", "good"));
+    const alarm = alarms.raised ? badge(`publishers are blocked: ${alarms.reason}`, "bad") : badge("no alarm", "good");
+    top.about(alarms.disk.hangs ? badge(alarms.disk.hangs, "bad") : alarm);
     showFigures(figures, [
       ["Memory", alarms.memory.raised ? "alarm" : "fine", alarms.memory.raised],
       ["Disk", alarms.disk.raised ? "alarm" : "fine", alarms.disk.raised],
+      ["Writes", alarms.disk.hangs ? "the disk hangs" : "answered", alarms.disk.hangs !== ""],
       ["Blocked connections", number(alarms.held_connections), alarms.held_connections > 0],
       ["Bytes held back", bytes(alarms.held_bytes)],
     ]);
