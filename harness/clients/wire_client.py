@@ -29,7 +29,8 @@ from broker.wire.methods import (
 from broker.wire.properties import BasicProperties, encode_header
 from harness.clients.amqp_peer import AmqpPeer, Item, Login, Message, UnexpectedFrame, message_frames, method_frames
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
+"""Longest wait for an answer, also on a busy machine."""
 Address = tuple[str, int]
 AnyMethod = TypeVar("AnyMethod", bound=Method)
 
