@@ -32,7 +32,7 @@ DISK_READS = 8
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group of consumers has read: the offset of the next message, and when it said so, in ms."""
+    """The offset of the next message for a group of consumers, and when it said so, in milliseconds."""
 
     offset: int
     at: int
