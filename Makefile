@@ -78,7 +78,7 @@ help:
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
 	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
 	@echo "make single        Leveret in one directory that needs no Python, in build/single, and for npm; takes a C compiler; as root"
-	@echo "make check-clients the libraries for Node, Go and Java with what make single has built, in empty projects"
+	@echo "make check-clients the packages for npm with what make single has built, installed into empty projects and used"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
