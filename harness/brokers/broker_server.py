@@ -20,10 +20,10 @@ from broker.entities.node.broker import Pace
 from broker.entities.node.users import Permission, User
 from broker.server.commits.commit_policy import CommitLimits
 from broker.server.engine import Engine, Wakeup
-from broker.server.net.client_sockets import ClientSockets
+from broker.server.net.replaceable_parts import transport_settings
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
-from broker.server.net.transport import Transport, TransportSettings
+from broker.server.net.transport import Transport
 from broker.session.connection import Connection
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
@@ -94,9 +94,9 @@ class BrokerServer:
             turn_clock=self._turn_clock,
         )
         self.committer = self.engine.committer
-        sockets = ClientSockets()
-        self.limits = TransportSettings(handshake_timeout=10.0, sockets=sockets)
-        nursery.start_soon(sockets.run)
+        self.limits = transport_settings(10.0)
+        if self.limits.sockets is not None:
+            nursery.start_soon(self.limits.sockets.run)
         self.transports: list[Transport] = []
         self.clients: list[ServerClient] = []
 

@@ -56,6 +56,7 @@ def test_the_limit_is_a_share_of_what_the_control_groups_allow(
     assert resource_alarms.memory_limit(Config(memory=MemorySettings(high_watermark=0.5))) == total // 2
 
 
+@pytest.mark.linux_only("`ps` is asked once a second")
 def test_memory_of_our_own_counts() -> None:
     before = memory_used()
     held = bytearray(os.urandom(64)) * MEBIBYTE
@@ -122,6 +123,7 @@ def nobody_looks_for_cycles() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nobody_looks_for_cycles")
+@pytest.mark.linux_only("`ps` is asked once a second")
 def test_garbage_in_cycles_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
     limit = memory_used() + 32 * MEBIBYTE
     memory = MemorySettings(high_watermark_bytes=limit, check_interval_seconds=0.001)

@@ -4,7 +4,6 @@ leave the process's memory, and are read again."""
 from __future__ import annotations
 
 import random
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -76,7 +75,7 @@ def mapped_bytes() -> int:
     return sum(int(lines[kind].split()[0]) * 1024 for kind in ("RssFile", "RssShmem"))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="MADV_DONTNEED is Linux's")
+@pytest.mark.linux_only("MADV_DONTNEED is Linux's")
 def test_pages_that_were_read_leave_memory_and_come_back(tmp_path: Path) -> None:
     with closing(lmdb.Environment(str(tmp_path), map_size=256 * MEBIBYTE)) as environment:
         with environment.begin(write=True) as txn:

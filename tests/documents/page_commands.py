@@ -1,0 +1,128 @@
+"""Commands of the pages: for each page with blocks for a shell, what a reader has before it, or why it is not run.
+
+The blocks of a page run in order in one shell, in an empty directory, with a network of their own in which the names
+of other machines lead to this one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BROKER = "leveret serve >ready 2>log &\nleveret wait --timeout 60\n"
+TESTING = "printf '[testing]\\nenabled = true\\n' >leveret.toml\nleveret serve --config leveret.toml >ready 2>log &\n"
+OTHER_BROKER = (
+    "leveret serve --data-dir other --listen 127.0.0.2:5672 --management-listen 127.0.0.2:15672 "
+    "--prometheus-listen off >ready-2 2>log-2 &\nleveret wait --data-dir other --timeout 60\n"
+)
+CONSUMERS = """\
+python - <<'END' &
+import pika
+connection = pika.BlockingConnection()
+channel = connection.channel()
+channel.queue_declare("orders", durable=True)
+for body in (b"one", b"two", b"three"):
+    channel.basic_publish("", "orders", body)
+for _ in range(2):
+    channel.basic_consume("orders", lambda channel, method, *_: channel.basic_ack(method.delivery_tag))
+channel.start_consuming()
+END
+"""
+
+
+class Page(NamedTuple):
+    """A page for its reader. `before` runs before a block, counted from 0; `skipped` lines have a reason."""
+
+    before: dict[int, str]
+    replaced: dict[str, str] = {}
+    """Directories of a machine, by those in the empty directory."""
+    skipped: dict[str, str] = {}
+
+
+RUN = {
+    "README.md": Page(
+        {1: BROKER}, skipped={"make run": "`make newcomer`", "leveret bench": "the same", "make test": "this is it"}
+    ),
+    "docs/pipeline.md": Page({}),
+    "docs/jobs.md": Page(
+        {
+            0: "printf '[events]\\nenabled = true\\n' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n"
+            f"{BROKER}leveret publish orders 'an order' --declare\nleveret get orders\n",
+            2: "leveret publish orders 'an order'\n",
+        },
+        {"/var/lib/leveret": "leveret-data", "/srv/audit": "audit", "/lake": "lake", "/tmp/contents": "contents"},
+        {
+            "leveret pipeline dead-letters": "they take Spark: tests/pipeline",
+            "leveret pipeline replay": "the same",
+            "leveret archive --queue orders --out s3:": "it takes a bucket",
+            "leveret inspect --data-dir": "the broker runs: tests/pipeline",
+            "leveret inspect --queue orders --bodies": "the same",
+            "leveret inspect --format": "the same",
+        },
+    ),
+    "docs/management.md": Page(
+        {
+            0: "openssl req -x509 -newkey rsa:2048 -nodes -days 9 -subj '/CN=broker.example' "
+            "-addext subjectAltName=DNS:broker.example -keyout ca.key -out ca.pem 2>/dev/null\n"
+            'printf \'[events]\\nenabled = true\\n[management]\\ntls_listen = ["127.0.0.3:15671"]\\n[tls]\\n'
+            'certificate_file = "ca.pem"\\nkey_file = "ca.key"\\n\' >leveret.toml\n'
+            "export LEVERET_CONFIG=$PWD/leveret.toml\n"
+            f"{BROKER}leveret publish orders 'an order' --declare\nset -- --user reader:secret\n"
+        },
+        {"curl --cacert ca.pem --user reader": "curl --cacert ca.pem --user reader:secret"},
+    ),
+    "docs/outgrowing.md": Page(
+        {
+            0: BROKER + OTHER_BROKER + "leveret publish orders 'an order' --declare\n"
+            "leveret user add --data-dir other --tags administrator admin secret\n"
+            "leveret permission set --data-dir other admin '.*' '.*' '.*'\n"
+        }
+    ),
+    "docs/rehearsal.md": Page(
+        {
+            0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n",
+            2: "printf '{}' >definitions.json\nprintf '' >rabbitmq.conf\n",
+            3: "printf '[rehearsal]\\nwatch = \"4.3\"\\n' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n"
+            + BROKER,
+        },
+        {"npm test": "pytest"},
+    ),
+    "docs/shovels.md": Page({0: BROKER}),
+    "docs/testing-applications.md": Page(
+        {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"},
+        {"npm test": "pytest", "go test ./...": "pytest"},
+        {"pip install": "tests/project/test_wheels.py"},
+    ),
+    "docs/testing-with-leveret.md": Page(
+        {0: f"{TESTING}leveret wait --timeout 60\n", 5: "leveret backup monday\n", 7: CONSUMERS},
+        {'\'{"directory": "/var/backups/leveret-monday"}\'': '"{\\"directory\\": \\"$PWD/monday\\"}"'},
+    ),
+    "docs/operations/backup.md": Page({0: BROKER, 1: ""}, {"/backups": "backups"}),
+    "docs/operations/commands.md": Page(
+        {0: BROKER}, skipped={'eval "$(_LEVERET_COMPLETE=zsh': "zsh", "_LEVERET_COMPLETE=fish": "fish"}
+    ),
+    "docs/operations/policies.md": Page({0: BROKER}),
+    "docs/operations/rabbitmq-commands.md": Page(
+        {
+            0: BROKER + "mkdir bin\nPATH=$PWD/bin:$PATH\n"
+            'ln -s "$(command -v leveret)" bin/rabbitmq-diagnostics\nln -s "$(command -v leveret)" bin/rabbitmqadmin\n'
+            "leveret vhost add orders\nleveret permission set -p orders guest '.*' '.*' '.*'\n"
+        },
+        {"/usr/local/bin": "bin"},
+    ),
+    "docs/operations/settings.md": Page({}),
+    "docs/operations/starting.md": Page({1: BROKER}, skipped={"leveret serve [": "a synopsis"}),
+    "docs/operations/tls.md": Page(
+        {
+            1: 'printf \'[tls]\\nlisten = ["127.0.0.3:5671"]\\ncertificate_file = "server.pem"\\n'
+            'key_file = "server.key"\\n\' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n' + BROKER
+        }
+    ),
+}
+ELSEWHERE = {
+    "docs/ci.md": "pip installs the checkout: `make newcomer`, tests/project/test_wheels.py",
+    "docs/clusters.md": "a cluster of Spark: tests/pipeline",
+    "docs/services.md": "systemd and Kubernetes: their files are tested in tests/project/test_config.py",
+    "docs/operations/container.md": "docker",
+    "docs/testing.md": "campaigns of this project: `make prove`, and a RabbitMQ beside",
+}
+"""Pages whose commands need another machine, or are run by something else."""
