@@ -44,12 +44,20 @@ def keep_newest(newest: Path, number: int) -> list[Path]:
     directory = newest.parent
     _clear_away(directory)
     surplus = _others(newest)[number - 1 :]
-    problems = problems_of(newest) if surplus else []
-    if problems:
-        raise StoreError(f"{newest} is damaged: {problems[0]}; no other backup was deleted")
+    damage = _damage(newest) if surplus else ""
+    if damage:
+        raise StoreError(f"{newest} is damaged: {damage}; no other backup was deleted")
     for each in surplus:
         _delete(each)
     return surplus
+
+
+def _damage(backup: Path) -> str:
+    """Return what is wrong with a backup, in which all is read; empty if nothing is."""
+    try:
+        return next(iter(problems_of(backup)), "")
+    except StoreError as error:
+        return str(error)
 
 
 def _others(newest: Path) -> Sequence[Path]:
