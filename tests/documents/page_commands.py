@@ -129,7 +129,7 @@ RUN = {
 ELSEWHERE = {
     "docs/ci.md": "pip installs the checkout: `make newcomer`, tests/project/test_wheels.py",
     "docs/clusters.md": "a cluster of Spark: tests/pipeline",
-    "docs/services.md": "systemd and Kubernetes: their files are tested in tests/project/test_config.py, test_deploy.py",
+    "docs/services.md": "systemd and Kubernetes: tests/project/test_config.py, tests/project/test_deploy.py",
     "docs/operations/container.md": "docker",
     "docs/testing.md": "campaigns of this project: `make prove`, and a RabbitMQ beside",
 }
