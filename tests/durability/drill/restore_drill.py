@@ -85,9 +85,9 @@ class Drill:
             held += bodies
             taken = fetch(client, queue, self._dice.randint(0, len(held) // 2))
             done = self._dice.randint(0, len(taken))
-            if done:
-                client.send(BasicAck(taken[done - 1].method.delivery_tag, True))
-                del held[:done]
+            for message in taken[:done]:
+                client.send(BasicAck(message.method.delivery_tag, False))
+            del held[:done]
             deposit(client, b"last", key=queue, properties=PERSISTENT)  # its confirm comes behind the acknowledgement
             held.append(b"last")
         client.close()
