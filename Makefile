@@ -39,7 +39,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill and hostile-contents: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, hostile-contents and model-walks: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -47,7 +47,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -70,6 +70,7 @@ help:
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
+	@echo "make model-walks   long walks of the models in tests/models, on all cores, MINUTES=60 SEED="
 	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
@@ -178,6 +179,9 @@ disk-faults: $(TEST_STAMP)
 
 simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+model-walks: $(TEST_STAMP)
+	$(BIN)/python -m tests.models --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 newcomer: $(TEST_STAMP)
 	$(BIN)/python -m bench.newcomer

@@ -44,7 +44,7 @@ def needs_spark(file: Path) -> bool:
     return SPARK in file.read_text(encoding="utf-8")
 
 
-ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+ALL_SLOW = re.compile(r"^pytestmark = (\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
 """Line that makes every test of a file slow."""
 
 

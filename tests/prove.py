@@ -47,7 +47,7 @@ class Campaign(NamedTuple):
 CAMPAIGNS = (
     Campaign("crash-audit", 10, ("-m", "tests.durability.kills", "--audit")),
     Campaign("newcomer", 1, ("-m", "bench.newcomer")),
-    Campaign("crash-states", 15, ("-m", "tests.durability.crash", "run")),
+    Campaign("crash-states", 14, ("-m", "tests.durability.crash", "run")),
     Campaign("disk-faults", 12, ("-m", "tests.durability.faults.matrix")),
     Campaign("operators", 7, ("-m", "tests.durability.operators")),
     Campaign("restore-drill", 1, ("-m", "tests.durability.drill")),
@@ -55,8 +55,9 @@ CAMPAIGNS = (
     Campaign("crash-kill", 10, ("-m", "tests.durability.kills")),
     Campaign("crash-streams", 5, ("-m", "tests.durability.stream_kills"), library="pyspark"),
     Campaign("hostile-contents", 5, ("-m", "tests.security.contents")),
-    Campaign("simulate", 15, ("-m", "tests.simulation")),
-    Campaign("fuzz", 9, ("-m", "tests.security.fuzz"), library="atheris"),
+    Campaign("simulate", 14, ("-m", "tests.simulation")),
+    Campaign("model-walks", 3, ("-m", "tests.models")),
+    Campaign("fuzz", 8, ("-m", "tests.security.fuzz"), library="atheris"),
 )
 """In their order, with the hundredths of the time that each gets. The audit comes on top of the first one's time."""
 

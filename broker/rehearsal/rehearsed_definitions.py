@@ -35,7 +35,7 @@ class DefinitionsRehearsal:
     def __init__(self, watch: RehearsalWatch, file: DefinitionsFile) -> None:
         self._watch = watch
         self._file = file
-        self._types = {vhost.name: vhost.default_queue_type for vhost in file.vhosts}
+        self._types = {vhost.name: vhost.queue_type(as_4=False) for vhost in file.vhosts}
         self._policies: dict[str, tuple[Policies, Policies]] = {}
         """The policies of each virtual host, by the rules of now and of then; those refused then are left out."""
 
@@ -80,7 +80,7 @@ class DefinitionsRehearsal:
 
     def _arguments(self, queue: QueueEntry) -> Table:
         """Return the arguments of a queue, with the default type of its virtual host."""
-        named = queue_types.TYPES.get(self._types.get(queue.vhost) or "")
+        named = queue_types.TYPES.get(str(self._types.get(queue.vhost)))
         default = queue_types.DefaultType(named, self._watch.own.fallback_type)
         properties = {"durable": queue.durable, "exclusive": False, "auto_delete": queue.auto_delete}
         return default.added(table(queue.arguments), **properties)

@@ -9,15 +9,16 @@ from harness.attacks.raw_connection import Address
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import consume, queue_declare
-from harness.clients.wire_client import Client
+from harness.clients.wire_client import TIMEOUT_SECONDS, Client
 
 
 class Good:
     """One connection with a durable queue, whose messages it publishes and consumes itself."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Connect; `timeout` is how many seconds an answer may take."""
         self.queue = f"good-{secrets.token_hex(4)}"
-        self.client = Client.connect(address)
+        self.client = Client.connect(address, timeout=timeout)
         self.client.ask(queue_declare(self.queue, durable=True))
         self.client.ask(ConfirmSelect(False))
         self.client.ask(consume(self.queue))

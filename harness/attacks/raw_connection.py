@@ -29,7 +29,7 @@ Address = tuple[str, int]
 
 PATIENCE_SECONDS = 0.1
 """Seconds of one round of pushing at a socket that takes nothing."""
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
 
 NOTHING: Table = {}
 CAPABILITIES = {"consumer_cancel_notify": True, "basic.nack": True}

@@ -20,8 +20,8 @@ READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
 READY_SECONDS = 120
 """Longest wait for a start, also on a busy machine that reads a full journal."""
-STOP_SECONDS = 15
-COMMAND_SECONDS = 20
+STOP_SECONDS = 30
+COMMAND_SECONDS = 60
 
 
 class BrokerProcess:
@@ -100,7 +100,14 @@ class BrokerProcess:
     def copied(self) -> bool:
         """It is a broker of this checkout as it is, so a copy of one that is loaded will do."""
         usual = self.program == (sys.executable, "-m", "broker") and not self.prefix
-        return usual and self.environment is None and self.process_group is None
+        return usual and self._loads_the_same and self.process_group is None
+
+    @property
+    def _loads_the_same(self) -> bool:
+        """Its environment says nothing about which modules and libraries a process loads."""
+        ours, theirs = os.environ, os.environ if self.environment is None else self.environment
+        changed = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+        return not any(name.startswith(("PYTHON", "LD_")) for name in changed)
 
     def arguments(self) -> list[str]:
         """Arguments before the options."""

@@ -29,7 +29,8 @@ from broker.wire.methods import (
 from broker.wire.properties import BasicProperties, encode_header
 from harness.clients.amqp_peer import AmqpPeer, Item, Login, Message, UnexpectedFrame, message_frames, method_frames
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
+"""Longest wait for an answer, also on a busy machine."""
 Address = tuple[str, int]
 AnyMethod = TypeVar("AnyMethod", bound=Method)
 
@@ -62,15 +63,18 @@ class Client:
         timeout: float = TIMEOUT_SECONDS,
         **login: Any,
     ) -> Self:
-        """Go through the whole handshake and open the channels; the other keywords are those of `Login`."""
+        """Go through the whole handshake and open the channels; the other keywords are those of `Login`.
+
+        The socket is closed if that fails.
+        """
         client = cls(address, security, timeout=timeout)
-        deadline = time.monotonic() + timeout
-        client.peer.begin(Login(**login))
-        while client.peer.handshaking:
-            client.send_raw(client.peer.take_output())
-            client._read(deadline)
-        for channel in channels:
-            client.open_channel(channel)
+        try:
+            client._shake_hands(Login(**login), time.monotonic() + timeout)
+            for channel in channels:
+                client.open_channel(channel)
+        except BaseException:
+            client.close()
+            raise
         return client
 
     # --- the handshake, step by step ---
@@ -253,6 +257,12 @@ class Client:
     def close(self) -> None:
         """Drop the socket without a word."""
         self.socket.close()
+
+    def _shake_hands(self, login: Login, deadline: float) -> None:
+        self.peer.begin(login)
+        while self.peer.handshaking:
+            self.send_raw(self.peer.take_output())
+            self._read(deadline)
 
     def _read(self, deadline: float) -> None:
         self.peer.receive(self._receive_some(deadline))

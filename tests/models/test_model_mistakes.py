@@ -14,10 +14,10 @@ from harness.brokers.broker_core import Core
 from harness.clients.session_client import SessionLayer
 from storage.storage_errors import StoreError
 from tests.models import test_limits_model, test_queue_model, test_quorum_model, test_store_model
+from tests.models.__main__ import problem, walk_free_pages
 from tests.planted.mistake import Model
 from tests.planted.planted_catalogue import CATALOGUE, found_by
 from tests.unit.queues import test_queue_background_work as masses
-from tests.unit.storage import test_free_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.pure_core("mistakes are planted")]
 
@@ -42,7 +42,7 @@ WALKS: dict[str, tuple[range, Callable[[int], None]]] = {
     "quorum": (range(6), lambda seed: test_quorum_model.walk(seed, 250, delaying=False)),
     "delayed retry": (range(6), lambda seed: test_quorum_model.walk(seed, 250, delaying=True)),
     "store": (range(6), test_store_model.walk),
-    "free pages": (range(3), lambda seed: walk_free_pages(seed)),
+    "free pages": (range(3), walk_free_pages),
     **{name: (range(1), lambda _, mass=mass: meet(mass)) for name, mass in MASSES.items()},
     "limits": (range(60), lambda seed: test_limits_model.walk(seed, 60)),
 }
@@ -56,6 +56,14 @@ def test_a_mistake_is_found(name: str, model: str, monkeypatch: pytest.MonkeyPat
     assert any(fails(walk, seed) for seed in seeds)
 
 
+def test_a_walk_of_the_campaign_tells_how_it_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert problem("limits", 1) == ""
+    CATALOGUE["redelivered forgotten"].plant(monkeypatch.setattr)
+    told = problem("queue", 1)
+    assert "at step " in told
+    assert told.endswith("\npython -m tests.models --walk 'queue' --seed 1 --rounds 1")
+
+
 def fails(walk: Callable[[int], None], seed: int) -> bool:
     """A walk of this seed finds something."""
     try:
@@ -63,11 +71,6 @@ def fails(walk: Callable[[int], None], seed: int) -> bool:
     except (AssertionError, BrokenInvariant, StoreError, lmdb.Error):
         return True
     return False
-
-
-def walk_free_pages(seed: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        test_free_pages.walk(Path(directory), seed)
 
 
 def meet(mass: Callable[[Core, SessionLayer], None]) -> None:

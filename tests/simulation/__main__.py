@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import count, islice
+from itertools import chain, count, islice
 
 from harness.waiting import begun_within
-from tests.simulation.seeds import replay, shrink
+from tests.simulation.seeds import FOUND_ONCE, TESTED_MINUTES_MAX, replay, shrink
 
 
 def arguments() -> argparse.Namespace:
@@ -21,7 +21,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the seed of one run")
     parser.add_argument("--seeds", type=int, default=20, help="how many runs, when no seed is given; 0: for ever")
     parser.add_argument("--minutes", type=float, help="runs begun within this time, instead of --seeds")
-    parser.add_argument("--first", type=int, help="the first of these seeds, random if not given")
+    parser.add_argument(
+        "--first",
+        type=int,
+        help="the first of these seeds; if not given, those known to have found something late, then random ones",
+    )
     parser.add_argument("--hours", type=float, default=10.0, help="virtual hours of each run")
     parser.add_argument("--without", type=int, action="append", default=[], help="a client that stays away")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -41,9 +45,11 @@ def main() -> int:
             print(shrink(said.seed, said.hours).line())
         return bool(outcome.failure)
     first = said.first if said.first is not None else int.from_bytes(os.urandom(4), "big")
-    seeds: Iterator[int] = islice(count(first), said.seeds or None)
+    numbers: Iterator[int] = islice(count(), said.seeds or None)
     if said.minutes is not None:
-        seeds = begun_within(said.minutes, first)
+        numbers = begun_within(said.minutes)
+    known = [seed for seed, minutes in FOUND_ONCE if minutes > TESTED_MINUTES_MAX] if said.first is None else []
+    seeds = (seed for _, seed in zip(numbers, chain(known, count(first)), strict=False))
     print(f"seeds from {first}, {said.hours:g} virtual hours each, {said.jobs} processes", flush=True)
     return run_many(seeds, said.hours, said.jobs)
 

@@ -9,6 +9,27 @@ from typing import NamedTuple
 
 from tests.simulation.world.world import CLIENTS, Failed, World
 
+FOUND_ONCE = {
+    (700008, 1): "a delayed exchange that looked at a full disk again and again",
+    (2179574381, 1): "a reader of a stream that had credit again rested and waited at the same time",
+    (700137, 76): "a publish on disk was doubted, because a quorum queue had got its message back",
+    (700256, 4): "a queue whose expired messages waited for the disk held those behind them to the time they had come",
+    (700263, 5): "a rejection without a dead-letter exchange waited for room on a full disk",
+    (720194, 30): "a queue kept what it had written last in memory until it wrote again",
+    (730053, 30): "a queue that had read the disk out took one message more than its window into memory",
+    (720295, 150): "a queue whose disk was read out took more than its window into memory",
+    (2695897509, 519): "an acknowledgement that lay unread in a pause was counted before the broker had read it",
+    (2695897623, 445): "what a client gave back behind publishes that outlasted their alarm was counted at once",
+    (1228925026, 45): "a purge left what one frame had given back to a quorum queue with a delivery limit",
+    (1746520529, 225): "a transaction that reached a full queue, by a binding that was on its way, was refused",
+    (1746520694, 403): "a client that was gone was not given up: what lay unread waited for it to read its answers",
+    (4180415524, 14): "a rejection that waited for room on a full disk obeyed a policy that was set after it",
+    (2695897842, 1): "a message was missed that had not reached the disk, as another of its transaction had",
+}
+"""Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
+TESTED_MINUTES_MAX = 60
+"""The virtual minutes of a seed that the tests run. Those that take longer are the first of `make simulate`."""
+
 
 class Outcome(NamedTuple):
     """The result of a run. `failure` is empty if every promise was kept."""

@@ -13,6 +13,7 @@ from broker.admin.kinds.parameter_kind import ParameterEntry
 from broker.admin.kinds.policy_kind import PolicyEntry
 from broker.admin.kinds.topology_entries import BindingEntry, new_router
 from broker.admin.kinds.values import NAME_BYTES_MAX
+from broker.admin.kinds.vhost_kind import VhostEntry
 from broker.admin.protocol import AdministrationError, ValidationFailed, invalid
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments.queue_types import type_of
@@ -104,7 +105,7 @@ def _check_entry(place: str, entry: DefinitionEntry, after: AfterImport) -> None
     except AmqpError as error:
         raise invalid(_in_4(error, entry) if as_4 else f"definitions: {place}: {error.text}") from None
     except (AdministrationError, ValueError, TypeError, OverflowError) as error:
-        in_4 = as_4 and isinstance(entry, PolicyEntry | ParameterEntry)
+        in_4 = as_4 and isinstance(entry, PolicyEntry | ParameterEntry | VhostEntry)
         raise invalid(_in_4(error, entry) if in_4 else f"definitions: {place}: {error}") from None
 
 
@@ -119,6 +120,8 @@ def _in_4(error: Exception, entry: DefinitionEntry) -> str:
     """Return the refusal of an entry in the words of RabbitMQ 4: they name the thing, and no place in the file."""
     if isinstance(error, AmqpError):
         return f"{error.code.name.lower()}: {error.text}"
+    if isinstance(entry, VhostEntry):
+        return str(error)
     lines = "\n".join(error.problems) if isinstance(error, ValidationFailed) else str(error)
     if isinstance(entry, ParameterEntry):
         place = f'vhost: "{entry.vhost}" / component: "{entry.component}" / key: "{entry.name}"'

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from broker.admin.json_terms import binary_term
 from broker.admin.kinds.change_event import ChangeEvent
 from broker.admin.kinds.definition_entry import DefinitionEntry, Name
 from broker.admin.kinds.definition_kind import DefinitionKind
@@ -22,6 +23,9 @@ from storage.definitions.definition_rows import Put, VhostRow
 
 UNDEFINED = "undefined"
 """RabbitMQ's word for no default queue type."""
+_MODULES = {f"rabbit_{name}_queue": name for name in TYPES}
+"""Other names of queue types, which RabbitMQ 4 takes for default ones, too."""
+Json = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 
 class VhostFields(msgspec.Struct, frozen=True):
@@ -29,7 +33,8 @@ class VhostFields(msgspec.Struct, frozen=True):
 
     description: str = ""
     tags: list[str] | str = ""
-    default_queue_type: str = ""
+    default_queue_type: Json = ""
+    """A text, or none; anything else is refused by `VhostEntry.check`, in the words of the series."""
 
 
 class VhostMetadata(VhostFields, frozen=True):
@@ -48,14 +53,22 @@ class VhostEntry(VhostFields, DefinitionEntry, frozen=True, kw_only=True):
 
     def changes(self, broker: Broker) -> Iterator[Put]:
         """Yield the virtual host."""
-        given = {name: getattr(self, name) or getattr(self.metadata, name) for name in VhostFields.__struct_fields__}
-        given["tags"] = separated(given["tags"])
-        given["default_queue_type"] = self._queue_type(broker, given["default_queue_type"])
-        yield Put(VhostRow(self.name, **given, protected_from_deletion=self._protected(broker)))
+        parts = (self.metadata, self) if broker.personality.vhost_types else (self, self.metadata)
+        description, tags = (getattr(parts[0], name) or getattr(parts[1], name) for name in ("description", "tags"))
+        queue_type, protected = self._queue_type(broker), self._protected(broker)
+        yield Put(VhostRow(self.name, description, separated(tags), queue_type, protected))
 
     def check(self, broker: Broker) -> None:
-        """Raise AdministrationError for an unknown default queue type."""
-        check_queue_type(broker, self.default_queue_type or self.metadata.default_queue_type)
+        """Raise AdministrationError for what is no default queue type."""
+        given = self.queue_type(as_4=broker.personality.vhost_types)
+        check_queue_type(broker, given if isinstance(given, str) else _read_as_text(broker, given))
+
+    def queue_type(self, *, as_4: bool) -> Json:
+        """Return the default queue type that is given; RabbitMQ 4 reads it of `metadata` alone."""
+        found = (
+            self.metadata.default_queue_type if as_4 else self.default_queue_type or self.metadata.default_queue_type
+        )
+        return "" if found is None and as_4 else found
 
     def _protected(self, broker: Broker) -> bool | None:
         """Return the protection after the import: what the file does not say stays."""
@@ -63,8 +76,8 @@ class VhostEntry(VhostFields, DefinitionEntry, frozen=True, kw_only=True):
             return self.metadata.protected_from_deletion
         return protection_of(broker, self.name)
 
-    def _queue_type(self, broker: Broker, given: str) -> str:
-        there = broker.vhosts.get(self.name)
+    def _queue_type(self, broker: Broker) -> str:
+        given, there = str(self.queue_type(as_4=broker.personality.vhost_types)), broker.vhosts.get(self.name)
         if there is not None and (not broker.personality.imported_types or given in ("", UNDEFINED)):
             return there.description.default_queue_type
         return queue_type_of_new(broker, given)
@@ -86,7 +99,7 @@ def assert_deletable(broker: Broker, vhost: VHost) -> None:
 def queue_type_of_new(broker: Broker, given: str) -> str:
     """Return the default queue type of a new virtual host that is put with `given`; empty: none of its own."""
     if given not in ("", UNDEFINED):
-        return given
+        return _MODULES.get(given, given)
     return broker.default_queue_type if broker.personality.vhost_types else ""
 
 
@@ -99,11 +112,37 @@ def queue_type_put(broker: Broker, name: str, given: str) -> str:
 
 def check_queue_type(broker: Broker, queue_type: str) -> None:
     """Refuse an unknown default queue type. Raises AdministrationError `invalid`."""
-    if queue_type in ("", UNDEFINED, *TYPES):
+    as_4 = broker.personality.vhost_types
+    if queue_type in ("", UNDEFINED, *TYPES) or (as_4 and queue_type in _MODULES):
         return
-    if broker.personality.vhost_types:
+    if as_4:
         raise invalid(f"{queue_type} is not a valid queue type")
     raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(TYPES)}")
+
+
+def put_queue_type(broker: Broker, given: object) -> str | None:
+    """Return the default queue type of a request, None for none. Raises AdministrationError for another value."""
+    as_4 = broker.personality.vhost_types
+    if given in (None, UNDEFINED):  # RabbitMQ 4 sets the node's type, 3 none
+        return broker.default_queue_type if as_4 else None
+    if isinstance(given, str) or not as_4:
+        return given  # type: ignore[return-value]  # the command refuses what is no text
+    word = "queue type" if isinstance(given, bool) else "default_queue_type value"
+    raise invalid(f"{binary_term(given)} is not a valid {word}")
+
+
+def _read_as_text(broker: Broker, given: Json) -> str:
+    """Return a default queue type of definitions that is no text as the text that RabbitMQ 4 takes it for.
+
+    Raises AdministrationError `invalid` where it takes it for none.
+    """
+    if not broker.personality.vhost_types:
+        raise invalid(f"default_queue_type: expected a text, got {binary_term(given)}")
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, list) and all(isinstance(each, str) for each in given):
+        raise invalid(f"{''.join(given)} is not a valid queue type")
+    raise invalid("badarg")
 
 
 def exported(broker: Broker, vhost: VHost) -> dict[str, Any]:

@@ -76,14 +76,16 @@ class ExchangeCounters:
 
     `publish_in`: messages that clients published to it; messages routed to it by another exchange count there.
     `publish_out`: copies of these put into queues, directly or by other exchanges; of delayed messages when due.
+    `confirm`, `return_unroutable`, `drop_unroutable`: as in `ChannelValues`, of messages published to it.
     """
 
-    __slots__ = ("history", "publish_in", "publish_out")
+    __slots__ = ("confirm", "drop_unroutable", "history", "publish_in", "publish_out", "return_unroutable")
 
     history: Any
 
     def __init__(self) -> None:
         self.publish_in = self.publish_out = 0
+        self.confirm = self.return_unroutable = self.drop_unroutable = 0
         self.history = None
 
 

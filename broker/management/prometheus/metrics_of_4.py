@@ -38,6 +38,15 @@ class PlacedExchange(NamedTuple):
     exchange: Exchange
 
 
+class Way(NamedTuple):
+    """An exchange and a queue, and the copies that came from the one to the other; with rates_mode detailed alone."""
+
+    vhost: str
+    exchange: str
+    queue: str
+    copies: int
+
+
 def as_4(groups: Iterable[MetricGroup[Any]]) -> Iterator[MetricGroup[Any]]:
     """Leave out the measures that are gone."""
     for group in groups:
@@ -45,7 +54,7 @@ def as_4(groups: Iterable[MetricGroup[Any]]) -> Iterator[MetricGroup[Any]]:
 
 
 def groups_of_4(broker: Broker) -> list[MetricGroup[Any]]:
-    """The groups that are new. Confirms are not counted by exchange, nor publishes by exchange and queue."""
+    """The groups that are new."""
 
     def exchanges() -> Iterator[PlacedExchange]:
         for name, vhost in list(broker.vhosts.items()):
@@ -56,15 +65,20 @@ def groups_of_4(broker: Broker) -> list[MetricGroup[Any]]:
     def streams() -> list[Queue]:
         return [queue for queue in queues_of(broker) if queue.type is STREAM]
 
+    def ways() -> Iterator[Way]:
+        for queue in queues_of(broker):
+            for name, counters in (queue.counters.incoming or {}).items():
+                yield Way(queue.vhost_name, name, queue.name, counters.publish)
+
     by_exchange = Labels[PlacedExchange](("vhost", "exchange"), lambda placed: (placed.vhost, placed.exchange.name))
     return [
         MetricGroup("node_persister_metrics", lambda: [None], NOTHING, NEVER, lambda _: (0,) * len(NEVER)),
         MetricGroup("queue_metrics", streams, OF_QUEUE, SEGMENTS, _segments, vhost_of),
         MetricGroup("queue_metrics", lambda: queues_of(broker), OF_QUEUE, MEMORY_OF_QUEUE, _memory, vhost_of),
         MetricGroup("queue_delivery_metrics", lambda: queues_of(broker), OF_QUEUE, DELIVERED, _delivered, vhost_of),
-        MetricGroup(
-            "exchange_metrics", exchanges, by_exchange, PUBLISHED, lambda placed: (placed.exchange.counters.publish_in,)
-        ),
+        MetricGroup("exchange_metrics", exchanges, by_exchange, PUBLISHED, _published),
+        MetricGroup("stream_consumer_metrics", list, NOTHING, (LAG,), lambda _: (None,), always_apart=True),
+        MetricGroup("queue_exchange_metrics", ways, BY_WAY, ROUTED, lambda way: (way.copies,), lambda way: way.vhost),
     ]
 
 
@@ -90,13 +104,33 @@ DELIVERED = (
     Measure("queue_messages_acked_total", COUNTER, "Messages acknowledged by basic.ack"),
     Measure("queue_get_empty_total", COUNTER, "basic.get that found no message"),
 )
-PUBLISHED = (Measure("exchange_messages_published_total", COUNTER, "Messages of clients published to the exchange"),)
+CONFIRMED, RETURNED, DROPPED, COPIES = SUMMED = (
+    Measure("exchange_messages_confirmed_total", COUNTER, "Messages confirmed to publishers", summed=False),
+    Measure(
+        "exchange_messages_unroutable_returned_total", COUNTER, "Mandatory messages that no queue got", summed=False
+    ),
+    Measure("exchange_messages_unroutable_dropped_total", COUNTER, "Other messages that no queue got", summed=False),
+    Measure("queue_exchange_messages_published_total", COUNTER, "Copies of messages put into queues", summed=False),
+)
+"""Counters whose totals are those of all channels: see `summed_families`."""
+PUBLISHED = (
+    Measure("exchange_messages_published_total", COUNTER, "Messages of clients published to the exchange"),
+    *(CONFIRMED, RETURNED, DROPPED),
+)
+ROUTED = (COPIES,)
+LAG = Measure("stream_consumer_max_offset_lag", GAUGE, "Of consumers by the stream protocol, which is not spoken")
+BY_WAY = Labels[Way](("vhost", "exchange", "queue"), lambda way: way[:3])
 _delivered = attrgetter(
     *(
         f"counters.{name}"
         for name in ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "get_empty")
     )
 )
+
+
+def _published(placed: PlacedExchange) -> tuple[int, ...]:
+    counted = placed.exchange.counters
+    return counted.publish_in, counted.confirm, counted.return_unroutable, counted.drop_unroutable
 
 
 def _memory(queue: Queue) -> tuple[int]:
@@ -108,19 +142,11 @@ def _segments(queue: Queue) -> tuple[int]:
 
 
 def summed_families(broker: Broker) -> Iterator[Metric]:
-    """The counters of exchanges that are known in total alone, and never fall."""
+    """The totals that never fall, also when an exchange is deleted."""
     total = broker.statistics.channels()
-    for name, help_, value in (
-        ("exchange_messages_confirmed_total", "Messages confirmed to publishers", total.confirm),
-        (
-            "exchange_messages_unroutable_returned_total",
-            "Mandatory messages that no queue got",
-            total.return_unroutable,
-        ),
-        ("exchange_messages_unroutable_dropped_total", "Other messages that no queue got", total.drop_unroutable),
-        ("queue_exchange_messages_published_total", "Copies of messages put into queues", total.routed),
-    ):
-        yield family(f"rabbitmq_{name}", COUNTER, help_, [((), value)])
+    values = total.confirm, total.return_unroutable, total.drop_unroutable, total.routed
+    for measure, value in zip(SUMMED, values, strict=True):
+        yield family(f"rabbitmq_{measure.name}", COUNTER, measure.help, [((), value)])
 
 
 def size_family(broker: Broker) -> Metric:

@@ -100,10 +100,11 @@ _bytes = attrgetter("traffic.recv_oct", "traffic.send_oct")
 PACKETS = (
     Measure("connection_incoming_packets_total", COUNTER, "Reads of the socket"),
     Measure("connection_outgoing_packets_total", COUNTER, "Writes to the socket"),
+    Measure("connection_pending_packets", GAUGE, "Bytes that the client has not taken"),
     Measure("connection_channels", GAUGE, "Channels"),
 )
 
 
 def _packets(connection: Connection) -> Values:
     traffic = connection.traffic
-    return traffic.recv_cnt, traffic.send_cnt, len(connection.channels)
+    return traffic.recv_cnt, traffic.send_cnt, connection.output.pending, len(connection.channels)

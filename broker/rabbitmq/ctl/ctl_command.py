@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from broker.rabbitmq.ctl.formatters import FORMATTERS, Manner, json_text
 from broker.rabbitmq.ctl.help_text import HelpText
 from broker.rabbitmq.ctl.line_options import GENERAL, Option, ParsedLine, read_line
 from broker.rabbitmq.ctl.outcomes import TIMED_OUT, UNAVAILABLE, USAGE, Misuse, Outcome, ShownText, VerbRefusal
+from broker.rabbitmq.ctl.similar_names import most_like
 from broker.rabbitmq.ctl.verb_call import NodePlace, VerbAction, VerbCall
 from broker.rabbitmq.ctl.verb_catalogue import ACTIONS, verbs_of
 from broker.rabbitmq.ctl.verb_lines import VerbLine
@@ -28,8 +28,6 @@ from broker.rabbitmq.spoken_identity import spoken_identity
 STOPPED = (
     "this command requires the 'rabbit' app to be running on the target node. Start it with 'rabbitmqctl start_app'."
 )
-ALIKE = 0.7
-"""Least similarity of an unknown verb to a known one, for it to be suggested."""
 
 
 class CommandLine:
@@ -63,9 +61,9 @@ class CommandLine:
     def _unknown(self, name: str) -> int:
         if is_refused(name, self.place.series):
             return _fail(VerbRefusal(UNAVAILABLE, f"{name} is not supported: {REFUSED[name]}"), "table", silent=False)
-        close = difflib.get_close_matches(name, [verb.name for verb in self.verbs.of(self.tool)], 1, ALIKE)
+        close = most_like(name, [verb.name for verb in self.verbs.of(self.tool)])
         if close:
-            return _complain(["", f"Command '{name}' not found. ", f"Did you mean '{close[0]}'? ", ""])
+            return _complain(["", f"Command '{name}' not found. ", f"Did you mean '{close}'? ", ""])
         return _complain(["", f"Command '{name}' not found. ", *self.help.overview()])
 
     def _carry_out(self, known: VerbLine, verb: VerbAction) -> int:

@@ -18,7 +18,7 @@ from broker.wire.constants import FRAME_END, FRAME_METHOD
 from broker.wire.methods import BasicAck, BasicNack
 
 if TYPE_CHECKING:
-    from broker.entities.statistics.counters import ChannelCounters
+    from broker.entities.statistics.counters import ChannelCounters, ExchangeCounters
     from broker.session.channel.channel_recording import ConfirmRecorder
 
 _ANSWER: Final = struct.Struct(">BHIIQBB").pack
@@ -43,7 +43,18 @@ class ConfirmLedger:
     were none. `recorder`, present if the event log is on, sees every publish and every answer.
     """
 
-    __slots__ = ("_answerable", "_answered", "_channel", "_counters", "_ready", "_recorder", "_waiting", "last")
+    __slots__ = (
+        "_answerable",
+        "_answered",
+        "_channel",
+        "_counters",
+        "_exchanges",
+        "_ready",
+        "_recorder",
+        "_waiting",
+        "exchange",
+        "last",
+    )
 
     def __init__(
         self,
@@ -56,6 +67,11 @@ class ConfirmLedger:
         self._counters = counters
         self._ready = ready
         self._recorder = recorder
+        self.exchange: ExchangeCounters | None = None
+        """Counters of the exchange that the next publishes go to: see `publish_to`."""
+        self._exchanges: list[
+            tuple[int, ExchangeCounters]
+        ] = []  # of publishes from a number on; the last is `exchange`
         self.last = 0
         self._answered = 0
         self._waiting: deque[list[int]] = deque()  # [batch, first, last]
@@ -65,6 +81,11 @@ class ConfirmLedger:
     def unanswered(self) -> int:
         """Number of publishes that were neither confirmed nor refused."""
         return self.last - self._answered
+
+    def publish_to(self, exchange: ExchangeCounters) -> None:
+        """Have the confirms of the publishes from the next one on counted for another exchange."""
+        self.exchange = exchange
+        self._exchanges.append((self.last + 1, exchange))
 
     def wait_for(self, batch: int, count: int = 1) -> bool:
         """Have the next `count` publishes wait for `batch`. True if the ledger has to be told when it is on disk."""
@@ -102,6 +123,7 @@ class ConfirmLedger:
         if self._recorder is not None:
             self._recorder.answer()
         open_from = self.open_from()
+        self._count_by_exchange(ranges, open_from)
         answers: list[Answer] = []
         covered: list[list[int]] = []
         for first, last, refused in ranges:
@@ -116,6 +138,22 @@ class ConfirmLedger:
             else:
                 answers.extend(Answer(number, False, bool(refused)) for number in range(first, last + 1))
         return [Answer(last, last > first, bool(refused)) for first, last, refused in covered] + answers
+
+    def _count_by_exchange(self, ranges: list[list[int]], open_from: int) -> None:
+        """Count the confirms among sorted ranges for their exchanges; forget those of answered publishes."""
+        exchanges, place = self._exchanges, 0
+        if not exchanges:
+            return
+        for first, last, refused in ranges:
+            while first <= last:
+                while place + 1 < len(exchanges) and exchanges[place + 1][0] <= first:
+                    place += 1
+                end = min(last, exchanges[place + 1][0] - 1) if place + 1 < len(exchanges) else last
+                if not refused:
+                    exchanges[place][1].confirm += end - first + 1
+                first = end + 1
+        answered = sum(number <= open_from for number, _ in exchanges[1:]) if len(exchanges) > 1 else 0
+        del exchanges[:answered]
 
     def open_from(self) -> int:
         """Return the lowest publish number that waits for the disk, or the next number if none does."""

@@ -32,12 +32,14 @@ class Transaction:
     may refuse one (overflow reject-publish): then `refused` is set.
     """
 
-    __slots__ = ("_commits", "bytes", "publishes", "refused", "settled", "settlements")
+    __slots__ = ("_commits", "bytes", "publishes", "refused", "replies", "settled", "settlements")
 
     def __init__(self) -> None:
         self.bytes = 0  # approximate memory of the publishes
         self.publishes: list[Callable[[], int]] = []
         """Each puts one message into its queues and returns their number, at least 1."""
+        self.replies: list[Callable[[], None]] = []
+        """Each delivers one direct reply that waits for the commit, as in RabbitMQ from 4.2 on."""
         self.settlements: list[Settlement] = []
         self.settled: dict[int, QueuedMessage] = {}
         """The deliveries of all settlements, by tag: they count as unacknowledged until the commit."""
@@ -64,6 +66,7 @@ class Transaction:
         """Begin the next transaction."""
         self.bytes = 0
         self.publishes = []
+        self.replies = []
         self.settlements = []
         self.settled = {}
         self.refused = False

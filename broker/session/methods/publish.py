@@ -25,6 +25,7 @@ from storage.batch import PERSISTENT
 
 if TYPE_CHECKING:
     from broker.entities.queues.queue import Queue
+    from broker.entities.statistics.counters import ExchangeCounters
     from broker.session.channel.channel import Channel
     from broker.session.channel.route_cache import CachedRoute
 
@@ -235,8 +236,11 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         in_transaction = channel.transaction is not None
         returned = route.mandatory and not queues
         channel.recorder.published(messages, len(queues), returned=returned, in_transaction=in_transaction)
+    exchange = route.exchange
+    assert exchange is not None, "it has been resolved"
     if not queues:
-        _miss(channel, messages[0], mandatory=route.mandatory and not special_publish.taken_as_reply(channel, route))
+        mandatory = route.mandatory and not special_publish.taken_as_reply(channel, route)
+        _miss(channel, exchange.counters, messages[0], mandatory=mandatory)
     if len(queues) > 1:  # the store keeps one body for all of them
         for message in messages:
             channel.vhost.share_body(message, queues)
@@ -261,6 +265,8 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
     ledger = channel.confirms
     if ledger is None:
         return
+    if ledger.exchange is not exchange.counters:
+        ledger.publish_to(exchange.counters)
     if refused or not durable:
         ledger.settle(count, refused=refused)
         return
@@ -269,12 +275,14 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         batches.wait(ledger)
 
 
-def _miss(channel: Channel, message: Message, *, mandatory: bool) -> None:
+def _miss(channel: Channel, of_exchange: ExchangeCounters, message: Message, *, mandatory: bool) -> None:
     """Count a message that reached no queue, and return it if it is mandatory."""
     if not mandatory:
         channel.counters.drop_unroutable += 1
+        of_exchange.drop_unroutable += 1
         return
     channel.counters.return_unroutable += 1
+    of_exchange.return_unroutable += 1
     connection = channel.connection
     if connection.broker.watch is not None:
         rehearsed_methods.misses(connection.broker.watch, channel, message)

@@ -155,17 +155,16 @@ def _reply(channel: Channel, key: str, message: Message) -> None:
     if not key.startswith(REPLY_TO + "."):
         return
     if channel.transaction is not None and channel.connection.settings.personality.volatile_replies:
-        channel.transaction.publishes.append(partial(_deliver_reply, channel, key, message))
+        channel.transaction.replies.append(partial(_deliver_reply, channel, key, message))
     else:
         _deliver_reply(channel, key, message)
 
 
-def _deliver_reply(channel: Channel, key: str, message: Message) -> int:
-    """Deliver a direct reply if its channel is still there; return the number of copies that a commit counts, 1."""
+def _deliver_reply(channel: Channel, key: str, message: Message) -> None:
+    """Deliver a direct reply if its channel is still there."""
     asking = channel.connection.reply_channels.get(key)
     if asking is not None and asking.vhost is channel.vhost:
         asking.direct_reply.deliver(asking, message)
-    return 1
 
 
 def taken_as_reply(channel: Channel, route: CachedRoute) -> bool:

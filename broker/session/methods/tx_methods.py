@@ -39,11 +39,11 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     Raises ChannelException 311, and commits nothing, if there is not enough free disk space.
     """
     transaction = _transaction(channel)
-    publishes, settlements = transaction.publishes, transaction.settlements
+    work = transaction.publishes, transaction.settlements, transaction.replies
     check_disk_space(channel, transaction.bytes, "transaction")
     channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
-    stored = _store(channel, transaction, publishes, settlements) if publishes or settlements else Future.resolved(None)
+    stored = _store(channel, transaction, *work) if any(work) else Future.resolved(None)
 
     def committed(_: None) -> None:
         if transaction.refused:
@@ -51,14 +51,23 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
         if channel.recorder is not None:
             channel.recorder.committed()
         channel.send(methods.TxCommitOk())
+        _deliver(work[2])
 
     channel.when(stored, committed)
 
 
 def _store(
-    channel: Channel, transaction: Transaction, publishes: list[Callable[[], int]], settlements: list[Settlement]
+    channel: Channel,
+    transaction: Transaction,
+    publishes: list[Callable[[], int]],
+    settlements: list[Settlement],
+    replies: list[Callable[[], None]],
 ) -> Future[None]:
-    """Carry out a transaction, some in each turn but all in one batch; the future is resolved when it is on disk."""
+    """Carry out a transaction, some in each turn but all in one batch; the future is resolved when it is on disk.
+
+    Direct replies are delivered, and leave the list, if a message has reached a queue: RabbitMQ's commit-ok waits for
+    queues alone, and replies come behind what the channel does without waiting. Those that are left come after it.
+    """
     broker = channel.connection.broker
     stored: Future[None] = Future()
 
@@ -66,12 +75,15 @@ def _store(
     channel.settling += leaving
 
     def steps() -> Iterator[int]:
+        routed = channel.counters.routed
         broker.batches.keep_open()  # no commit between two steps: the transaction is on disk whole or not at all
         try:
             for publish in publishes:
                 yield MESSAGE_BYTES * publish()
             for settlement in settlements:
                 yield from _settle(settlement, broker)
+            if channel.counters.routed > routed:
+                _deliver(replies)
             if channel.prefetch_all:
                 channel.replenish(settled=True)
             transaction.on_disk(broker.batches).then(stored.copy)
@@ -85,6 +97,13 @@ def _store(
 
     broker.background_work.begin(steps())
     return stored
+
+
+def _deliver(replies: list[Callable[[], None]]) -> None:
+    """Deliver direct replies, and forget them."""
+    for deliver in replies:
+        deliver()
+    replies.clear()
 
 
 def _settle(settlement: Settlement, broker: Broker) -> Iterator[int]:

@@ -44,6 +44,7 @@ from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP, REFERENCE_SERIES
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain, drain_messages, ready
 from harness.clients.shorthand import consume, get, nack, prefetch, queue_bind, queue_declare, reject
@@ -561,6 +562,26 @@ def test_direct_replies_are_deliveries(client: Client, of_4: bool) -> None:
         assert client.arrived() == []
         client.send(TxCommit(), channel=2)
     assert client.expect_message(BasicDeliver).body == b"in a transaction"
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["replies alone", "beside a message for a queue"])
+def test_direct_replies_of_a_transaction(client: Client, of_4: bool, queued: bool) -> None:
+    """4.2: they come after commit-ok, which waits for queues alone; if it does, they come first. Returns are before."""
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.ask(consume(REPLIES, "replies", no_ack=True))
+    client.publish(b"ask", key=queue, properties=BasicProperties(reply_to=REPLIES))
+    (request,) = drain_messages(client, queue)
+    client.ask(TxSelect())
+    for key in (str(request.properties.reply_to), name(), *([queue] if queued else [])):
+        client.publish(b"", key=key, mandatory=True)
+    client.send(TxCommit())
+    items = [client.receive() for _ in range(3 if of_4 else 4)]
+    found = [(item.method if isinstance(item, Message) else item).NAME for item in items]
+    reply, returned, committed = "basic.deliver", "basic.return", "tx.commit-ok"
+    if of_4:
+        assert found == ([returned, reply, committed] if queued else [returned, committed, reply])
+    else:
+        assert sorted(found) == [reply, returned, returned, committed]  # the reply comes when RabbitMQ gets to it
 
 
 @pytest.mark.parametrize("feature", ["global_qos", "transient_nonexcl_queues", "queue_master_locator"])

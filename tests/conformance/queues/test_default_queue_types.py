@@ -90,9 +90,15 @@ def test_a_type_of_its_own(host: tuple[Host, str]) -> None:
 
 @pytest.mark.parametrize(
     ("given", "reason"),
-    [("nope", "nope is not a valid queue type"), ("", "default_queue_type must not be an empty string")],
+    [
+        ("nope", "nope is not a valid queue type"),
+        ("", "default_queue_type must not be an empty string"),
+        (5, "5 is not a valid default_queue_type value"),
+        (True, "true is not a valid queue type"),
+        ({"a": [1, "b"]}, '#{<<"a">> => [1,<<"b">>]} is not a valid default_queue_type value'),
+    ],
 )
-def test_a_type_that_is_none(host: tuple[Host, str], given: str, reason: str) -> None:
+def test_a_type_that_is_none(host: tuple[Host, str], given: object, reason: str) -> None:
     of, _ = host
     reply = of.request("PUT", "vhosts/refused", {"default_queue_type": given})
     if of.of_4:
@@ -116,6 +122,35 @@ def test_definitions_bring_the_type_of_a_virtual_host_that_exists(host: tuple[Ho
     assert of.shown("there") == ("quorum", "quorum")
     refused = {"vhosts": [{"name": "bad", "metadata": {"default_queue_type": "nope"}}]}
     assert of.request("POST", "definitions", refused).status == 400
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("nope", "nope is not a valid queue type"),
+        (5, "badarg"),
+        (False, "false is not a valid queue type"),
+        (["nope"], "nope is not a valid queue type"),
+    ],
+)
+def test_a_type_of_definitions_that_is_none(host: tuple[Host, str], given: object, reason: str) -> None:
+    of, _ = host
+    reply = of.request("POST", "definitions", {"vhosts": [{"name": "bad", "metadata": {"default_queue_type": given}}]})
+    assert reply.status == 400
+    if of.of_4:
+        assert json.loads(reply.body)["reason"] == reason
+
+
+def test_where_definitions_have_a_description(host: tuple[Host, str]) -> None:
+    """4.3: the one in `metadata` counts, and a queue type beside it is not looked at. It may be a module's name."""
+    of, node_type = host
+    beside = {"name": "two", "description": "beside", "default_queue_type": "stream"}
+    definitions = {"vhosts": [beside | {"metadata": {"description": "within"}}]}
+    assert of.request("POST", "definitions", definitions).status == 204
+    assert of.shown("two") == ((node_type, node_type) if of.of_4 else ("stream", "stream"))
+    assert of.get("vhosts/two")["description"] == ("within" if of.of_4 else "beside")
+    put = of.request("PUT", "vhosts/two", {"default_queue_type": "rabbit_quorum_queue"})
+    assert (put.status, of.shown("two")[0]) == ((204, "quorum") if of.of_4 else (400, "stream"))
 
 
 def test_a_queue_that_the_type_does_not_take(host: tuple[Host, str]) -> None:

@@ -39,7 +39,7 @@ from tests.planted.planted_catalogue import found_by
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 LIVES = (3, 2)
-KINDS = ("nothing", "first few", "some, torn")
+KINDS = ("nothing", "some, torn")
 """Kinds of disks after a crash of the sound broker; `make crash-states` explores all."""
 PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueBindOk, ExchangeDeclareOk, Answer}
 """Answers that the record must have: on messages, transactions and definitions."""

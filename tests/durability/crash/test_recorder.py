@@ -14,7 +14,7 @@ from tests.durability.crash.recording.recorder import Recording
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 WRITES = 10_000
-OTHER_WRITES = 500_000
+OTHER_WRITES = 150_000
 PROGRAM = f"""
 import os, signal, socket
 reader, writer = socket.socketpair()

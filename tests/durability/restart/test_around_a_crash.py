@@ -6,19 +6,18 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain, numbered
 from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
-from harness.project import ROOT
 from storage.journal.journal_file import HEADER, MAGIC, NAME, PAGE_BYTES, RING_AT
 from tests.durability.faults.full_disks import SmallDisk, tmpfs
 
@@ -31,10 +30,9 @@ MANY, LARGE = 20, 65536
 DISK_BYTES = 120 << 20
 
 
-def leveret(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def leveret(data: Path, *arguments: str) -> CompletedProcess[str]:
     """A command line on a data directory."""
-    command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(data)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return run_text(*arguments, "--data-dir", str(data))
 
 
 def refusal(broker: BrokerProcess) -> str:

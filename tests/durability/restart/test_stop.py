@@ -8,8 +8,6 @@ import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,18 +18,18 @@ from broker.admin.protocol import SOCKET_NAME
 from broker.server.net.listeners import UNPRIVILEGED
 from broker.wire.methods import BasicAck, BasicDeliver, ConfirmSelect, ConnectionClose
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain, numbered
 from harness.clients.shorthand import consume, exchange_declare, queue_declare
 from harness.clients.wire_client import Client
-from harness.project import ROOT
 from storage.definitions.features import JOURNAL, KNOWN
 
 Dial = Callable[[], Client]
 
 pytestmark = pytest.mark.slow
 
-PUBLISHED_AT_ONCE = 3000
+PUBLISHED_AT_ONCE = 1000
 """More than the broker has handled when it is told to end."""
 SHUTDOWN = ConnectionClose(320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 0, 0)
 
@@ -114,14 +112,12 @@ def test_nobody_can_hold_a_stop_up(fresh_broker: BrokerProcess, dial: Dial) -> N
 
 
 def expect_refusal(
-    data_dir: Path, *words: str, address: str = "127.0.0.1:0", options: Sequence[str] = (), prefix: Sequence[str] = ()
+    data_dir: Path, *words: str, address: str = "127.0.0.1:0", options: Sequence[str] = (), prefix: tuple[str, ...] = ()
 ) -> None:
     """`serve` ends with exit code 1 and one line that has these words; nothing looks like a start."""
     without = () if options else ("--management-listen", "off", "--prometheus-listen", "off")
-    command = [*prefix, sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir), "--listen", address]
-    result = subprocess.run(
-        [*command, *(options or without)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    command = ["serve", "--data-dir", str(data_dir), "--listen", address, *(options or without)]
+    result = run_text(*command, prefix=prefix)
     errors = [line for line in result.stderr.splitlines() if line]
     assert (result.returncode, result.stdout, len(errors)) == (1, "", 1), errors
     assert errors[0].startswith("leveret: error: ")

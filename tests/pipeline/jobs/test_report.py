@@ -23,6 +23,8 @@ from pipeline.report.queue_section import _seconds
 from pipeline.report.series import POINTS_MAX, WIDTHS, axis, carried_on, laid_out
 from tests.pipeline.inputs.made_up_events import History, export_of
 
+pytestmark = pytest.mark.slow  # loading Matplotlib takes long
+
 WRITTEN = datetime(2026, 11, 22, tzinfo=UTC)
 HOSTILE = '"><script src=//evil>alert(1)</script>{{ 7 * 7 }}<img onerror=x>$x$\x1b[31m\u202e\n'
 QUEUES = 60

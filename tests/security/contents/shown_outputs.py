@@ -20,6 +20,7 @@ from urllib.parse import quote
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_bytes
 from harness.brokers.http_broker import ask, web_address
 from harness.brokers.recording_broker import events_of
 from harness.project import ROOT
@@ -49,7 +50,6 @@ LISTED = (
     *("permissions", "topic-permissions", "policies", "parameters", "global-parameters", "definitions", "vhost-limits"),
 )
 METRICS = ("", "/per-object", "/detailed?family=queue_coarse_metrics&family=exchange_bindings&family=vhost_status")
-COMMAND_SECONDS = 120
 
 
 def log_problems(text: str, form: str) -> list[str]:
@@ -215,15 +215,7 @@ def definition_problems(before: dict[str, list[str]], after: dict[str, list[str]
 
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run a command of `leveret`."""
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "LEVERET_DATA_DIR": str(directory), "COLUMNS": "200"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
+    return run_bytes(*arguments, environment={**os.environ, "LEVERET_DATA_DIR": str(directory), "COLUMNS": "200"})
 
 
 def on_terminal(directory: Path, *arguments: str) -> str:

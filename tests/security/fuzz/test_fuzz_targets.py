@@ -16,13 +16,13 @@ CORPUS = Path(__file__).parent / "corpus"
 FOUND_ONCE = sorted(path for path in CORPUS.rglob("*") if path.is_file() and path.parent != CORPUS)
 
 INPUTS = {
-    "wire": 6000,
-    "handshake": 1000,
-    "session": 400,
-    "administration": 60,
-    "settings": 1500,
-    "store": 75,
-    "web": 300,
+    "wire": 3000,
+    "handshake": 500,
+    "session": 200,
+    "administration": 30,
+    "settings": 750,
+    "store": 40,
+    "web": 150,
 }
 """Inputs of random bytes for each target."""
 OBJECTS_OF_CHANCE_MAX = 100

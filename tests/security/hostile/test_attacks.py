@@ -17,8 +17,7 @@ from harness.waiting import eventually
 SIZE = 0.01
 ROUND_TRIPS = 3
 PATIENCE_SECONDS = 600
-"""Seconds for the broker to work off an attack before sockets are closed: half bodies by the byte keep a busy machine
-for a minute."""
+"""Seconds for the broker to work off an attack before sockets are closed, also on a busy machine."""
 
 SIZES = dict.fromkeys(ATTACKS, 0.05) | {"non-reading getter": 0.01, "half bodies by the byte": 0.01}
 """Sizes of attacks on memory. The C library keeps gaps between others' memory and large bodies: a plateau of a few

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 from broker.admin.protocol import AdministrationError
 from broker.wire.methods import ConnectionClose
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from harness.clients.wire_client import Client
@@ -214,9 +213,7 @@ def test_a_start_with_a_broken_file_touches_nothing(tmp_path: Path, content: Any
     if content is not None:
         file.write_text(content if isinstance(content, str) else json.dumps(content))
     options = ["--data-dir", str(directory), "--listen", "127.0.0.1:0", "--definitions", str(file)]
-    done = subprocess.run(
-        [sys.executable, "-m", "broker", "serve", *options], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    done = run_text("serve", *options)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"leveret: error: {file}: ")
     assert message in done.stderr
@@ -418,8 +415,7 @@ def test_what_is_no_json_is_one_line_from_the_command_and_at_start(tmp_path: Pat
     (file := tmp_path / "given.json").write_text(content)
     (config := tmp_path / "leveret.toml").write_text(f'[definitions]\nfile = "{file}"\n')
     for arguments in (["import", "definitions", str(file)], ["serve", "--config", str(config)]):
-        command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(tmp_path / "data")]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = run_text(*arguments, "--data-dir", str(tmp_path / "data"))
         assert done.returncode == 1
         assert f"{file}: is not JSON: {reason}" in done.stderr
         assert "Traceback" not in done.stderr

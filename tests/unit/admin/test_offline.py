@@ -22,6 +22,7 @@ from broker.config import Config, ServerSettings
 from broker.server import directory_lock
 from broker.server.offline import offline_commands
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.clients.contents import PERSISTENT, with_headers
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
@@ -81,15 +82,8 @@ def tell(process: BrokerProcess, command: str, **arguments: object) -> Any:
 
 
 def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "LEVERET_DATA_DIR": str(directory)},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    environment = {**os.environ, "LEVERET_DATA_DIR": str(directory)}
+    return run_text(*arguments, environment=environment, given=stdin)
 
 
 def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerProcess) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,8 @@ from broker.admin.protocol import AdministrationError
 from broker.client.uris import ClientTls, parse
 from broker.credentials import without_credentials
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.brokers.http_broker import ask, web_address
-from harness.project import ROOT
 from harness.waiting import eventually
 from tests.unit.admin.test_secrets import SECRET, shows
 
@@ -80,10 +78,7 @@ class Printed:
     def run(self, *words: str, given: str = "", code: int = 0) -> str:
         """A command; what it prints."""
         environment = {**os.environ, "LEVERET_DATA_DIR": str(self.process.data_dir)}
-        command = [sys.executable, "-m", "broker", *words]
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, input=given, capture_output=True, text=True, timeout=30, check=False
-        )
+        done = run_text(*words, environment=environment, given=given)
         assert done.returncode == code, done
         return done.stdout + done.stderr
 
@@ -276,8 +271,7 @@ def test_settings_that_do_not_fit(tmp_path: Path, settings: str) -> None:
         ["serve", "--config", str(config), "--data-dir", str(tmp_path / "data")],
         ["config", "check", str(config)],
     ):
-        command = [sys.executable, "-m", "broker", *words]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+        ended = run_text(*words)
         if words[0] == "serve":
             assert ended.returncode == 1
         assert disguised(ended.stdout + ended.stderr) == []
@@ -296,8 +290,7 @@ def test_settings_that_do_not_fit(tmp_path: Path, settings: str) -> None:
 def test_uris_on_a_command_line(tmp_path: Path, words: list[str], uri: str) -> None:
     """One line says what is wrong, and does not repeat it."""
     given = uri.replace("amqp", "http") if words[-1] == "{}" and words[0] == "migrate" else uri
-    command = [sys.executable, "-m", "broker", *(word.format(given) for word in words), "--data-dir", str(tmp_path)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    ended = run_text(*(word.format(given) for word in words), "--data-dir", str(tmp_path))
     assert ended.returncode in (1, 2)
     assert "Traceback" not in ended.stderr
     assert disguised(ended.stdout + ended.stderr) == []

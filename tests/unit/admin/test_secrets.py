@@ -25,6 +25,7 @@ from broker.wire.field_tables import encode_table, from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.methods import ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.brokers.http_broker import Caller, request, web_address
 from harness.clients.wire_client import Client
 from harness.project import ROOT
@@ -194,8 +195,7 @@ def test_a_login_does_not_print_its_password() -> None:
 def test_a_setting_that_does_not_fit_is_not_shown(tmp_path: Path, setting: str) -> None:
     config = tmp_path / "leveret.toml"
     config.write_text(setting)
-    command = [sys.executable, "-m", "broker", "serve", "--config", str(config), "--data-dir", str(tmp_path / "data")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    ended = run_text("serve", "--config", str(config), "--data-dir", str(tmp_path / "data"))
     assert ended.returncode == 1
     assert "expected text" in ended.stderr
     assert shows(ended.stdout + ended.stderr) == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.statistics.counters import ChannelCounters
+from broker.entities.statistics.counters import ChannelCounters, ExchangeCounters
 from broker.session.channel.confirms import Answer, ConfirmLedger
 
 WAIT, SETTLE, REFUSE, STORE, ANSWER = range(5)
@@ -47,3 +47,29 @@ def test_in_as_few_words_as_the_rules_allow(actions: list[int], answers: list[An
     assert bool(told) == any(action != WAIT for action in actions), "whoever answers is told that there is something"
     assert ledger.answers() == answers
     assert ledger.last == sum(action in (WAIT, SETTLE, REFUSE) for action in actions)
+
+
+def test_confirms_are_counted_for_their_exchanges() -> None:
+    """Also those that come late, after publishes to other exchanges; refusals are none."""
+    exchanges = {name: ExchangeCounters() for name in "abc"}
+    ledger = ConfirmLedger(1, ChannelCounters(), lambda _: None)
+
+    def confirmed() -> list[int]:
+        ledger.answers()
+        ledger.check()
+        return [counters.confirm for counters in exchanges.values()]
+
+    for name, batch, count in (("a", 1, 3), ("b", 0, 2), ("a", 2, 1), ("c", 2, 4)):
+        ledger.publish_to(exchanges[name])
+        if batch:
+            ledger.wait_for(batch, count)
+        else:
+            ledger.settle(count)
+    ledger.settle(5, refused=True)
+    assert confirmed() == [0, 2, 0]
+    ledger.stored(1)
+    assert confirmed() == [3, 2, 0]
+    ledger.stored(2)
+    assert confirmed() == [4, 2, 4]
+    ledger.settle()
+    assert confirmed() == [4, 2, 5]

@@ -61,7 +61,7 @@ COUNTERS_OF_CHANNELS = """
 OF_CONNECTIONS = """
     counter connection_incoming_bytes connection_outgoing_bytes connection_incoming_packets
     counter connection_outgoing_packets
-    gauge connection_channels
+    gauge connection_channels connection_pending_packets
 """
 OF_THE_NODE = """
     counter connections_opened connections_closed channels_opened channels_closed queues_declared queues_created
@@ -114,7 +114,7 @@ OF_4 = """
     counter queue_get_empty queue_messages_delivered_ack queue_messages_delivered queue_messages_redelivered
     counter queue_messages_acked io_seek_ops io_seek_time_seconds io_reopen_ops queue_index_read_ops
     counter queue_index_write_ops schema_db_ram_tx schema_db_disk_tx
-    gauge stream_segments queue_process_memory_bytes unreachable_cluster_peers_count
+    gauge stream_segments queue_process_memory_bytes unreachable_cluster_peers_count stream_consumer_max_offset_lag
 """
 """New on 4.3.6, but for `raft_*` and Erlang's."""
 GONE_IN_4 = """
@@ -130,8 +130,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def site_of_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    as_4_3 = {"LEVERET_PERSONALITY": "4.3"}
-    yield from new_site(BrokerProcess(tmp_path_factory.mktemp("site") / "data", environment=as_4_3))
+    directory = tmp_path_factory.mktemp("site")
+    settings = directory / "settings.toml"
+    settings.write_text('[identity]\npersonality = "4.3"\n[management]\nrates_mode = "detailed"\n')
+    broker = BrokerProcess(directory / "data")
+    broker.options = ("--config", str(settings))
+    yield from new_site(broker)
 
 
 def new_site(broker: BrokerProcess) -> Iterator[Site]:
@@ -243,6 +247,8 @@ def test_metrics_of_4(site_of_4: Site) -> None:
     infos = values(each["rabbitmq_queue_info"])
     assert infos["leader", "quorum", "rabbit_quorum_queue", "/"] == 1
     assert values(each["rabbitmq_exchange_messages_published"]) == {("", "/"): 5}
+    assert values(each["rabbitmq_exchange_messages_confirmed"]) == {("", "/"): 5}
+    assert values(each["rabbitmq_queue_exchange_messages_published"])["", "classic", "/"] == 1
     assert values(each["rabbitmq_stream_segments"]) == {("stream", "/"): 1}
     (build,) = whole["rabbitmq_build_info"].samples
     assert build.labels.keys() == {f"{name}_version" for name in BUILD_OF_4}

@@ -24,6 +24,7 @@ from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicDeliver
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.copied_commands import run_text
 from harness.brokers.http_broker import basic, web_address, web_broker
 from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
@@ -160,11 +161,10 @@ def test_a_password_that_is_in_no_process_list(here: BrokerProcess, other: Broke
     """A URI with a user alone; without a user guest's is meant."""
     words = [word.replace("guest:guest@", "guest@") for word in line(here, other, "--from", "--definitions-only")]
     environment = {**os.environ, "LEVERET_PASSWORD": "wrong"}
-    command = [sys.executable, "-m", "broker", *words]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    ended = run_text(*words, environment=environment)
     assert (ended.returncode, "answers 401" in ended.stderr) == (1, True), ended
     environment["LEVERET_PASSWORD"] = "guest"
-    subprocess.run(command, cwd=ROOT, env=environment, timeout=30, check=True)
+    assert run_text(*words, environment=environment).returncode == 0
 
 
 @pytest.mark.parametrize("way", ["--from", "--to"])

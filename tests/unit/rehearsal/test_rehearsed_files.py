@@ -69,6 +69,10 @@ DEFINITIONS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
         {"vhosts": [{"name": "v", "default_queue_type": "quorum"}], "queues": [queue("a", vhost="v"), queue("b")]},
         [("default-limit", "a", "4.2")],
     ),
+    (
+        {"vhosts": [{"name": "v", "metadata": {"default_queue_type": "quorum"}}], "queues": [queue("a", vhost="v")]},
+        [("default-limit", "a", "4.2")],
+    ),
     ({"queues": [queue("fine", max_priority=5, queue_mode="lazy"), queue("s", queue_type="stream")]}, []),
 ]
 

@@ -15,7 +15,7 @@ from harness.clients.contents import with_headers
 from harness.clients.queue_steps import deposit, drain, ready
 from harness.clients.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
 from harness.clients.wire_client import Client
-from harness.waiting import eventually
+from harness.waiting import DEADLINE_SECONDS, eventually
 from tests.planted.planted_catalogue import with_jumps, with_mistake
 
 HEARTBEAT = ConnectionTuneOk(2047, 131072, 1)
@@ -37,11 +37,11 @@ def test_a_broker_that_goes_by_the_wall_clock_is_found_out(tmp_path: Path) -> No
     process = BrokerProcess(tmp_path / "data", environment=with_jumps(with_mistake("time by the wall clock")))
     process.start()
     with pytest.raises(AssertionError):
-        set_the_clock_under(process)
+        set_the_clock_under(process, patience=3.0)
     process.kill()
 
 
-def set_the_clock_under(jumping: BrokerProcess) -> None:
+def set_the_clock_under(jumping: BrokerProcess, patience: float = DEADLINE_SECONDS) -> None:
     """A client has messages that live or wait for an hour, and some for a moment, while the clock jumps.
 
     Forward 5 hours on SIGRTMIN and back 12 on SIGRTMAX.
@@ -65,8 +65,8 @@ def set_the_clock_under(jumping: BrokerProcess) -> None:
                 deposit(client, body, key="short", properties=SHORT)
                 deposit(client, body, exchange="later", key="", properties=with_headers({"x-delay": 100}))
             client.await_heartbeats(client.peer.heartbeats + 2)
-            eventually(lambda: not ready(client, "short"), "short lives to end")
-            eventually(lambda: ready(client, "due") == 2, "what is due to come")
+            eventually(lambda: not ready(client, "short"), "short lives to end", seconds=patience)
+            eventually(lambda: ready(client, "due") == 2, "what is due to come", seconds=patience)
             assert drain(client, "due") == [b"before", b"after"]
             assert ready(client, "hour") == 2
         client.send(ack(1), channel=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from broker.admin.commands.vhost_admin import DeleteVhost, PutVhost, UpdateVhost
-from broker.admin.kinds.vhost_kind import UNDEFINED
+from broker.admin.kinds.vhost_kind import put_queue_type
 from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.admin.views.columns import Columns
 from broker.entities.vhosts.vhost import VHost
@@ -58,8 +58,6 @@ async def put_vhost(call: ApiCall) -> Response:
     """Create a virtual host, with all permissions for the user, or change the one that exists."""
     fields, name = await call.fields(), call.names["vhost"]
     queue_type = fields.values.get("default_queue_type", fields.values.get("defaultqueuetype"))
-    if queue_type in (None, UNDEFINED):  # RabbitMQ 4 sets the node's type, 3 none
-        queue_type = call.broker.default_queue_type if call.broker.personality.vhost_types else None
     tracing = None if fields.values.get("tracing") is None else fields.flag("tracing")
     existed = name in call.broker.vhosts
     await call.change(
@@ -67,7 +65,7 @@ async def put_vhost(call: ApiCall) -> Response:
             {
                 **fields.values,
                 "name": name,
-                "default_queue_type": queue_type,
+                "default_queue_type": put_queue_type(call.broker, queue_type),
                 "tracing": tracing,
                 "user": call.account.name,
             }

@@ -23,6 +23,7 @@ _REASONS = {
         eval_file exec force_gc erlang_version erlang_cookie_hash erlang_cookie_sources maybe_stuck observer
         remote_shell runtime_thread_stats command_line_arguments resolver_info schema_info list_ciphers list_hashes
         encode decode encrypt_conf_value decrypt_conf_value cipher_suites tls_versions os_env list_network_interfaces
+        consistent_hash_exchange_ring_state
     """,
     LOG: "log_tail_stream consume_event_stream",
     NO_REPLICAS: """
