@@ -47,7 +47,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -78,6 +78,8 @@ help:
 	@echo "make release       all that is published, each tried: make dist, make wheel, and the image where docker is"
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
 	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
+	@echo "make single        Leveret in one directory that needs no Python, in build/single, and for npm; takes a C compiler; as root"
+	@echo "make check-clients the packages for npm with what make single has built, installed into empty projects and used"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
@@ -212,6 +214,16 @@ wheel: $(TEST_STAMP)
 		mkdir -p dist && mv build/wheel/* dist/ || exit 1; \
 		break; \
 	done; done
+
+# The directory runs on the glibc of this system and later ones: it is built on the oldest that is served.
+single: $(TEST_STAMP)
+	$(BIN)/python -m tools.single_directory --python "$(PYTHON)" build/single
+	$(BIN)/python -m tools.try_single build/single
+
+check-clients: single
+	rm -rf build/npm
+	$(BIN)/python -m tools.node_packages build/single build/npm
+	$(BIN)/python -m tools.try_node_packages build/npm
 
 # What is published; docs/releasing.md has the order. The image's archive needs docker, and is left out without it.
 release: dist wheel

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -60,7 +60,7 @@ def _damage(backup: Path) -> str:
         return str(error)
 
 
-def _others(newest: Path) -> Sequence[Path]:
+def _others(newest: Path) -> list[Path]:
     """Return the other backups of the same broker, newest first."""
     uuid = lmdb_environment.check_identity(newest / MESSAGES_DIRECTORY, None).uuid
     found = (each for each in newest.parent.iterdir() if NAME.fullmatch(each.name) and each != newest)

@@ -37,6 +37,8 @@ TYPES = {"stream": "stream", "queue": "classic"}
 """Types of the queues by what ends their names."""
 COMMIT_SECONDS = 180
 PAUSE_SECONDS_MAX = 2.0
+AGAIN = 0.6
+"""Probability that something is killed once more before a batch is committed: while all recovers from the last kill."""
 PUBLISH_SECONDS = 0.002
 VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
 """Processes to kill, each with a part of its command line."""
@@ -112,8 +114,8 @@ class Job:
 
         eventually(is_committed, "a batch to be committed", seconds=COMMIT_SECONDS)
 
-    def kill(self, victim: str) -> None:
-        """Kill the driver with all it has started, or one process of a kind."""
+    def kill(self, victim: str) -> bool:
+        """Kill the driver with all it has started, or one process of a kind; False if there is none."""
         assert self._process is not None
         marks = VICTIMS.get(victim, "")
         found = [pid for pid in _of_session(self._process.pid) if marks in _command_line(pid)]
@@ -123,6 +125,7 @@ class Job:
         if victim == "driver":
             self._process.wait()
             self._process = None
+        return bool(found)
 
     def _committed(self, kind: str) -> int:
         commits = self._directory / kind / "checkpoint" / "commits"
@@ -153,15 +156,26 @@ def campaign(
 ) -> str:
     """The cycles, and what was tried. Raises AssertionError when a message is missing or there twice."""
     chance, killed = random.Random(seed), Counter[str]()
+
+    def kill(victim: str) -> bool:
+        if victim != "broker":
+            return job.kill(victim)
+        kill_broker()
+        return True
+
     publisher.start()
     for _ in cycles:
         job.start()
         job.await_commit()
-        time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
-        victim = chance.choice(["driver", "executor", "worker", "broker"])
-        kill_broker() if victim == "broker" else job.kill(victim)
-        killed[victim] += 1
-        print(f"killed {victim}, {publisher.confirmed:,} confirmed", flush=True)
+        again = True
+        while again:
+            time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
+            victim = chance.choice(["driver", "executor", "worker", "broker"])
+            if kill(victim):
+                killed[victim] += 1
+                print(f"killed {victim}, {publisher.confirmed:,} confirmed", flush=True)
+            job.start()
+            again = chance.random() < AGAIN
     publisher.stop()
     job.start()
     job.kill("driver")

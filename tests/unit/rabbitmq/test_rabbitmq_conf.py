@@ -91,6 +91,8 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, text: str, sai
         ),
         ("frame_max = 0", "limits.frame_max_bytes", 2**31 - 1),
         ("consumer_max_per_channel = infinity", "limits.consumers_per_channel_max", 0),
+        ("channel_max = 7\nmax_channels_per_connection = 9", "limits.channel_max", 9),
+        ("max_connections = infinity", "limits.connections_max", 0),
         ("cluster_queue_limit = infinity", "limits.queues_max", 0),
         ("prometheus.return_per_object_metrics = true", "prometheus.return_per_object_metrics", True),
         ("management.listener.ip = ::1\nmanagement.listener.port = 8080", "management.listen", ("[::1]:8080",)),
