@@ -16,6 +16,7 @@ from broker.management.routes import (
     queue_routes,
     rehearsal_routes,
     replica_routes,
+    stream_offset_routes,
     testing_routes,
 )
 from broker.management.routes.administration import (
@@ -56,6 +57,7 @@ _RESOURCES: list[Resource] = [
     *user_routes.RESOURCES,
     *vhost_routes.RESOURCES,
     *leveret_routes.RESOURCES,
+    *stream_offset_routes.RESOURCES,
     *rehearsal_routes.RESOURCES,
     *testing_routes.RESOURCES,
 ]
