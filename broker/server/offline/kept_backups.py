@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from broker.admin.protocol import AdministrationError
@@ -34,6 +34,18 @@ OWN = frozenset({*STORE_FILES, *(f"{place}.lock" for place in (BROKER, COMMANDS,
 def name_at(now: datetime) -> str:
     """Return the name of a backup that begins now, which is in UTC. Names sort by time."""
     return f"leveret-{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03}Z"
+
+
+def time_of(name: str) -> float:
+    """Return the time of a backup by its name, in seconds since the epoch."""
+    return datetime.strptime(name, "leveret-%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC).timestamp()
+
+
+def named_backups(directory: Path) -> list[Path]:
+    """Return the directories that are named as backups, newest first. Raises OSError."""
+    found = directory.iterdir() if directory.exists() else ()
+    named = (path for path in found if NAME.fullmatch(path.name) and path.is_dir())
+    return sorted(named, key=lambda path: path.name, reverse=True)
 
 
 def keep_newest(newest: Path, number: int) -> list[Path]:
@@ -63,14 +75,13 @@ def _damage(backup: Path) -> str:
 def _others(newest: Path) -> list[Path]:
     """Return the other backups of the same broker, newest first."""
     uuid = lmdb_environment.check_identity(newest / MESSAGES_DIRECTORY, None).uuid
-    found = (each for each in newest.parent.iterdir() if NAME.fullmatch(each.name) and each != newest)
-    return sorted((each for each in found if _is_backup_of(uuid, each)), key=lambda each: each.name, reverse=True)
+    return [each for each in named_backups(newest.parent) if each != newest and _is_backup_of(uuid, each)]
 
 
 def _is_backup_of(uuid: bytes, path: Path) -> bool:
     messages = path / MESSAGES_DIRECTORY
     try:
-        if path.is_symlink() or not path.is_dir() or not _is_plain(path):
+        if path.is_symlink() or not _is_plain(path):
             return False
         lmdb_environment.check_identity(messages, uuid)
         return lmdb_environment.origin_of(messages).pending
