@@ -6,11 +6,14 @@ import sys
 from typing import NoReturn
 
 from leveret import use_packages
+from leveret.own_program import IN_ONE_DIRECTORY, TEMPLATE, restore_environment
 
 
 def main() -> NoReturn:
     """Run the command line of this process."""
     _search_our_own()
+    if sys.argv[1:2] == [TEMPLATE]:
+        _template()
     from broker.cli.main import main as run
 
     run()
@@ -24,19 +27,23 @@ def container() -> NoReturn:
     run()
 
 
-def template() -> None:
+def _template() -> NoReturn:
     """Run the process from which brokers for tests are forked."""
-    _search_our_own()
     from broker.cli.testing.template_process import run
 
-    run()
+    run(int(sys.argv[2]))
+    sys.exit()
 
 
 def _search_our_own() -> None:
     """Search our packages first, in place of the directory that Python puts first for a program.
 
-    That is the directory of the program, or with `-m` the working directory: neither has packages of ours.
+    That is the directory of the program, or with `-m` the working directory: neither has packages of ours. The single
+    directory has nothing but ours.
     """
+    if IN_ONE_DIRECTORY:
+        restore_environment()
+        return
     if not sys.flags.safe_path:
         del sys.path[0]
     use_packages()

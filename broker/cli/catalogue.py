@@ -29,6 +29,9 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "report": CommandRow("cli.running_commands:report", "print a report for the analysis of a fault"),
         "testing": CommandRow("cli.testing.orders_command:testing", "requests of tests: reset, time, faults, ..."),
         "test": CommandRow("cli.testing.with_broker_command:test", "run a command with a fresh broker"),
+        "test-brokers": CommandRow(
+            "cli.testing.brokers_command:test_brokers", "brokers for tests, by lines of JSON: for libraries"
+        ),
         "rehearse": CommandRow(
             "cli.testing.rehearse_command:rehearse", "name what RabbitMQ 4.3 refuses or treats differently"
         ),

@@ -9,6 +9,7 @@ route is called. The order decides what is answered without credentials: the sam
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Set
 
 import trio
@@ -44,6 +45,8 @@ log = logging.getLogger("leveret.http")
 
 CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 UNKNOWN_ALLOW = "HEAD, GET, OPTIONS"
+QUALITY = re.compile(r"\s*;\s*q=")
+"""Text between a media range of the header Accept and its weight. Other parameters are part of the range."""
 
 
 def application(api: ManagementApi) -> ASGIApp:
@@ -156,7 +159,7 @@ def authorization_of(request: Request, *, in_query: bool = False) -> str:
 
 def takes(request: Request, ranges: Set[str]) -> bool:
     """Return True if the header Accept has one of these media ranges."""
-    given = [part.partition(";q=")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
+    given = [QUALITY.split(part, maxsplit=1)[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
     return not ranges.isdisjoint(given)
 
 

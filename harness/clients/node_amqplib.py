@@ -1,14 +1,18 @@
-"""Node with its amqplib, installed by npm into pytest's cache."""
+"""Node with its libraries for AMQP, installed by npm into pytest's cache, beside the client of this checkout."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 
 import pytest
 
-VERSION = "2.3.1"
+from harness.project import ROOT
+
+NEEDED = json.loads((ROOT / "clients/node/package.json").read_text())["devDependencies"]
+LIBRARIES = [f"{name}@{NEEDED[name]}" for name in ("amqplib", "amqp-connection-manager", "rascal")]
 SECONDS_MAX = 60
 
 needs_node = pytest.mark.skipif(
@@ -17,11 +21,15 @@ needs_node = pytest.mark.skipif(
 
 
 def node_environment(config: pytest.Config, temporary: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which node finds amqplib, installed once into the cache; without a cache, each time."""
+    """The environment in which node finds them, installed once into the cache; without a cache, each time."""
     cache: pytest.Cache | None = getattr(config, "cache", None)
-    directory = temporary.mktemp("amqplib") if cache is None else cache.mkdir(f"amqplib-{VERSION}")
+    name = "-".join(LIBRARIES).replace("@", "-")
+    directory = temporary.mktemp("amqplib") if cache is None else cache.mkdir(name)
     modules = directory / "node_modules"
-    if not (modules / "amqplib").is_dir():
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), f"amqplib@{VERSION}"]
+    if not all((modules / library.rpartition("@")[0]).is_dir() for library in LIBRARIES):
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), *LIBRARIES]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS_MAX)
+    client = modules / "leveret-memory-server"
+    if not client.is_symlink():
+        client.symlink_to(ROOT / "clients/node")
     return {**os.environ, "NODE_PATH": str(modules)}

@@ -19,12 +19,12 @@ from threading import Lock
 from typing import IO
 
 import leveret
+from leveret.own_program import TEMPLATE, program
 from leveret.testing.testing_errors import LeveretError
 
 IGNORED = ("LEVERET_", "RABBITMQ_", "PYTHONDONTWRITEBYTECODE")
 FORKS = sys.platform == "linux"
 """Brokers are forked. On macOS a process whose system libraries are loaded may not go on after a fork."""
-PROGRAM = "from leveret.__main__ import template; template()"
 
 
 def environment() -> dict[str, str]:
@@ -84,7 +84,7 @@ class Copies:
         self._turn = Lock()
         with asked:
             self._template = subprocess.Popen(
-                [sys.executable, "-P", "-c", PROGRAM, str(asked.fileno())],
+                [*program(), TEMPLATE, str(asked.fileno())],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -6,7 +6,6 @@ import os
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +13,15 @@ from signal import SIGKILL, SIGTERM, Signals
 from types import MappingProxyType, TracebackType
 from typing import IO
 
+from leveret.own_program import program
 from leveret.testing.broker_copies import FORKS, Copy, copies_of, environment
 from leveret.testing.control_client import Control
 from leveret.testing.ports import LOOPBACK, Port
 from leveret.testing.power.power_record import PowerRecord
 from leveret.testing.testing_errors import LeveretError
+
+__tracebackhide__ = True
+"""pytest shows the line of the test that called, not ours."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -131,7 +134,7 @@ class Broker(Control):
     def _started(self, arguments: list[str], log: IO[bytes]) -> subprocess.Popen[str]:
         """Start a process of its own, with the recorder if there is one, which a fork cannot have."""
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "leveret", *arguments],
+            [*program(), *arguments],
             env={**self._environment(), **({} if self._record is None else self._record.environment())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.program_file import program_file
 from harness.project import ROOT
 
 
@@ -21,3 +22,9 @@ def project(tmp_path: Path) -> Path:
     """A directory for a project with tests."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     return tmp_path
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """The program `leveret` of this checkout."""
+    return program_file(tmp_path)

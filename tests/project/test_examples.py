@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.program_file import program_file
 from harness.clients.node_amqplib import needs_node, node_environment
 from harness.project import ROOT
 
@@ -77,12 +78,13 @@ def test_the_tests_of_an_example_pass(example: str) -> None:
 @pytest.mark.slow
 @needs_node
 def test_the_tests_of_the_node_example_pass(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
+    program = program_file(tmp_path)
     directory = EXAMPLES / "testing-node"
-    assert json.loads((directory / "package.json").read_text())["scripts"]["test"] == "leveret test -- node --test"
-    environment = {**node_environment(request.config, tmp_path_factory), "PYTHONPATH": str(ROOT)}
-    passed([sys.executable, "-m", "leveret", "test", "--", "node", "--test"], directory, environment)
+    assert json.loads((directory / "package.json").read_text())["scripts"]["test"] == "node --test"
+    environment = {**node_environment(request.config, tmp_path_factory), "LEVERET_PROGRAM": str(program)}
+    passed(["node", "--test"], directory, environment)
 
 
 def passed(command: list[str], directory: Path, environment: dict[str, str]) -> None:

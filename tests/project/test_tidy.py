@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import statistics
 from collections import Counter
@@ -103,7 +104,9 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 @pytest.fixture(scope="module", autouse=True)
 def _forgotten() -> Iterator[None]:
     """Millions of nodes are nothing that later tests should have in memory, and the garbage collector go through."""
+    gc.disable()
     yield
+    gc.enable()
     for remembered in (parsed, nodes, imports, sources, name_of):
         remembered.cache_clear()
 

@@ -1,6 +1,6 @@
 """The process of which brokers for tests are copies (fork): it has loaded the program, which is most of a start.
 
-It has one thread, and is asked by `leveret.testing.broker_copies` through the socket whose descriptor is its argument.
+It has one thread, and is asked by `leveret.testing.broker_copies` through a socket.
 When that is closed, because the tests have ended in whatever way, it kills all copies.
 """
 
@@ -21,9 +21,9 @@ from broker.cli.main import main
 LOADED = "broker.cli.serve_command", "broker.server.serve", "broker.testing.control", "broker.server.http.http_services"
 
 
-def run() -> None:
-    """Make copies until nobody asks for more."""
-    asking = socket.socket(fileno=int(sys.argv[1]))
+def run(descriptor: int) -> None:
+    """Make copies until nobody asks for more by this socket."""
+    asking = socket.socket(fileno=descriptor)
     woken, waker = socket.socketpair()
     for end in (woken, waker):
         end.setblocking(False)

@@ -70,7 +70,7 @@ async def either(text: bytes) -> Any:
         return []
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))])
 async def test_it_is_what_the_decoder_makes_of_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_reader, "WINDOW_BYTES", 64)
     chance = random.Random(seed)

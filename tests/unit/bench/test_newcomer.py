@@ -30,6 +30,7 @@ def test_the_readme_has_every_command_of_the_newcomer() -> None:
     assert read(ROOT / "README.md").program == ".venv/bin/leveret"
 
 
+@pytest.mark.slow
 def test_the_root_has_no_compiler_no_java_and_nothing_to_write_to_but_a_home(tmp_path: Path) -> None:
     (tmp_path / "given").write_text("a file")
     (tmp_path / "given").chmod(0o644)  # whatever the umask that other tests have left

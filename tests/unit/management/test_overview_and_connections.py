@@ -285,3 +285,17 @@ def test_settings_are_shown_in_erlangs_notation(site: Site) -> None:
     assert reply.body.startswith(b'[{leveret,\n    [{server,[{listen,["127.0.0.1:')
     assert b'{password,"(hidden)"}' in reply.body
     assert site.ask("/api/config/effective", Accept="application/json").status == 406
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", 200),  # Java's HttpURLConnection
+        ("application/json ; q=0.5", 200),
+        ("application/json;charset=utf-8", 406),
+        ("text/html, application/*;Q=0.5", 406),
+    ],
+)
+def test_a_media_range_has_a_weight(site: Site, accept: str, status: int) -> None:
+    """As RabbitMQ 3.10.8 and 4.3.6 answer, asked on 2026-11-28."""
+    assert site.ask("/api/whoami", Accept=accept).status == status

@@ -277,8 +277,8 @@ def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Cor
     "arguments",
     [
         {"queue_type": "classic"},
-        {"queue_type": "quorum"},
-        {"queue_type": "quorum", "delivery_limit": 3, **DEAD_LETTERS},
+        pytest.param({"queue_type": "quorum"}, marks=pytest.mark.slow),
+        pytest.param({"queue_type": "quorum", "delivery_limit": 3, **DEAD_LETTERS}, marks=pytest.mark.slow),
     ],
     ids=["classic", "quorum", "quorum with a delivery limit"],
 )
@@ -303,6 +303,7 @@ def test_a_purge_drops_what_one_frame_has_given_back(
     assert queue.messages == 0
 
 
+@pytest.mark.slow
 def test_what_a_channel_leaves_behind_goes_back_some_at_a_time(core: Core, sessions: SessionLayer) -> None:
     """Before all is back its queues deliver nothing, and close-ok is not sent; everything is in its place then."""
     names, each = ("a", "b"), PORTION_BYTES // RETURN_BYTES // 2
@@ -516,6 +517,7 @@ def test_dead_letters_that_tell_of_many_deaths_are_written_a_few_at_a_time(
     assert max(steps) <= copies * COPY_HEADER_BYTES // size < COUNT
 
 
+@pytest.mark.slow
 def test_very_many_acknowledgements_wait_for_the_disk_and_not_for_room_on_it(
     core: Core, sessions: SessionLayer
 ) -> None:

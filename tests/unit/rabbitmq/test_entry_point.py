@@ -138,6 +138,7 @@ def test_its_health_check_asks_whether_clients_are_accepted(tmp_path: Path, *, m
     assert not healthy()
 
 
+@pytest.mark.slow
 def test_a_user_that_everybody_knows_is_warned_of_while_there_is_one(tmp_path: Path) -> None:
     """Settings are for a new data directory: guest stays there when they name another user."""
     container = ContainerProcess(tmp_path / "root", {})

@@ -15,6 +15,8 @@ from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
 from harness.project import ROOT
 
+pytestmark = pytest.mark.slow
+
 PLANT = """
 import pathlib
 import threading

@@ -1,0 +1,35 @@
+"""The client for Node: its own tests, with Node's libraries for AMQP (`make check-clients` has its test runners)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.clients.node_amqplib import needs_node, node_environment
+from harness.project import ROOT
+
+SECONDS_MAX = 120
+
+pytestmark = pytest.mark.slow
+
+
+@needs_node
+@pytest.mark.parametrize("file", ["broker", "libraries"])
+def test_the_clients_own_tests_pass(
+    file: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, program: Path
+) -> None:
+    environment = {**node_environment(request.config, tmp_path_factory), "LEVERET_PROGRAM": str(program)}
+    command = ["node", "--test", f"test/{file}.test.js"]
+    run = subprocess.run(
+        command,
+        cwd=ROOT / "clients/node",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "# fail 0" in run.stdout

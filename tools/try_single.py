@@ -1,0 +1,160 @@
+"""`python -m tools.try_single DIRECTORY`: try the single directory in a root with glibc and nothing else; as root.
+
+DIRECTORY/leveret is what `make single` has built. There is no shell and no Python in that root: commands, a message
+over a restart, TLS, the web page and `leveret test` run there all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+import pika
+
+from broker.cli.catalogue import TOP
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.certificate_authority import Authority
+from harness.process_figures import cpu_seconds
+from harness.project import ROOT
+from harness.waiting import eventually
+
+GLIBC = re.compile(
+    r"\s(?:ld-linux-(?:x86-64|aarch64)|lib(?:c|m|dl|pthread|rt|resolv|util))\.so\.\d \(.*(?:x86-64|AArch64).* => (.+)"
+)
+"""A line of `ldconfig -p` for a library of glibc."""
+DEVICES = ("null", "urandom")
+COMMAND_SECONDS = 60
+READY_CPU_SECONDS_MAX = 0.4
+STARTS = 5
+PAGE = re.compile(r"listening for HTTP on (http://127\.0\.0\.1:\d+)")
+
+
+def main() -> None:
+    """Ends with a traceback at the first thing that does not work."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    single: Path = parser.parse_args().directory.absolute() / "leveret"
+    with tempfile.TemporaryDirectory(prefix="leveret-empty-") as scratch:
+        root = Path(scratch)
+        furnish(root)
+        program = in_root(root, {"/leveret": single}, "/leveret/leveret")
+        _try_commands(program)
+        _try_broker(program, root)
+        starts = [_start(program, root) for _ in range(STARTS)]
+    print(
+        f"{single}: {len(TOP)} commands, a message over a restart, TLS, page and `leveret test` work in an empty root"
+    )
+    seconds, cpu = map(min, zip(*starts, strict=True))
+    print(f"{single}: ready in {seconds:.2f} s, {cpu:.2f} s of CPU, the best of {STARTS} starts")
+    if cpu > READY_CPU_SECONDS_MAX:
+        raise SystemExit(f"leveret: ready after {cpu:.2f} s of CPU; the limit is {READY_CPU_SECONDS_MAX:g}")
+
+
+def furnish(root: Path) -> None:
+    """Copy glibc to where its loader is looked for, and make what every root has."""
+    for name in ("dev", "proc", "tmp", "lib64", "leveret"):
+        (root / name).mkdir()
+    (root / "lib").symlink_to("lib64")
+    cache = subprocess.run(["ldconfig", "-p"], check=True, capture_output=True, text=True).stdout
+    for file in map(Path, GLIBC.findall(cache)):
+        shutil.copy(file, root / "lib64" / file.name)
+    for device in DEVICES:
+        (root / "dev" / device).touch()
+
+
+def in_root(root: Path, binds: Mapping[str, Path], program: str) -> tuple[str, ...]:
+    """Return a command that runs a program in the root, in mounts of its own, with directories of this machine by their
+    places there. Arguments follow."""
+    bound = {f"{root}{place}": ours for place, ours in binds.items()}
+    bound |= {f"{root}/dev/{name}": Path("/dev", name) for name in DEVICES}
+    mounts = [*(["--bind", str(ours), place] for place, ours in bound.items()), ["-t", "proc", "proc", f"{root}/proc"]]
+    script = "\n".join([*(shlex.join(["mount", *mount]) for mount in mounts), 'exec "$@"'])
+    return "unshare", "--mount", "sh", "-euc", script, "sh", "chroot", str(root), program
+
+
+def _try_commands(program: tuple[str, ...]) -> None:
+    """Show each command's help: its modules are there. A broker for a command is one more program."""
+    assert _run(program, "config", "show") == (ROOT / "config.example.toml").read_text()
+    for name in TOP:
+        _run(program, name, "--help")
+    assert _run(program, "test", "--", "/leveret/leveret", "--version").startswith("leveret ")
+
+
+def _run(program: tuple[str, ...], *arguments: str) -> str:
+    """Return what a command printed; its errors go where this process's go."""
+    command = [*program, *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=COMMAND_SECONDS).stdout
+
+
+def _broker(program: tuple[str, ...], root: Path, data: str, *options: str) -> BrokerProcess:
+    broker = BrokerProcess(root / "tmp" / data, *options)
+    broker.data_dir = Path("/tmp", data)
+    broker.program = program
+    return broker
+
+
+def _try_broker(program: tuple[str, ...], root: Path) -> None:
+    """Get a message from the broker after the one that confirmed it, by TLS; look at its page and its metrics."""
+    authority = Authority(root / "tmp")
+    settings = authority.settings()
+    (root / "tmp/leveret.toml").write_text(
+        f'[tls]\nlisten = ["127.0.0.1:0"]\ncertificate_file = "/tmp/{Path(settings.certificate_file).name}"\n'
+        f'key_file = "/tmp/{Path(settings.key_file).name}"\n'
+    )
+    broker = _broker(program, root, "data", "--config", "/tmp/leveret.toml")
+    broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "off")
+    broker.start()
+    try:
+        assert "core: compiled" in broker.log(), broker.log()
+        _run(program, "permission", "set", "--data-dir", "/tmp/data", "guest", "^(?=kept).", ".*", ".*")
+        secure = pika.SSLOptions(ssl.create_default_context(cafile=authority.ca_file), "127.0.0.1")
+        host, port = broker.tls_address
+        with pika.BlockingConnection(pika.ConnectionParameters(host, port, ssl_options=secure)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("kept", durable=True)
+            channel.basic_publish("", "kept", b"hello", pika.BasicProperties(delivery_mode=2))
+        broker.restart()
+        with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
+            assert connection.channel().basic_get("kept", auto_ack=True)[2] == b"hello"
+        _look_at_the_page(broker)
+    finally:
+        broker.stop()
+
+
+def _look_at_the_page(broker: BrokerProcess) -> None:
+    """Get the web page by the address that the log has since the second start."""
+
+    def addresses() -> list[str]:
+        found: list[str] = PAGE.findall(broker.log())
+        return found[1:]
+
+    with urllib.request.urlopen(f"{eventually(addresses, 'the page to be served')[0]}/") as answer:
+        assert b"Leveret" in answer.read()
+
+
+def _start(program: tuple[str, ...], root: Path) -> tuple[float, float]:
+    """Start a broker on a new data directory, with the listener of HTTP, as users have it; the seconds until it was
+    ready, and those of CPU, which a busy machine does not add to."""
+    broker = _broker(program, root, f"data-{time.monotonic_ns()}")
+    broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "off")
+    broker.check_invariants = False
+    began = time.monotonic()
+    broker.start()
+    seconds = time.monotonic() - began
+    cpu = cpu_seconds(broker.pid)
+    broker.stop()
+    return seconds, cpu
+
+
+if __name__ == "__main__":
+    main()
