@@ -225,6 +225,13 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accept_loss: bool = False
 
 
+class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[backup]`: backups that the page makes and lists."""
+
+    directory: str = ""
+    keep: Positive = 7
+
+
 class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[events]`: the event log."""
 
@@ -318,6 +325,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemorySettings = MemorySettings()
     disk: DiskSettings = DiskSettings()
     store: StoreSettings = StoreSettings()
+    backup: BackupSettings = BackupSettings()
     events: EventsSettings = EventsSettings()
     event_exchange: EventExchangeSettings = EventExchangeSettings()
     logs: LogsSettings = LogsSettings()

@@ -100,7 +100,7 @@ def page(site: Site) -> Iterator[Site]:
 def pages(site: Site) -> list[str]:
     """Every page, of things that are there."""
     connection, evil = quote(site.broker.tell("list_connections")[0]["name"], safe=""), quote(EVIL, safe="")
-    lists = "connections channels exchanges queues shovels commits alarms crash vhosts users permissions "
+    lists = "connections channels exchanges queues shovels commits alarms crash vhosts users permissions backups "
     lists += "permissions/topic policies policies/operator limits limits/users definitions tracing event-log rehearsal"
     single = f"connections/{connection} channels/{connection}%20(1) exchanges/%2F/amq.topic exchanges/%2F/amq.default "
     single += "vhosts/%2F users/guest"

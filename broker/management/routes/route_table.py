@@ -20,6 +20,7 @@ from broker.management.routes import (
     testing_routes,
 )
 from broker.management.routes.administration import (
+    backup_routes,
     definitions_routes,
     feature_routes,
     health_routes,
@@ -57,6 +58,7 @@ _RESOURCES: list[Resource] = [
     *user_routes.RESOURCES,
     *vhost_routes.RESOURCES,
     *leveret_routes.RESOURCES,
+    *backup_routes.RESOURCES,
     *stream_offset_routes.RESOURCES,
     *rehearsal_routes.RESOURCES,
     *testing_routes.RESOURCES,

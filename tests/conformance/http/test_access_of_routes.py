@@ -195,6 +195,7 @@ rehearsal                                                 GET monitor DELETE adm
 leveret/permissions                                       GET tag
 leveret/permissions/{vhost}/{name}                        GET sees
 leveret/alarms                                            GET monitor
+leveret/backups                                           GET administrator POST administrator
 leveret/commits                                           GET monitor
 leveret/unconfirmed                                       GET monitor
 leveret/move/{vhost}/{queue}                              POST enters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         ("GET alarms", [200, 200, 401, 401]),
         ("GET unconfirmed", [200, 200, 401, 401]),
         ("GET commits", [200, 200, 401, 401]),
+        ("GET backups", [200, 401, 401, 401]),
+        ("POST backups", [400, 401, 401, 401]),
         ("POST move/%2F/q", [400, 400, 400, 401]),
         ("POST streams/%2F/q", [400, 400, 400, 401]),
         ("POST trace/nowhere", [404, 401, 401, 401]),
@@ -99,6 +102,20 @@ def test_a_user_sees_its_own_permissions(site: Site) -> None:
     for name, expected in (("r1", [False, False, True, False]), ("w1", [False, True, False, False])):
         status, found = site.send("GET", f"permissions/%2F/{name}", user="mgmt:p")
         assert (status, list(found.values())) == (200, expected)
+
+
+# Backups
+
+
+def test_the_page_makes_backups_and_keeps_the_newest(tmp_path: Path) -> None:
+    settings = f"[backup]\ndirectory = '{tmp_path / 'backups'}'\nkeep = 2\n"
+    with served(web_broker(tmp_path, settings)) as site:
+        assert site.send("GET", "backups")[1]["backups"] == []
+        made = [site.send("POST", "backups")[1] for _ in range(3)]
+        assert [each["deleted"] for each in made] == [[], [], [made[0]["name"]]]
+        found = site.send("GET", "backups")[1]
+    assert [row["name"] for row in found["backups"]] == [made[2]["name"], made[1]["name"]]
+    assert all(row["bytes"] > 0 and abs(row["time"] - time.time()) < 600 for row in found["backups"])
 
 
 # Moving
