@@ -39,7 +39,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, hostile-contents and model-walks: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, hostile-contents and model-walks: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -47,7 +47,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators hostile-contents soak disk-faults simulate model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -66,6 +66,7 @@ help:
 	@echo "make exhaustion    brokers that run out of disk, memory, descriptors and time, MINUTES=60 SEED="
 	@echo "make hostile-contents messages and names that look like records, log lines, frames and markup, MINUTES=60 SEED="
 	@echo "make operators     operations around a crash: commands, settings, copies, harmed files, MINUTES=60 SEED="
+	@echo "make restore-drill the drill of docs/backup.md on brokers that lose their directory, MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
@@ -78,7 +79,7 @@ help:
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
 	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
 	@echo "make single        Leveret in one directory that needs no Python, in build/single, and for npm; takes a C compiler; as root"
-	@echo "make check-clients the libraries for Node, Go and Java with what make single has built, in empty projects"
+	@echo "make check-clients the packages for npm with what make single has built, installed into empty projects and used"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
@@ -165,6 +166,9 @@ exhaustion: $(TEST_STAMP)
 
 hostile-contents: $(TEST_STAMP)
 	$(BIN)/python -m tests.security.contents --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+restore-drill: $(TEST_STAMP)
+	$(BIN)/python -m tests.durability.drill --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 operators: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.operators --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

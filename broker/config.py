@@ -239,6 +239,13 @@ class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffer_bytes: Positive = 64 * MEBIBYTE
 
 
+class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[backup]`: backups that the page makes and lists."""
+
+    directory: str = ""
+    keep: Positive = 7
+
+
 class EventsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[events]`: the event log."""
 
@@ -333,6 +340,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disk: DiskSettings = DiskSettings()
     store: StoreSettings = StoreSettings()
     ship: ShipSettings = ShipSettings()
+    backup: BackupSettings = BackupSettings()
     events: EventsSettings = EventsSettings()
     event_exchange: EventExchangeSettings = EventExchangeSettings()
     logs: LogsSettings = LogsSettings()

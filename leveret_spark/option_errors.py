@@ -6,7 +6,11 @@ class OptionError(ValueError):
 
 
 class HttpError(OSError):
-    """The broker cannot be reached by HTTP, or refuses a request."""
+    """The broker cannot be reached by HTTP, or refuses a request, with a status then."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class AmqpError(Exception):

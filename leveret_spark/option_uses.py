@@ -38,7 +38,7 @@ USES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"), STREAMS),
     **dict.fromkeys(("startingOffsetsByTimestampStrategy", "streamFilter", "streamFilterUnfiltered"), STREAMS),
     **dict.fromkeys(("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"), (STREAM_TABLE,)),
-    **dict.fromkeys(("minOffsetsPerTrigger", "maxTriggerDelay"), (STREAM_QUERY,)),
+    **dict.fromkeys(("minOffsetsPerTrigger", "maxTriggerDelay", "groupId"), (STREAM_QUERY,)),
     **dict.fromkeys(("superStream", "managementUrl"), (*STREAMS, SINK)),
     **dict.fromkeys(WRITING, (SINK,)),
 }

@@ -49,6 +49,7 @@ STREAMS = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "maxRecordsPerPartition",
+    "groupId",
     "streamFilter",
     "streamFilterUnfiltered",
 )

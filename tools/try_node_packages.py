@@ -56,7 +56,7 @@ def _run(project: Path, *command: str) -> str:
 
 def _offline(project: Path, packed: list[str]) -> None:
     """Install both archives without a registry, and use them in a root with glibc, Node and the project."""
-    _run(project, *INSTALL, "--offline", "--omit=optional", *packed)
+    _run(project, *INSTALL, "--offline", *packed)
     (project / "use.mjs").write_text(USE)
     with tempfile.TemporaryDirectory(prefix="leveret-node-") as scratch:
         root = Path(scratch)
@@ -77,7 +77,7 @@ def _node() -> str:
 def _with_runners(project: Path, packed: list[str]) -> None:
     """Run the client's tests in an installation."""
     needed = [f"{name}@{version}" for name, version in manifest()["devDependencies"].items()]
-    _run(project, *INSTALL, "--omit=optional", *packed, *needed)
+    _run(project, *INSTALL, *packed, *needed)
     shutil.copytree(CLIENT / "test", project, dirs_exist_ok=True)
     for name, command in RUNS.items():
         _run(project, *command)

@@ -5,8 +5,8 @@ confirm mode, like one it has had before, and every function of this project tha
 confirm is written down, in the event loop and in the committer's thread. Run it with `python -m tools.walk_publish`.
 
 The last lines count calls, functions and files, of all and of the broker package alone (what the store does is one
-call for a batch). A *move* is a call into another file than that of the call before it; it is a *return* when that
-file is further up the stack: one that called, and is called back into. `--summary` prints those lines alone.
+call for a batch). A *move* is a call into another file than that of the call before it in its thread; it is a *return*
+when that file is further up the stack: one that called, and is called back into. `--summary` prints those lines alone.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ END_IN_THREAD = "CommitThread._tell"
 
 
 class Call(NamedTuple):
-    """One call: the file, the function's name with its class, and how deep in its thread's stack."""
+    """One call: the file, the function's name with its class, how deep in its thread's stack, and which thread."""
 
     file: str
     function: str
     depth: int
+    in_commit_thread: bool = False
 
 
 class Walk:
@@ -77,7 +78,7 @@ class Walk:
         in_thread = threading.current_thread() is not threading.main_thread()
         if in_thread and self._told:
             return
-        self.calls.append(Call(*place, depth))
+        self.calls.append(Call(*place, depth, in_thread))
         if in_thread and place[1] == END_IN_THREAD:
             self._told = True
 
@@ -108,7 +109,14 @@ class Summary(NamedTuple):
 
 
 def summary(calls: Sequence[Call]) -> Summary:
-    """Count a walk."""
+    """Count a walk: the moves of each thread by themselves, whichever runs first."""
+    walked = [_moves([call for call in calls if call.in_commit_thread is which]) for which in (False, True)]
+    moves, returns = (sum(counts) for counts in zip(*walked, strict=True))
+    return Summary(len(calls), len({call[:2] for call in calls}), len({call.file for call in calls}), moves, returns)
+
+
+def _moves(calls: Sequence[Call]) -> tuple[int, int]:
+    """Count the moves of one thread, and the returns among them."""
     stack: list[Call] = []
     moves = returns = 0
     here = ""
@@ -120,7 +128,7 @@ def summary(calls: Sequence[Call]) -> Summary:
             returns += any(caller.file == call.file for caller in stack)
         here = call.file
         stack.append(call)
-    return Summary(len(calls), len({call[:2] for call in calls}), len({call.file for call in calls}), moves, returns)
+    return moves, returns
 
 
 @contextmanager

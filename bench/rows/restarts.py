@@ -88,7 +88,8 @@ def _empty_starts(count: int) -> None:
     seconds = []
     for number in range(count + 1):
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
-            broker = BrokerProcess(Path(directory) / "data", environment=environment(), check_invariants=False)
+            data = Path(directory) / "data"
+            broker = BrokerProcess(data, environment=environment(), own_group=True, check_invariants=False)
             taken = seconds_to_ready(broker)
             broker.kill()
         if number:  # the first one warms the page cache

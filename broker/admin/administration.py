@@ -42,12 +42,32 @@ class DefinitionWriter(Protocol):
         """Return everything that is on disk. Raises DefinitionsError."""
 
 
+class Backups(Protocol):
+    """The directory of backups that the settings name; `directory` is empty without one, `keep` of them are kept."""
+
+    directory: str
+    keep: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return name, time and bytes of each backup, newest first. Raises OSError."""
+
+    def next(self) -> Path:
+        """Return the path of a backup that begins now."""
+
+    def keep_newest(self, newest: Path) -> list[str]:
+        """Delete the oldest backups; return their names. Raises StoreError and OSError."""
+
+
 class Process(Protocol):
     """The process that the broker runs in. Sizes are bytes."""
 
     node_name: str
     memory_total: int
     """The machine's memory, or the container's where that is less."""
+
+    @property
+    def backups(self) -> Backups:
+        """The directory of backups."""
 
     def look_around(self) -> None:
         """Bring alarms up to date. While the broker is idle nobody does: to be called before a request is answered."""

@@ -16,6 +16,7 @@ from broker.server import resource_alarms
 from broker.server.engine import Activity
 from broker.server.event_log import Events
 from broker.server.net.tls_context import Security
+from broker.server.offline.backup_directory import BackupDirectory
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.stoppable_application import StoppableApplication
 from broker.session.login import certificate_names
@@ -45,6 +46,7 @@ class NodeControl:
     ) -> None:
         self._application = application
         self._activity = activity
+        self.backups = BackupDirectory(config.backup)
         self.node_name = config.identity.shown_node_name
         self.memory_total = resource_alarms.memory_total()
         self._config = config

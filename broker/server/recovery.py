@@ -30,6 +30,7 @@ from broker.entities.node.parameters import CLUSTER_ID
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import MemoryWindow
+from broker.entities.queues.streams.stream_queue import CommittedOffset, Stream
 from broker.entities.rehearsal.rehearsal_watch import Finding, RehearsalWatch
 from broker.entities.scheduling.clock import Clock, SteadyClock
 from broker.entities.vhosts.vhost import VHost
@@ -246,6 +247,7 @@ def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[i
         _restore_queue(broker.vhosts[queue.vhost], queue, lanes.get(queue.id, {}))
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
+    _restore_stream_offsets(broker, found)
 
 
 def _with_offsets(
@@ -367,6 +369,16 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
     # than all other steps, and there may be hundreds of thousands of bindings.
     binding = Binding(vhost.exchanges[row.source], destination, row.routing_key, row.arguments)
     vhost.bindings.add(binding, _table(row.arguments))
+
+
+def _restore_stream_offsets(broker: Broker, found: Definitions) -> None:
+    """Tell each stream which offsets were committed in it."""
+    places = {queue.id: queue for queue in found.queues} if found.stream_offsets else {}
+    for row in found.stream_offsets:
+        place = places[row.queue_id]
+        stream = broker.vhosts[place.vhost].queues[place.name]
+        if isinstance(stream, Stream):
+            stream.committed[row.group] = CommittedOffset(row.offset, row.committed_at)
 
 
 def _refuse_orphans(

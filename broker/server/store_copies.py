@@ -23,6 +23,9 @@ from storage.messages import lmdb_environment
 from storage.messages.backup import backup as copy_messages
 from storage.messages.store_origin import BACKUP_BYTES
 
+NEW = ".new"
+"""Ending of a copy that is being made."""
+
 
 class StoreCopies:
     """Makes copies, several at a time if asked to, and drops no tombstones until the last of them is made.
@@ -60,9 +63,9 @@ class StoreCopies:
 
 
 def _copy(stores: Stores, directory: Path) -> None:
-    fresh = directory.with_name(f"{directory.name}.new")
+    fresh = directory.with_name(directory.name + NEW)
     synced_files.make_directory(directory.parent)
-    with _alone(fresh):
+    with alone(fresh):
         if lmdb_environment.exists(directory):
             raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
         shutil.rmtree(fresh, ignore_errors=True)  # the rest of a backup that was cut short
@@ -79,8 +82,8 @@ def _copy(stores: Stores, directory: Path) -> None:
 
 
 @contextmanager
-def _alone(fresh: Path) -> Iterator[None]:
-    """Lock out a second backup into the same directory. Raises AdministrationError `already_exists`."""
+def alone(fresh: Path) -> Iterator[None]:
+    """Lock out another backup into the same directory. Raises AdministrationError `already_exists`."""
     path = fresh.with_name(f"{fresh.name}.lock")
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

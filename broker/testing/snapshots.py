@@ -129,6 +129,7 @@ def _changes(found: Definitions) -> Iterator[Change]:
     yield from map(Put, found.exchanges)
     yield from map(Put, found.queues)
     yield from map(Put, found.bindings)
+    yield from map(Put, found.stream_offsets)
     yield from (SetMetadata(name, value) for name, value in found.metadata.items() if name.startswith("feature."))
 
 

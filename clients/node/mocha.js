@@ -2,10 +2,17 @@
 "use strict";
 const { usedBy } = require("./runner.js");
 
+// A hook of Mocha with a time limit of its own.
+const limited = (hook) => (action, milliseconds) =>
+  hook(function () {
+    this.timeout(milliseconds);
+    return action();
+  });
+
 const hooks = () => ({
-  beforeAll: globalThis.before,
-  beforeEach: globalThis.beforeEach,
-  afterAll: globalThis.after,
+  beforeAll: limited(globalThis.before),
+  beforeEach: limited(globalThis.beforeEach),
+  afterAll: limited(globalThis.after),
 });
 
 module.exports = { useLeveret: (options) => usedBy(hooks())(options) };

@@ -3,4 +3,9 @@
 const { after, before, beforeEach } = require("node:test");
 const { usedBy } = require("./runner.js");
 
-module.exports = { useLeveret: usedBy({ beforeAll: before, beforeEach, afterAll: after }) };
+// A hook of node:test with a time limit of its own.
+const limited = (hook) => (action, timeout) => hook(action, { timeout });
+
+module.exports = {
+  useLeveret: usedBy({ beforeAll: limited(before), beforeEach: limited(beforeEach), afterAll: limited(after) }),
+};

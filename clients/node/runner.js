@@ -2,13 +2,17 @@
 "use strict";
 const { Leveret } = require("./index.js");
 
-// Return the `useLeveret` of a runner. The broker starts before the first test and is empty before each.
+// Milliseconds for a start: a few hundred, but runners give a hook two seconds, and a machine may be busy.
+const HOOK_MILLISECONDS = 60_000;
+
+// Return the `useLeveret` of a runner, whose hooks are called with a function and its time limit. The broker starts
+// before the first test and is empty before each.
 function usedBy({ beforeAll, beforeEach, afterAll }) {
   return (options) => {
     const leveret = new Leveret(options);
-    beforeAll(() => leveret.fresh());
-    beforeEach(() => leveret.fresh());
-    afterAll(() => leveret.close());
+    beforeAll(() => leveret.fresh(), HOOK_MILLISECONDS);
+    beforeEach(() => leveret.fresh(), HOOK_MILLISECONDS);
+    afterAll(() => leveret.close(), HOOK_MILLISECONDS);
     return leveret;
   };
 }

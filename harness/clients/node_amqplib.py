@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -26,10 +28,16 @@ def node_environment(config: pytest.Config, temporary: pytest.TempPathFactory) -
     name = "-".join(LIBRARIES).replace("@", "-")
     directory = temporary.mktemp("amqplib") if cache is None else cache.mkdir(name)
     modules = directory / "node_modules"
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes share the cache
+        _install(directory, modules)
+    return {**os.environ, "NODE_PATH": str(modules)}
+
+
+def _install(directory: Path, modules: Path) -> None:
     if not all((modules / library.rpartition("@")[0]).is_dir() for library in LIBRARIES):
         command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), *LIBRARIES]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS_MAX)
     client = modules / "leveret-memory-server"
     if not client.is_symlink():
         client.symlink_to(ROOT / "clients/node")
-    return {**os.environ, "NODE_PATH": str(modules)}

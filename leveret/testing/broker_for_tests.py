@@ -20,6 +20,9 @@ from leveret.testing.ports import LOOPBACK, Port
 from leveret.testing.power.power_record import PowerRecord
 from leveret.testing.testing_errors import LeveretError
 
+__tracebackhide__ = True
+"""pytest shows the line of the test that called, not ours."""
+
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOG_LINES = 30

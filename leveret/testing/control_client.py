@@ -14,6 +14,9 @@ from leveret.testing.testing_errors import LeveretError, NotMetError
 Event = dict[str, Any]
 """An event, with the fields of docs/testing-with-leveret.md: `id`, `event`, `at` and so on."""
 
+__tracebackhide__ = True
+"""pytest shows the line of the test that called, not ours."""
+
 ANSWER_SECONDS = 30.0
 """Time limit of a request that waits for nothing."""
 WAIT_SECONDS = 5.0
@@ -61,7 +64,7 @@ class Control:
             return reply.status, json.loads(content) if content else None
         except (OSError, HTTPException, ValueError) as error:
             shown = f"{where.hostname}:{where.port}"
-            raise LeveretError(f"no answer of a broker at http://{shown} ({error}): does it run?") from error
+            raise LeveretError(f"no answer of a broker at http://{shown} ({error}): does it run?") from None
         finally:
             connection.close()
 

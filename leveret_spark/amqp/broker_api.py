@@ -17,6 +17,7 @@ from leveret_spark.option_errors import HttpError, OptionError
 from leveret_spark.options import Broker, Given, Tls
 
 PAUSE_SECONDS = 0.5
+REASON_BYTES_MAX = 4096
 PASSING = (408, 429, 500, 502, 503, 504)
 
 
@@ -36,21 +37,30 @@ class ManagementApi:
 
     def get(self, path: str) -> Any:
         """Return what the API says, repeated while the broker is away. Raises HttpError, OptionError."""
+        return self._repeated(path, None)
+
+    def put(self, path: str, body: object) -> None:
+        """Put a value, which is repeated while the broker is away. Raises HttpError, OptionError."""
+        self._repeated(path, json.dumps(body).encode())
+
+    def _repeated(self, path: str, put: bytes | None) -> Any:
         hope_ends = time.monotonic() + self.reconnect_seconds
         while True:
             try:
-                return self._asked(path)
+                return self._asked(path, put)
             except (OSError, ValueError) as error:
                 final = isinstance(error, HTTPError) and error.code not in PASSING
                 if final or time.monotonic() >= hope_ends:
-                    raise HttpError(f"management API {self.url}{path}: {_explained(error)}") from None
+                    status = error.code if isinstance(error, HTTPError) else None
+                    raise HttpError(f"management API {self.url}{path}: {_explained(error)}", status) from None
             time.sleep(PAUSE_SECONDS)
 
-    def _asked(self, path: str) -> Any:
+    def _asked(self, path: str, put: bytes | None) -> Any:
         login = b64encode(f"{self.login.user}:{self.login.password}".encode()).decode()
-        request = Request(self.url + path, headers={"Authorization": f"Basic {login}"})
+        headers = {"Authorization": f"Basic {login}", **({} if put is None else {"Content-Type": "application/json"})}
+        request = Request(self.url + path, put, headers, method="GET" if put is None else "PUT")
         with urlopen(request, timeout=self.timeout_seconds, context=self._context()) as response:
-            return json.load(response)
+            return json.load(response) if put is None else None
 
     def _context(self) -> ssl.SSLContext | None:
         if self.tls is None:
@@ -75,8 +85,18 @@ def management_of(given: Given, broker: Broker) -> ManagementApi:
     return ManagementApi(url, broker.vhost, broker.login, tls, broker.connect_timeout_seconds, broker.reconnect_seconds)
 
 
+def _reason(error: HTTPError) -> str:
+    """The broker's own words for a refusal."""
+    try:
+        answer = json.loads(error.read(REASON_BYTES_MAX))
+    except (OSError, ValueError):
+        return ""
+    reason = answer.get("reason") if isinstance(answer, dict) else None
+    return f" ({reason})" if isinstance(reason, str) and reason != error.reason else ""
+
+
 def _explained(error: BaseException) -> str:
     if isinstance(error, HTTPError):
-        return f"{error.code} {error.reason}"
+        return f"{error.code} {error.reason}{_reason(error)}"
     reason = error.reason if isinstance(error, URLError) else error
     return getattr(reason, "strerror", None) or str(reason)

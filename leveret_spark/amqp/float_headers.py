@@ -18,6 +18,7 @@ import pika
 from pika import SelectConnection, data, spec
 from pika.frame import Header, decode_frame
 
+UNLIKE = f"pika {pika.__version__} is not like those that leveret_spark knows; take pika>=1.3,<2 from PyPI"
 FORMATS = {b"d": ">d", b"f": ">f"}
 CONTENT_HEADER = bytes([spec.FRAME_HEADER])
 FRAME_HEAD = struct.Struct(">BHL")
@@ -27,8 +28,8 @@ CONTENT_HEAD = struct.Struct(">HHQ")
 def _copy_of_codec() -> ModuleType:
     """The module `pika.data` once more, whose values may be floating-point numbers."""
     found = importlib.util.find_spec(data.__name__)
-    assert found is not None
-    assert found.loader is not None
+    if found is None or found.loader is None:
+        raise ImportError(f"{data.__name__} cannot be loaded a second time: {UNLIKE}")
     codec = importlib.util.module_from_spec(found)
     found.loader.exec_module(codec)
     read, write = codec.decode_value, codec.encode_value
@@ -54,7 +55,8 @@ CODEC = _copy_of_codec()
 
 def _with_codec(function: Callable[..., Any]) -> Any:
     """A function of pika's module `spec` that reads and writes tables with our codec."""
-    assert isinstance(function, FunctionType)
+    if not isinstance(function, FunctionType):
+        raise ImportError(f"{spec.__name__}.BasicProperties is not written in Python: {UNLIKE}")
     return FunctionType(function.__code__, {**vars(spec), "data": CODEC}, function.__name__, function.__defaults__)
 
 

@@ -84,6 +84,17 @@ def _bounded(messages: list[Message]) -> Iterator[list[Message]]:
     yield piece
 
 
+def _received(offset: Offset) -> int:
+    """Return the number of messages up to an offset. Raises AmqpError for that of another source."""
+    messages = offset.get("messages")
+    if not isinstance(messages, int) or "run" not in offset:
+        raise AmqpError(
+            f"the checkpoint is not of a queue, whose offsets are like {NO_MESSAGES}, but of {str(offset)[:200]}: take"
+            " another checkpointLocation"
+        )
+    return messages
+
+
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a queue batch by batch; the module says what commits a batch. Connects when it is first asked for data."""
 
@@ -116,13 +127,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             raise AmqpError(ONCE)
         start = self._asked_for if start is None else start
+        _received(start)
         self.commit(start)
         if self._planned:  # it was gathered and never asked for
             return self._planned[-1][0]
         batch = self._opened().gather()
         if batch is None:
             return start
-        end = {"run": self._run, "messages": start["messages"] + len(batch.messages)}
+        end = {"run": self._run, "messages": _received(start) + len(batch.messages)}
         self._planned.append((end, batch))
         return end
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from leveret_spark.amqp.broker_api import ManagementApi, management_of
-from leveret_spark.option_errors import OptionError
+from leveret_spark.option_errors import HttpError, OptionError
 from leveret_spark.options import Broker, Given, queues_of
 
 ORDER = "x-stream-partition-order"
@@ -97,14 +98,37 @@ def partitions_of(api: ManagementApi, exchange: str) -> list[SuperStreamPartitio
     """The partitions of a super stream, in their order. Raises HttpError, OptionError."""
     vhost, name = quote(api.vhost, safe=""), quote(exchange, safe="")
     bindings: list[dict[str, Any]] = api.get(f"/api/exchanges/{vhost}/{name}/bindings/source")
-    found = [
-        SuperStreamPartition(int(binding["arguments"].get(ORDER, 0)), binding["routing_key"], binding["destination"])
-        for binding in bindings
-        if binding["destination_type"] == "queue"
-    ]
+    with _expected(api, "bindings"):
+        found = [
+            SuperStreamPartition(_order(exchange, binding), binding["routing_key"], binding["destination"])
+            for binding in bindings
+            if binding["destination_type"] == "queue"
+        ]
     if not found:
         raise OptionError(f"super stream {exchange!r} of {api}: no stream is bound to this exchange")
     return sorted(found)
+
+
+def _order(exchange: str, binding: Mapping[str, Any]) -> int:
+    order = binding["arguments"].get(ORDER, 0)
+    try:
+        return int(order)
+    except (TypeError, ValueError):
+        raise OptionError(
+            f"super stream {exchange!r}: the binding of {binding['destination']!r} has {ORDER} = {order!r}, which is"
+            " to be a whole number: bind it again"
+        ) from None
+
+
+@contextmanager
+def _expected(api: ManagementApi, what: str) -> Iterator[None]:
+    """Raise HttpError for an answer that is none of RabbitMQ's API."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError):
+        raise HttpError(
+            f"management API {api}: its answer is no list of {what}; managementUrl is that of RabbitMQ's management API"
+        ) from None
 
 
 def _partitions(api: ManagementApi, exchange: str, orders: tuple[int, ...] | None) -> list[str]:
@@ -120,7 +144,8 @@ def _partitions(api: ManagementApi, exchange: str, orders: tuple[int, ...] | Non
 
 def _matching(api: ManagementApi, pattern: str) -> tuple[str, ...]:
     queues: list[dict[str, Any]] = api.get(f"/api/queues/{quote(api.vhost, safe='')}?columns=name,type,arguments")
-    streams = [each["name"] for each in queues if _is_stream(each)]
+    with _expected(api, "queues"):
+        streams = [each["name"] for each in queues if _is_stream(each)]
     return tuple(sorted(name for name in streams if re.fullmatch(pattern, name)))
 
 

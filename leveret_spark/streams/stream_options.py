@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import PREFETCH_MAX, Broker, Given
+from leveret_spark.streams.offset_commits import OffsetCommits, commits_of
 from leveret_spark.streams.stream_names import StreamNames, names_of
 
 Boundary = str | int | datetime
@@ -80,6 +81,7 @@ class StreamReading:
     prefetch: int
     wait_seconds: float
     fails_on_loss: bool
+    commits: OffsetCommits | None
 
 
 def stream_reading_of(options: Mapping[str, str], broker: Broker, *, batch: bool) -> StreamReading:
@@ -112,6 +114,7 @@ def stream_reading_of(options: Mapping[str, str], broker: Broker, *, batch: bool
         prefetch=given.number("prefetch", PREFETCH, 2, PREFETCH_MAX),
         wait_seconds=given.number("batchWaitMilliseconds", 200, 0, 3_600_000) / 1000,
         fails_on_loss=given.flag("failOnDataLoss", True),
+        commits=commits_of(given, broker),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from leveret_spark.option_errors import AmqpError
 from leveret_spark.streams.stream_identity import Identity
 
 IDENTITY = "$identity"
@@ -23,9 +24,15 @@ class Position(NamedTuple):
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Position:
-        """Read what Spark has kept."""
-        offsets = {queue: int(offset) for queue, offset in told.items() if queue != IDENTITY}
-        return cls(offsets, {queue: Identity(*values) for queue, values in told.get(IDENTITY, {}).items()})
+        """Read what Spark has kept. Raises AmqpError for the offsets of another source."""
+        try:
+            offsets = {queue: int(offset) for queue, offset in told.items() if queue != IDENTITY}
+            return cls(offsets, {queue: Identity(*values) for queue, values in told.get(IDENTITY, {}).items()})
+        except (AttributeError, TypeError, ValueError):
+            raise AmqpError(
+                f"the checkpoint is not of streams, whose offsets are like {{'clicks': 1}}, but of {str(told)[:200]}:"
+                " take another checkpointLocation"
+            ) from None
 
     def told(self) -> dict[str, Any]:
         """Return it as Spark keeps it."""

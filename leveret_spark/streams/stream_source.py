@@ -189,6 +189,7 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._target or self._ends_now()
             return Position(ends, identities(self._streams.ends, ends, {})).told()
         begun = Position.read(start)
+        self._store(begun)
         ends = self._target or self._ends_after(begun.offsets)
         self._check(begun, ends)
         if self._waits_for_more(begun.offsets, ends):
@@ -216,7 +217,8 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._streams.rows(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A stream needs no acknowledgement."""
+        """Store the offsets at the broker, if that is wanted. Spark before 4.2 says them only here, a batch later."""
+        self._store(Position.read(end))
 
     def stop(self) -> None:
         """Disconnect."""
@@ -260,6 +262,11 @@ class StreamsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sizes = self._streams.ends.sizes({queue: begins[queue] for queue in counts})
         size = sum(count * sizes[queue] for queue, count in counts.items())
         return end if size <= most_bytes else start.limited(end, max(1, int(sum(counts.values()) * most_bytes / size)))
+
+    def _store(self, committed: Position) -> None:
+        """Store offsets at the broker. Spark asks for the next batch when all before its start is committed."""
+        if self._reading.commits is not None:
+            self._reading.commits.store(committed.offsets)
 
     def _ends_now(self) -> Offsets:
         self._seen = self._streams.ends.ends(self._streams.names())

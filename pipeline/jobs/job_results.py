@@ -26,6 +26,9 @@ FORMAT = 2
 """Version of the results. Those of format 1 are ignored: the next run replaces them."""
 
 
+NOT_OURS = "is damaged, or of another program: remove it"
+
+
 class ResultsError(Exception):
     """Raised for results that this release cannot read."""
 
@@ -109,13 +112,16 @@ def last_run(target: Target, job: str) -> FinishedRun | None:
     """Return the valid run, if there is one. Raises ResultsError."""
     if target.size(f"{job}/{RUN}") is None:
         return None
-    record = json.loads(target.get(f"{job}/{RUN}"))
-    if record.get("format") == 1:
-        return None
-    if record.get("format") != FORMAT:
-        raise ResultsError(f"{job}/{RUN}: format {record.get('format')}, this release reads format {FORMAT}")
-    ended = datetime.fromisoformat(record["ended"])
-    return FinishedRun(target, job, record["run"], ended, record["tables"], record["facts"])
+    try:
+        record = json.loads(target.get(f"{job}/{RUN}"))
+        if record.get("format") == 1:
+            return None
+        if record.get("format") != FORMAT:
+            raise ResultsError(f"{job}/{RUN}: format {record.get('format')}, this release reads format {FORMAT}")
+        ended = datetime.fromisoformat(record["ended"])
+        return FinishedRun(target, job, record["run"], ended, record["tables"], record["facts"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ResultsError(f"{target}/{job}/{RUN} {NOT_OURS}, and run the job again") from None
 
 
 def coverage(boots: Iterable[Boot], gaps: Iterable[Gap]) -> dict[str, Any]:

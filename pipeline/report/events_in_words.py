@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline.audit.reduction import SEQ_BITS
@@ -28,11 +27,10 @@ def steps(copy: Row, events: Sequence[Row], boots: Sequence[Row]) -> list[Step]:
     """Return all steps of a copy, a row of the table found. `events` are in their order."""
     mine = {boot["boot"]: boot for boot in boots if boot["node"] == copy["node"]}
     told, ended = list[Step](), False
-    for before, event in pairwise([None, *events]):
-        assert event is not None
+    for before, event in zip([None, *events], events, strict=False):
         if before is not None:
             told += _ends(mine, before["moment"] >> SEQ_BITS, event["moment"] >> SEQ_BITS)
-        look, words = WORDS[event["kind"]]
+        look, words = WORDS.get(event["kind"], OTHER)
         twice = before is not None and before["kind"] == event["kind"] == "deliver"
         told.append(Step(event["ts"], "wrong" if (ended or twice) and copy["violations"] else look, words(event)))
         ended = ended or look == "end"
@@ -112,3 +110,4 @@ WORDS: dict[str, tuple[str, Any]] = {
     "delete": ("end", lambda _: "queue deleted"),
 }
 """Style and text of each kind of event."""
+OTHER = "broker", lambda event: f"event {event['kind']!r}, of a later release"

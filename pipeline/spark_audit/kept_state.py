@@ -18,6 +18,7 @@ import pyarrow as pa
 from leveret_events.segment_names import SegmentName, parse_name
 from pipeline.event_parts import Part
 from pipeline.file_target import Target
+from pipeline.jobs.job_results import NOT_OURS, ResultsError
 from pipeline.spark_audit.number_blocks import BLOCK_BITS
 
 STATE = "audit/_state"
@@ -54,15 +55,22 @@ class Kept(NamedTuple):
 
 
 def kept_since(target: Target, last: str | None, run: str) -> Kept:
-    """Return the state of the last run, of which the directory is given if there is one, for a run that begins."""
+    """Return the state of the last run, of which the directory is given if there is one, for a run that begins.
+
+    Raises ResultsError for a state that cannot be read.
+    """
     directory = f"{STATE}/{run.rpartition('/')[2]}"
-    if last is not None and target.size(f"{last}/{NAME}") is not None:
+    if last is None or target.size(f"{last}/{NAME}") is None:
+        return Kept(target, frozenset(), (), directory)
+    try:
         record = json.loads(target.get(f"{last}/{NAME}"))
-        if record["format"] == FORMAT:
-            names = (parse_name(name) for name in record["segments"])
-            segments = frozenset(name for name in names if name is not None)
-            return Kept(target, segments, tuple(record["files"]), directory)
-    return Kept(target, frozenset(), (), directory)
+        if record["format"] != FORMAT:
+            return Kept(target, frozenset(), (), directory)
+        names = (parse_name(name) for name in record["segments"])
+        segments = frozenset(name for name in names if name is not None)
+        return Kept(target, segments, tuple(record["files"]), directory)
+    except (KeyError, TypeError, ValueError):
+        raise ResultsError(f"{target}/{last}/{NAME} {NOT_OURS}, and the log is read from its begin") from None
 
 
 def state_rows(

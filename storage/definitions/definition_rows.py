@@ -131,6 +131,15 @@ class UserLimitRow(NamedTuple):
     value: int
 
 
+class StreamOffsetRow(NamedTuple):
+    """The offset up to which a group of consumers has read a stream, and when it said so, in ms since the epoch."""
+
+    queue_id: int
+    group: str
+    offset: int
+    committed_at: int
+
+
 DefinitionRow = (
     VhostRow
     | UserRow
@@ -144,6 +153,7 @@ DefinitionRow = (
     | GlobalParameterRow
     | VhostLimitRow
     | UserLimitRow
+    | StreamOffsetRow
 )
 
 
@@ -162,6 +172,7 @@ class Definitions(NamedTuple):
     global_parameters: tuple[GlobalParameterRow, ...]
     vhost_limits: tuple[VhostLimitRow, ...]
     user_limits: tuple[UserLimitRow, ...]
+    stream_offsets: tuple[StreamOffsetRow, ...]
     tombstones: frozenset[int]
     """Ids of deleted queues whose messages may still be in the message store."""
     queue_id_sequence: int
@@ -189,6 +200,7 @@ TABLES: dict[type[DefinitionRow], Table] = {
     GlobalParameterRow: Table("global_parameters", ("name",)),
     VhostLimitRow: Table("vhost_limits", ("vhost", "name")),
     UserLimitRow: Table("user_limits", ("user", "name")),
+    StreamOffsetRow: Table("stream_offsets", ("queue_id", "group")),
 }
 """The kinds of rows."""
 
@@ -196,7 +208,8 @@ TABLES: dict[type[DefinitionRow], Table] = {
 class Put(NamedTuple):
     """Create a row, or replace the one of the same key. What it refers to must exist.
 
-    The id of a deleted queue, or of a deleted exchange's delayed messages, is refused.
+    The id of a deleted queue, or of a deleted exchange's delayed messages, is refused; an offset in a stream that is
+    gone is left out.
     """
 
     row: DefinitionRow

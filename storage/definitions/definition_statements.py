@@ -20,6 +20,7 @@ from storage.definitions.definition_rows import (
     ExchangeRow,
     Put,
     QueueRow,
+    StreamOffsetRow,
     TopicPermissionRow,
     VhostRow,
 )
@@ -70,7 +71,17 @@ _SET_METADATA = """
 INSERT INTO metadata (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
-_PUTS: dict[type[DefinitionRow], tuple[str, ...]] = {kind: (_put(kind),) for kind in TABLES}
+# The stream may have been deleted since: then there is nothing to keep.
+_PUT_STREAM_OFFSET = """
+INSERT INTO stream_offsets (queue_id, "group", "offset", committed_at)
+SELECT :queue_id, :group, :offset, :committed_at WHERE EXISTS (SELECT 1 FROM queues WHERE id = :queue_id)
+ON CONFLICT (queue_id, "group") DO UPDATE SET "offset" = excluded."offset", committed_at = excluded.committed_at
+"""
+
+_PUTS: dict[type[DefinitionRow], tuple[str, ...]] = {
+    **{kind: (_put(kind),) for kind in TABLES},
+    StreamOffsetRow: (_PUT_STREAM_OFFSET,),
+}
 # SQLite counts the ids of queues by itself; those of delayed messages are of the same sequence.
 _PUT_DELAYING_EXCHANGE = (_put(ExchangeRow), BEGIN_SEQUENCE, LIFT_SEQUENCE)
 _DELETIONS: dict[type[DefinitionRow], tuple[str, ...]] = {

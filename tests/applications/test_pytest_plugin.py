@@ -98,6 +98,8 @@ def test_a_failure_shows_log_and_events(project: Path, environment: dict[str, st
     assert code == 1, output
     alive, dead = output.split("___ test_dead ___")
     assert "expected 1 of these events, saw 0" in alive
+    assert re.findall(r"^\S+\.py:\d+: ?\w*", alive, re.MULTILINE) == ["test_it.py:6: NotMetError"], "no frame is ours"
+    assert re.findall(r"^\S+\.py:\d+: ?\w*", dead, re.MULTILINE) == ["test_it.py:10: LeveretError"]
     assert re.search(r"log of leveret at amqp://.*\n(.*\n)*.*everything is reset", alive)
     assert re.search(r"last events of queue 'orders' in '/', 2 in all -+\n +1 declared", alive)
     assert re.search(r" 3 routed .*routing_key=orders", alive)

@@ -96,7 +96,15 @@ RUN = {
         {0: f"{TESTING}leveret wait --timeout 60\n", 5: "leveret backup monday\n", 7: CONSUMERS},
         {'\'{"directory": "/var/backups/leveret-monday"}\'': '"{\\"directory\\": \\"$PWD/monday\\"}"'},
     ),
-    "docs/operations/backup.md": Page({0: BROKER, 1: ""}, {"/backups": "backups"}),
+    "docs/backup.md": Page(
+        {0: BROKER + "leveret publish orders 'an order' --declare\n", 5: BROKER},
+        {
+            "/backups/leveret-20260131T031500.123Z": '"$(ls -d backups/leveret-*Z)"',
+            "/backups": "backups",
+            "/tmp/drill": "drill",
+        },
+        {"install": "tests/project/test_deploy.py", "systemctl": "the same", "kubectl": "the same"},
+    ),
     "docs/operations/commands.md": Page(
         {0: BROKER}, skipped={'eval "$(_LEVERET_COMPLETE=zsh': "zsh", "_LEVERET_COMPLETE=fish": "fish"}
     ),
@@ -121,7 +129,7 @@ RUN = {
 ELSEWHERE = {
     "docs/ci.md": "pip installs the checkout: `make newcomer`, tests/project/test_wheels.py",
     "docs/clusters.md": "a cluster of Spark: tests/pipeline",
-    "docs/services.md": "systemd and Kubernetes: their files are tested in tests/project/test_config.py",
+    "docs/services.md": "systemd and Kubernetes: tests/project/test_config.py, tests/project/test_deploy.py",
     "docs/operations/container.md": "docker",
     "docs/testing.md": "campaigns of this project: `make prove`, and a RabbitMQ beside",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from broker.wire.methods import BasicQos
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import web_address, web_broker
+from harness.brokers.http_broker import ask, web_address, web_broker
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Client
 from harness.project import ROOT
@@ -99,7 +100,7 @@ def page(site: Site) -> Iterator[Site]:
 def pages(site: Site) -> list[str]:
     """Every page, of things that are there."""
     connection, evil = quote(site.broker.tell("list_connections")[0]["name"], safe=""), quote(EVIL, safe="")
-    lists = "connections channels exchanges queues shovels commits alarms crash vhosts users permissions "
+    lists = "connections channels exchanges queues shovels commits alarms crash vhosts users permissions backups "
     lists += "permissions/topic policies policies/operator limits limits/users definitions tracing event-log rehearsal"
     single = f"connections/{connection} channels/{connection}%20(1) exchanges/%2F/amq.topic exchanges/%2F/amq.default "
     single += "vhosts/%2F users/guest"
@@ -198,6 +199,15 @@ def test_a_queue_by_clicks(page: Site) -> None:
     tab.await_true("location.hash === '#/queues'")
     counts = {queue["name"]: queue["messages"] for queue in page.broker.tell("list_queues")}
     assert (counts["q000"], "by clicks/1" in counts) == (1, False)
+
+
+def test_a_stream_shows_the_lag_of_groups(page: Site) -> None:
+    path = "/api/leveret/stream-offsets/%2F/billing"
+    offsets = json.dumps({"offsets": {"log": 4}}).encode()
+    assert ask(web_address(page.broker), path, method="PUT", body=offsets).status == 204
+    page.open("queues/%2F/log")
+    page.tab.await_text("Committed offset")
+    page.tab.await_text("billing")
 
 
 def test_a_refusal_is_shown_with_its_reason(page: Site) -> None:

@@ -47,7 +47,7 @@ def test_every_setting_of_the_example_has_its_reason_above_it() -> None:
 
 def test_names_of_quantities_say_their_unit() -> None:
     """A number that is neither a count nor a fraction carries bytes, seconds or milliseconds in its name."""
-    counts = {"backlog", "channel_max", "high_watermark"}
+    counts = {"backlog", "channel_max", "high_watermark", "keep"}
     counts |= {"wrong_passwords_max", "require_certificate", "login_san_index"}  # and a yes or no
     counts |= {"handshakes_max", "queues_max", "exchanges_max", "reads_max", "kept_bases"}
     counts |= {"connections_max", "consumers_per_channel_max", "queue_window_messages", "backlog_batches_max"}

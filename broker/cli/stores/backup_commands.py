@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,17 +36,35 @@ def check(target: Target, as_json: bool) -> None:
         sys.exit(1)
 
 
-@click.command(cls=CommandWithExample, example="/var/backups/leveret-monday")
+@click.command(cls=CommandWithExample, example="--keep 7 /var/backups/leveret")
 @targeted
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Make the backup in DIRECTORY, named by the time, and delete all but the newest N of this broker there.",
+)
 @click.argument("directory", type=click.Path(path_type=Path))
-def backup(target: Target, directory: Path) -> None:
+def backup(target: Target, keep: int | None, directory: Path) -> None:
     """Copy both stores, consistent with each other, into the new DIRECTORY, while the broker runs.
 
-    `leveret restore DIRECTORY` brings it back.
+    `leveret restore DIRECTORY` brings it back. With --keep the new backup is checked before another one is deleted.
     """
-    # The broker has a working directory of its own.
-    target.run(Backup(directory=str(directory.absolute())), timeout_seconds=None)
-    done("backup in {}", str(directory.absolute()))
+    place = directory.absolute()  # the broker has a working directory of its own
+    if keep is None:
+        _back_up(target, place)
+        return
+    from broker.server.offline import kept_backups
+
+    made = place / kept_backups.name_at(datetime.now(UTC))
+    _back_up(target, made)
+    for deleted in kept_backups.keep_newest(made, keep):
+        done("deleted {}", deleted.name)
+
+
+def _back_up(target: Target, directory: Path) -> None:
+    target.run(Backup(directory=str(directory)), timeout_seconds=None)
+    done("backup in {}", str(directory))
 
 
 @click.command(cls=CommandWithExample, example="/var/backups/leveret-monday --replace")

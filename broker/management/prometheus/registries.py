@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from broker.admin.administration import Administration
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.management_api import ManagementApi
-from broker.management.prometheus import cluster_metrics, metrics_of_4
+from broker.management.prometheus import cluster_metrics, metrics_of_4, stream_metrics
 from broker.management.prometheus.global_metrics import global_families
 from broker.management.prometheus.leveret_metrics import disk_families, leveret_families, ship_families
 from broker.management.prometheus.metric_groups import GAUGE, MetricGroup, Parts, family
@@ -79,6 +79,9 @@ class Registries:
         if self.as_4 and not metrics_of_4.QUEUE_FAMILIES.isdisjoint(families):
             infos = metrics_of_4.queue_infos(self._api.broker)
             yield from infos.apart(DETAILED_PREFIX, chosen.of(infos))
+        offsets = stream_metrics.committed_offsets_group(self._api.broker)
+        if offsets.name in families:
+            yield from offsets.apart(stream_metrics.PREFIX, chosen.of(offsets))
         yield from identity_families(self._api, "detailed")
 
     def memory_breakdown(self, parts: Mapping[str, Any]) -> Parts:
@@ -106,6 +109,7 @@ class Registries:
         yield from leveret_families(self._api.broker.statistics.measurements)
         status = self._api.status()
         yield from ship_families(status)
+        yield from stream_metrics.committed_offsets_group(self._api.broker).apart(stream_metrics.PREFIX)
         yield from disk_families(status["disk"])
 
     def _of_4(self, *, apart: bool) -> Parts:

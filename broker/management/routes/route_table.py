@@ -16,9 +16,11 @@ from broker.management.routes import (
     queue_routes,
     rehearsal_routes,
     replica_routes,
+    stream_offset_routes,
     testing_routes,
 )
 from broker.management.routes.administration import (
+    backup_routes,
     definitions_routes,
     feature_routes,
     health_routes,
@@ -56,6 +58,8 @@ _RESOURCES: list[Resource] = [
     *user_routes.RESOURCES,
     *vhost_routes.RESOURCES,
     *leveret_routes.RESOURCES,
+    *backup_routes.RESOURCES,
+    *stream_offset_routes.RESOURCES,
     *rehearsal_routes.RESOURCES,
     *testing_routes.RESOURCES,
 ]

@@ -15,6 +15,7 @@ from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum.quorum_queue import QuorumQueue
 from broker.management.rows import queue_rows_of_4
 from broker.management.rows.connection_rows import connection_details
+from broker.management.rows.stream_rows import committed_offsets
 from broker.management.statistics.history_query import HistoryQuery, moment
 from broker.management.statistics.sampler import QUEUE
 from broker.session.connection import Connection
@@ -54,6 +55,7 @@ def queue_rows(node: str, query: HistoryQuery, rows: QueueRows) -> Columns[Queue
         "online": partial(_if_any, shared["online"]),
         "open_files": _of_type(lambda queue: {node: 0}, QUORUM),
         "readers": _of_type(lambda queue: {node: len(queue.consumers)}, STREAM),
+        "committed_offsets": partial(_if_any, committed_offsets),
     }
 
     def lengths(queue: Queue) -> list[Any]:

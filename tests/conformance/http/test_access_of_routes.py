@@ -195,10 +195,14 @@ rehearsal                                                 GET monitor DELETE adm
 leveret/permissions                                       GET tag
 leveret/permissions/{vhost}/{name}                        GET sees
 leveret/alarms                                            GET monitor
+leveret/backups                                           GET administrator POST administrator
 leveret/commits                                           GET monitor
 leveret/unconfirmed                                       GET monitor
 leveret/move/{vhost}/{queue}                              POST enters
 leveret/streams/{vhost}/{queue}                           POST enters
+leveret/stream-offsets                                    GET tag
+leveret/stream-offsets/{vhost}                            GET sees
+leveret/stream-offsets/{vhost}/{group}                    PUT enters DELETE enters
 leveret/trace/{vhost}                                     POST administrator-in
 testing GET administrator
 testing/clock GET administrator
@@ -257,6 +261,7 @@ def ask(connection: HTTPConnection, method: str, resource: Resource, user: str =
     names = dict.fromkeys(("node", "user", "name", "queue", "exchange", "source", "properties", "component"), "none")
     others = {
         "segment": "x",
+        "group": "x",
         "within": "1",
         "unit": "days",
         "port": "1",

@@ -32,11 +32,12 @@ from harness.campaign_options import campaign_parser, first_seed, numbered
 from harness.project import ROOT
 from harness.waiting import eventually
 
-NAME = "killed"
 TYPES = {"stream": "stream", "queue": "classic"}
 """Types of the queues by what ends their names."""
 COMMIT_SECONDS = 180
 PAUSE_SECONDS_MAX = 2.0
+AGAIN = 0.6
+"""Probability that something is killed once more before a batch is committed: while all recovers from the last kill."""
 PUBLISH_SECONDS = 0.002
 VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
 """Processes to kill, each with a part of its command line."""
@@ -45,8 +46,9 @@ VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon
 class Publisher(threading.Thread):
     """Publishes 0, 1, 2, ..., one confirm at a time, until it is stopped; what was not confirmed is published again."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], name: str) -> None:
         super().__init__(name="publisher", daemon=True)
+        self._name = name
         self.confirmed = 0
         self._address = address
         self._over = threading.Event()
@@ -66,22 +68,22 @@ class Publisher(threading.Thread):
         with pika.BlockingConnection(pika.ConnectionParameters(*self._address)) as connection:
             channel = connection.channel()
             for kind, queue_type in TYPES.items():
-                channel.queue_declare(f"{NAME}-{kind}", durable=True, arguments={"x-queue-type": queue_type})
+                channel.queue_declare(f"{self._name}-{kind}", durable=True, arguments={"x-queue-type": queue_type})
             channel.confirm_delivery()
             while not self._over.wait(PUBLISH_SECONDS):
                 for kind in TYPES:
                     persistent = pika.BasicProperties(delivery_mode=2)
-                    channel.basic_publish("", f"{NAME}-{kind}", b"%d" % self.confirmed, persistent)
+                    channel.basic_publish("", f"{self._name}-{kind}", b"%d" % self.confirmed, persistent)
                 self.confirmed += 1
 
 
 class Job:
     """The job, started again whenever its driver was killed."""
 
-    def __init__(self, address: tuple[str, int], directory: Path) -> None:
+    def __init__(self, address: tuple[str, int], name: str, directory: Path) -> None:
         scratch = directory / "scratch"
         scratch.mkdir()
-        self._places = (address[0], str(address[1]), NAME, str(directory))
+        self._places = (address[0], str(address[1]), name, str(directory))
         self._directory = directory
         settings = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
         self._environment = {**os.environ, **settings}
@@ -112,8 +114,8 @@ class Job:
 
         eventually(is_committed, "a batch to be committed", seconds=COMMIT_SECONDS)
 
-    def kill(self, victim: str) -> None:
-        """Kill the driver with all it has started, or one process of a kind."""
+    def kill(self, victim: str) -> bool:
+        """Kill the driver with all it has started, or one process of a kind; False if there is none."""
         assert self._process is not None
         marks = VICTIMS.get(victim, "")
         found = [pid for pid in _of_session(self._process.pid) if marks in _command_line(pid)]
@@ -123,6 +125,7 @@ class Job:
         if victim == "driver":
             self._process.wait()
             self._process = None
+        return bool(found)
 
     def _committed(self, kind: str) -> int:
         commits = self._directory / kind / "checkpoint" / "commits"
@@ -153,15 +156,26 @@ def campaign(
 ) -> str:
     """The cycles, and what was tried. Raises AssertionError when a message is missing or there twice."""
     chance, killed = random.Random(seed), Counter[str]()
+
+    def kill(victim: str) -> bool:
+        if victim != "broker":
+            return job.kill(victim)
+        kill_broker()
+        return True
+
     publisher.start()
     for _ in cycles:
         job.start()
         job.await_commit()
-        time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
-        victim = chance.choice(["driver", "executor", "worker", "broker"])
-        kill_broker() if victim == "broker" else job.kill(victim)
-        killed[victim] += 1
-        print(f"killed {victim}, {publisher.confirmed:,} confirmed", flush=True)
+        again = True
+        while again:
+            time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
+            victim = chance.choice(["driver", "executor", "worker", "broker"])
+            if kill(victim):
+                killed[victim] += 1
+                print(f"killed {victim}, {publisher.confirmed:,} confirmed", flush=True)
+            job.start()
+            again = chance.random() < AGAIN
     publisher.stop()
     job.start()
     job.kill("driver")
@@ -200,7 +214,8 @@ def main() -> None:
         broker = BrokerProcess(directory / "data")
         broker.start()
         address, kill = broker.address, broker.kill_and_restart
-    job, publisher = Job(address, directory), Publisher(address)
+    name = directory.name  # at another broker queues of earlier runs are still there, with the same numbers
+    job, publisher = Job(address, name, directory), Publisher(address, name)
     try:
         print(campaign(job, publisher, kill, numbered(options), seed), flush=True)
     finally:

@@ -28,6 +28,7 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": JAVA_FOR_TESTS,
     "spark.sql.shuffle.partitions": "1",
+    "spark.deploy.maxExecutorRetries": "-1",  # else the master gives the job up when its executors are killed too often
 }
 
 

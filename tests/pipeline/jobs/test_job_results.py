@@ -67,6 +67,10 @@ def test_results_of_a_newer_release_are_left_alone(target: Target) -> None:
     target.put("job/_run.json", b'{"format": 3}')
     with pytest.raises(ResultsError, match=r"job/_run\.json: format 3, this release reads format 2"):
         last_run(target, "job")
+    for damaged in (b"", b"[]", b'{"format": 2}'):
+        target.put("job/_run.json", damaged)
+        with pytest.raises(ResultsError, match=r"job/_run\.json is damaged, or of another program: remove it, and run"):
+            last_run(target, "job")
     target.put("job/_run.json", b'{"format": 1}')
     assert last_run(target, "job") is None
 

@@ -22,6 +22,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
 from harness.waiting import eventually
+from leveret_spark.amqp.broker_api import management_of
 from leveret_spark.amqp.float_headers import Properties
 from leveret_spark.amqp.publisher import Outgoing, Publisher
 from leveret_spark.amqp.received_message import stream_offset
@@ -33,6 +34,7 @@ from leveret_spark.queues.message_columns import Columns
 from leveret_spark.queues.partition_hash import murmur3, partition_of
 from leveret_spark.queues.rows import Rows
 from leveret_spark.queues.sink import QueueWriter
+from leveret_spark.spark_engine import ReadMaxRows
 from leveret_spark.streams.stream_ends import StreamEnds, is_stream
 from leveret_spark.streams.stream_options import stream_reading_of
 from leveret_spark.streams.stream_position import Position
@@ -414,12 +416,51 @@ def test_a_super_stream_is_its_partitions_and_those_that_are_added(
     with pytest.raises(AmqpError, match="is not among the streams to read any more; failOnDataLoss = false leaves it"):
         partly.latestOffset(grown)
     partly.stop()
+    desk.channel.queue_bind(first, exchange, "key", {"x-stream-partition-order": "second"})
+    with pytest.raises(OptionError, match="has x-stream-partition-order = 'second', which is to be a whole number"):
+        reader_of(desk, "", **place, superStream=exchange).initialOffset()
+
+
+@pytest.mark.skipif(bool(REFERENCE) and not REFERENCE_HTTP, reason="no LEVERET_REFERENCE_HTTP")
+def test_a_group_commits_its_offsets_at_the_broker(web_desk: WebDesk, name: Any) -> None:
+    """Those before the start of each batch that Spark asks for. RabbitMQ has no such request, and says so."""
+    desk, web = web_desk
+    stream = name("clicks")
+    desk.channel.confirm_delivery()
+    desk.channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+    publish(desk, stream, range(20))
+    reader = reader_of(desk, stream, managementUrl=web, groupId="billing 1")
+    start = reader.initialOffset()
+    if REFERENCE:
+        with pytest.raises(OptionError, match=r"option groupId: the broker at http://.* stores no offsets of AMQP"):
+            reader.latestOffset(start)
+        desk.channel.queue_delete(stream)
+        return
+    offsets = management_of(Given({"managementUrl": web}), broker_of(desk.options))
+    end = eventually(partial(_grown, reader, start, 20), "all messages")
+    for position, lag in ((start, 20), (end, 0)):
+        reader.latestOffset(position)
+        rows = offsets.get("/api/leveret/stream-offsets")
+        assert [(row["queue"], row["group"], row["lag"]) for row in rows] == [(stream, "billing 1", lag)]
+    desk.channel.queue_delete(stream)
+    with pytest.raises(HttpError, match=f"400 Bad Request .*there is no stream '{stream}'"):
+        reader.commit({stream: 1})
+    reader.stop()
 
 
 def _grown(reader: StreamsReader, start: dict[str, Any], messages: int) -> dict[str, Any] | None:
     """The end of a batch, once it has a number of messages before it."""
     end = reader.latestOffset(start)
     return end if sum(Position.read(end).offsets.values()) == messages else None
+
+
+def test_a_checkpoint_of_another_source_is_told(desk: Desk, queue: Queue) -> None:
+    for told in ({"run": "1f", "messages": 3}, {"clicks": 1, "$identity": {"clicks": 7}}, {"rabbit@a": None}):
+        with pytest.raises(AmqpError, match=r"the checkpoint is not of streams, .*: take another checkpointLocation"):
+            Position.read(told)
+    source = AmqpDataSource({**desk.options, "queue": queue()})
+    with pytest.raises(AmqpError, match=r"the checkpoint is not of a queue, .*: take another checkpointLocation"):
+        source.streamReader(Columns("json").schema).latestOffset({"clicks": 1}, ReadMaxRows(10))
 
 
 def test_partitions_are_those_of_rabbitmqs_stream_clients() -> None:

@@ -83,7 +83,7 @@ def policy(pattern: str) -> dict[str, Any]:
 def longest_wait(process: BrokerProcess, begin: Callable[[], Future[Any]]) -> float:
     """Return the longest time of a message, from its publish to its confirm and delivery, until `begin`'s future is
     done."""
-    good, longest = Good(process.address, timeout=5 * PATIENCE), 0.0
+    good, longest = Good(process.address, timeout=2 * PATIENCE), 0.0
     work = begin()
     try:
         while longest < PATIENCE:

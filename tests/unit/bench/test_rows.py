@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 from bench.__main__ import ROWS
+from bench.load.measured_broker import TRIAL
 from harness.project import ROOT
 from leveret.testing.power.c_compiler import compiler
 
@@ -50,7 +52,10 @@ def said() -> dict[str, set[str]]:
     """Return the names in each row's output: all are run in turn by one process, which ends a row by saying how long
     it took."""
     command = [sys.executable, "-m", "bench", *ROWS, "--part", "0.001"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    environment = {**os.environ, TRIAL: "1"}
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert run.returncode == 0, run.stderr
     rows, names = dict[str, set[str]](), set[str]()
     for line in map(json.loads, run.stdout.splitlines()):

@@ -9,12 +9,12 @@ import trio
 
 from tools.walk_publish import summary, walk_publish
 
-FILES_MAX = 20
-RETURNS_MAX = 10
+FILES_MAX = 21
+RETURNS_MAX = 12
 """Files of the broker package. The store's work is a commit for many publishes.
 
-Three of them are not the message's: the wait for all sockets, the acknowledgement of input (decisions 64 and 70), and
-the connection's counters of bytes.
+Four of them are not the message's: the wait for all sockets, the acknowledgement of input (decisions 64 and 70), the
+connection's counters of bytes, and how quick the disk is.
 """
 
 

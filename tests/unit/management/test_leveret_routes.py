@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         ("GET alarms", [200, 200, 401, 401]),
         ("GET unconfirmed", [200, 200, 401, 401]),
         ("GET commits", [200, 200, 401, 401]),
+        ("GET backups", [200, 401, 401, 401]),
+        ("POST backups", [400, 401, 401, 401]),
         ("POST move/%2F/q", [400, 400, 400, 401]),
         ("POST streams/%2F/q", [400, 400, 400, 401]),
         ("POST trace/nowhere", [404, 401, 401, 401]),
@@ -99,6 +102,20 @@ def test_a_user_sees_its_own_permissions(site: Site) -> None:
     for name, expected in (("r1", [False, False, True, False]), ("w1", [False, True, False, False])):
         status, found = site.send("GET", f"permissions/%2F/{name}", user="mgmt:p")
         assert (status, list(found.values())) == (200, expected)
+
+
+# Backups
+
+
+def test_the_page_makes_backups_and_keeps_the_newest(tmp_path: Path) -> None:
+    settings = f"[backup]\ndirectory = '{tmp_path / 'backups'}'\nkeep = 2\n"
+    with served(web_broker(tmp_path, settings)) as site:
+        assert site.send("GET", "backups")[1]["backups"] == []
+        made = [site.send("POST", "backups")[1] for _ in range(3)]
+        assert [each["deleted"] for each in made] == [[], [], [made[0]["name"]]]
+        found = site.send("GET", "backups")[1]
+    assert [row["name"] for row in found["backups"]] == [made[2]["name"], made[1]["name"]]
+    assert all(row["bytes"] > 0 and abs(row["time"] - time.time()) < 600 for row in found["backups"])
 
 
 # Moving
@@ -171,8 +188,67 @@ def test_a_stream_is_read_from_any_place(site: Site) -> None:
     assert site.send("POST", "streams/%2F/from", {"offset": 0, "count": 1})[0] in (400, 404)
 
 
-def read(site: Site, offset: int | str, count: int) -> list[int]:
-    status, messages = site.send("POST", "streams/%2F/events", {"offset": offset, "count": count})
+def test_groups_commit_offsets_in_streams(own_site: Site) -> None:
+    """They and their lag are in the stream's row, also after a crash, and go with the stream."""
+    site = own_site
+    for name in ("read", "log"):
+        site.filled(name, 10, {"x-queue-type": "stream"})
+    eventually(lambda: len(read(site, "first", 100, "log")) == 10, "everything to be on disk")
+    assert site.send("GET", "stream-offsets") == (200, [])
+    put = {"offsets": {"log": 4, "read": 10}}
+    assert site.send("PUT", "stream-offsets/%2F/billing%2F1", put)[0] == 204
+    assert site.send("PUT", "stream-offsets/%2F/other", {"offsets": {"read": 2}}, "mgmt:p")[0] == 204
+    site.broker.kill_and_restart()
+    site = site._replace(address=web_address(site.broker))
+    assert [(row["queue"], row["group"], row["offset"], row["lag"]) for row in committed(site)] == [
+        ("read", "billing/1", 10, 0),
+        ("read", "other", 2, 8),
+        ("log", "billing/1", 4, 6),
+    ]
+    row = json.loads(ask(site.address, "/api/queues/%2F/log").body)["committed_offsets"]
+    assert [(each["group"], each["offset"], each["lag"]) for each in row] == [("billing/1", 4, 6)]
+    assert site.send("DELETE", "stream-offsets/%2F/other")[0] == 204
+    assert site.send("DELETE", "stream-offsets/%2F/other")[0] == 404
+    ask(site.address, "/api/queues/%2F/read", method="DELETE")
+    assert [row["queue"] for row in committed(site)] == ["log"]
+
+
+def committed(site: Site) -> list[dict[str, Any]]:
+    status, rows = site.send("GET", "stream-offsets/%2F")
+    assert status == 200
+    return list(rows)
+
+
+@pytest.mark.parametrize(
+    ("body", "user", "status", "words"),
+    [
+        ({"offsets": {"nowhere": 1}}, GUEST, 400, "there is no stream 'nowhere' in vhost '/'"),
+        ({"offsets": {"rlog": -1}}, GUEST, 400, "rlog has a number from 0 to 9223372036854775807"),
+        ({"offsets": {"rlog": "5"}}, GUEST, 400, "rlog has a number"),
+        ({"offsets": {"log": 1}}, "mgmt:p", 401, "Access refused"),
+        ({"offsets": {"rlog": 1}}, "out:p", 401, "User not authorised"),
+        ({}, GUEST, 400, "key_missing,offsets"),
+    ],
+)
+def test_offsets_that_are_refused(site: Site, body: dict[str, Any], user: str, status: int, words: str) -> None:
+    for name in ("log", "rlog"):
+        site.filled(name, 0, {"x-queue-type": "stream"})
+    found, answer = site.send("PUT", "stream-offsets/%2F/g", body, user)
+    assert (found, words in answer["reason"]) == (status, True), answer
+
+
+def test_groups_of_a_stream_have_a_limit(site: Site) -> None:
+    site.filled("crowded", 0, {"x-queue-type": "stream"})
+    path = "stream-offsets/%2F/"
+    for number in range(255):
+        assert site.send("PUT", f"{path}{number}", {"offsets": {"crowded": 0}})[0] == 204
+    status, answer = site.send("PUT", f"{path}one-more", {"offsets": {"crowded": 0}})
+    assert (status, "committed offsets of 255 groups; the limit is 255" in answer["reason"]) == (400, True), answer
+    assert site.send("PUT", f"{path}7", {"offsets": {"crowded": 1}})[0] == 204
+
+
+def read(site: Site, offset: int | str, count: int, stream: str = "events") -> list[int]:
+    status, messages = site.send("POST", f"streams/%2F/{stream}", {"offset": offset, "count": count})
     assert status == 200, messages
     assert all(message["payload"] == str(message["offset"]) for message in messages)
     return [message["offset"] for message in messages]

@@ -5,6 +5,7 @@ Names and types are RabbitMQ 3.10.8's and 3.13.7's; the status codes were asked 
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -234,6 +235,19 @@ def test_histograms_of_our_own(site: Site) -> None:
             assert sums["leveret_commit_messages_sum"] == 4
     assert values(families["rabbitmq_io_sync_ops"])[()] >= 4
     assert {"leveret_turn_seconds", "leveret_event_loop_lag_seconds"} <= families.keys()
+
+
+def test_offsets_that_groups_have_committed(site: Site) -> None:
+    """Apart everywhere: the lag of one group is not that of another."""
+    committed = json.dumps({"offsets": {"stream": 0}}).encode()
+    path = "/api/leveret/stream-offsets/%2F/g%221"
+    assert ask(web_address(site.broker), path, method="PUT", body=committed).status == 204
+    detailed = "/metrics/detailed?family=stream_committed_offsets"
+    for shown in ("/metrics", "/metrics/per-object", detailed, f"{detailed}&vhost=%2F"):
+        families = site.scrape(shown)
+        found = [values(families[f"leveret_stream_group_{name}"]) for name in ("committed_offset", "lag")]
+        assert found == [{('g"1', "stream", "/"): 0}, {('g"1', "stream", "/"): 1}]
+    assert values(site.scrape(f"{detailed}&vhost=other")["leveret_stream_group_lag"]) == {}
 
 
 def test_metrics_of_4(site_of_4: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
@@ -29,6 +30,7 @@ def test_values_are_counted_up_to_the_bound_that_they_reach() -> None:
         assert (histogram.counts, histogram.total) == ([3, 2, 1], 25)
 
 
+@pytest.mark.linux_only("no other system counts the bytes that a thread writes")
 async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
     async with serving(tmp_path / "messages") as server:
         store, measurements = server.core.store, server.core.broker.statistics.measurements

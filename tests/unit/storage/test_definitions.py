@@ -33,6 +33,7 @@ PARAMETER = changes.ParameterRow("v", "shovel", "s", '"value"')
 GLOBAL = changes.GlobalParameterRow("cluster_name", '"here"')
 VHOST_LIMIT = changes.VhostLimitRow("v", "max-queues", -1)
 USER_LIMIT = changes.UserLimitRow("u", "max-channels", 5)
+OFFSET = changes.StreamOffsetRow(1, "g", 1000, 1_764_357_483_000)
 
 EVERYTHING: list[Change] = [
     Put(VHOST),
@@ -47,8 +48,9 @@ EVERYTHING: list[Change] = [
     changes.Put(GLOBAL),
     changes.Put(VHOST_LIMIT),
     changes.Put(USER_LIMIT),
+    changes.Put(OFFSET),
 ]
-ROW_FIELDS = Definitions._fields[:12]
+ROW_FIELDS = Definitions._fields[:13]
 
 
 @pytest.fixture
@@ -100,6 +102,17 @@ def test_bindings_differ_by_every_field(store: DefinitionStore) -> None:
     store.commit([changes.delete(changes.ExchangeRow, vhost="v", name="x")])
     left = [row for row in put if row is not to_exchange and (row.vhost, row.source) != ("v", "x")]
     assert reopened(store).bindings == tuple(left)
+
+
+def test_offsets_end_with_their_stream_and_with_their_group(store: DefinitionStore) -> None:
+    """One in a stream that is gone by now is left out; the others of its transaction are written."""
+    other, gone = OFFSET._replace(group="h"), OFFSET._replace(queue_id=7)
+    again = OFFSET._replace(offset=2000)
+    assert with_everything(store, Put(other), Put(gone), Put(again)).stream_offsets == (again, other)
+    store.commit([delete(changes.StreamOffsetRow, queue_id=1, group="g")])
+    assert store.load().stream_offsets == (other,)
+    store.commit([delete(QueueRow, id=1)])
+    assert reopened(store).stream_offsets == ()
 
 
 # Ids and tombstones: what keeps a restart from erasing or mixing up messages.

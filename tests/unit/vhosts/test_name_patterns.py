@@ -171,18 +171,19 @@ def test_what_is_too_large_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "reason", "position"),
+    ("pattern", "reason", "positions"),
     [
-        ("(a+", "missing closing parenthesis", 3),
-        ("[", "missing terminating ] for character class", 1),
-        ("a**", "quantifier does not follow a repeatable item", 2),
-        ("(*LIMIT_MATCH=9)x+", "limits are the broker's to set", 0),
+        ("(a+", "missing closing parenthesis", {3}),
+        ("[", "missing terminating ] for character class", {1}),
+        ("a**", "quantifier does not follow a repeatable item", {2, 3}),  # PCRE2 10.42, and 10.48
+        ("(*LIMIT_MATCH=9)x+", "limits are the broker's to set", {0}),
     ],
 )
-def test_what_is_no_expression_is_said_with_its_place(pattern: str, reason: str, position: int) -> None:
+def test_what_is_no_expression_is_said_with_its_place(pattern: str, reason: str, positions: set[int]) -> None:
     with pytest.raises(InvalidPattern) as caught:
         NamePattern(pattern)
-    assert (caught.value.reason, caught.value.position) == (reason, position)
+    assert caught.value.reason == reason
+    assert caught.value.position in positions
 
 
 @pytest.fixture

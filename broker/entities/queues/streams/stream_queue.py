@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_arguments import QueueArguments
@@ -29,6 +29,13 @@ READ = MemoryWindow(256, RUN_BYTES)
 
 DISK_READS = 8
 """Reads from disk in one turn of a stream; consumers that are behind go on in the next turn."""
+
+
+class CommittedOffset(NamedTuple):
+    """The offset of the next message for a group of consumers, and when it said so, in milliseconds."""
+
+    offset: int
+    at: int
 
 
 class ReadPosition:
@@ -148,6 +155,8 @@ class Stream(Queue):
         self.where = f"queue '{spec.name}' in vhost '{context.vhost}'"
         self.log = cast(StreamLog, self.ready_messages)
         self._readers = cast(Readers, self.consumers)
+        self.committed: dict[str, CommittedOffset] = {}
+        """By the names of groups, as they are on disk. Nothing is delivered by them."""
 
     @property
     def messages(self) -> int:
@@ -158,6 +167,10 @@ class Stream(Queue):
     def message_bytes(self) -> int:
         """Bytes of the bodies of all messages."""
         return self.ready_bytes
+
+    def lag(self, group: str) -> int:
+        """Return the number of offsets from a group's committed one to the end of what can be read."""
+        return max(0, self.log.stored - self.committed[group].offset)
 
     def publish(self, message: Message) -> bool:
         """Append a message; always return True: a stream keeps transient messages too, and confirms wait for the

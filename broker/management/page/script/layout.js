@@ -43,6 +43,7 @@ function sections() {
         ["Policies", "policies", true],
         ["Limits", "limits", administrates],
         ["Definitions", "definitions", administrates],
+        ["Backups", "backups", administrates],
         ["Tracing", "tracing", administrates],
         ["Event log", "event-log", monitors],
         ["Rehearsal", "rehearsal", monitors],

@@ -9,6 +9,7 @@ import { watchSession } from "./session_end.js";
 import { showAlarms } from "./views/durability/alarms.js";
 import { showCommits } from "./views/durability/commits.js";
 import { showCrash } from "./views/durability/crash.js";
+import { showBackups } from "./views/admin/backups.js";
 import { showDefinitions } from "./views/admin/definitions.js";
 import { showEventLog } from "./views/admin/event_log.js";
 import { showLimits } from "./views/admin/limits.js";
@@ -58,6 +59,7 @@ const PAGES = [
   ["limits", showLimits],
   ["limits/:kind", showLimits],
   ["definitions", showDefinitions],
+  ["backups", showBackups],
   ["tracing", showTracing],
   ["event-log", showEventLog],
   ["rehearsal", showRehearsal],

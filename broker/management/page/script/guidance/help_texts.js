@@ -107,6 +107,7 @@ export const HELP = {
   ],
   limits: [["Limits", "The most connections, channels or queues. 0: none; without a limit: any number."]],
   definitions: [["Definitions", "Users, virtual hosts, permissions, policies, queues, exchanges and bindings, without messages."]],
+  backups: [["Backup", "A copy of definitions and durable messages. Messages that are confirmed later are not in it."]],
   tracing: [["Filter", "publish.EXCHANGE or deliver.QUEUE; * stands for one word, # for any number of them."]],
   rehearsal: [["Finding", "A thing that a later RabbitMQ does differently for a client. Remedy: the change that suits both."]],
   "event-log": [["Segment", "A file of events. Boot: the number of the broker's start that has written it."]],

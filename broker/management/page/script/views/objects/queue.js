@@ -3,7 +3,7 @@
 import { get, remove } from "../../api/requests.js";
 import { allowed } from "../../api/session.js";
 import { h } from "../../dom/element.js";
-import { bytes, compact, number, rate } from "../../dom/format.js";
+import { bytes, compact, moment, number, rate } from "../../dom/format.js";
 import { quoted } from "../../dom/visible.js";
 import { link, nameLink } from "../../router.js";
 import { lineChart, rangeChoice } from "../../widgets/charts.js";
@@ -26,6 +26,13 @@ const FLOWS = [
   { name: "deliver_get", title: "Delivered" },
   { name: "ack", title: "Acknowledged" },
   { name: "redeliver", title: "Redelivered" },
+];
+
+const OFFSET_COLUMNS = [
+  { title: "Group", name: true, show: (row) => row.group },
+  { title: "Committed offset", number: true, show: (row) => number(row.offset) },
+  { title: "Lag", number: true, show: (row) => number(row.lag) },
+  { title: "Committed at", show: (row) => moment(row.committed_at) },
 ];
 
 const TABS = { "": flowTab, messages: messagesTab, bindings: bindingsTab, consumers: consumersTab };
@@ -98,6 +105,10 @@ function flowTab(page, queue, refresh) {
   const flowing = lineChart("Message rates", FLOWS, rate, compact);
   const about = facts([]);
   const sizes = facts([]);
+  const offsets = shortTable(OFFSET_COLUMNS, (row) => row.group, {
+    caption: "Committed offsets",
+    empty: "No group has committed an offset.",
+  });
   const element = h(
     "div",
     { class: "sections" },
@@ -109,6 +120,7 @@ function flowTab(page, queue, refresh) {
       card("Message rates", flowing.element),
     ),
     h("div", { class: "pair" }, card("Queue", about), card("Contents", sizes)),
+    queue.type === "stream" && card("Committed offsets", offsets.element),
   );
   const load = (now) => {
     showFigures(figures, [
@@ -123,6 +135,7 @@ function flowTab(page, queue, refresh) {
     flowing.update(each(FLOWS, (flow) => rates(now.message_stats?.[`${flow}_details`])));
     showFacts(about, queueFacts(now));
     showFacts(sizes, sizeFacts(now));
+    offsets.show(now.committed_offsets ?? []);
   };
   return { element, query: () => samplesOf(span.range, "lengths", "msg_rates"), load };
 }

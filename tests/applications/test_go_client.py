@@ -1,0 +1,44 @@
+"""The client for Go and the example that uses it, with Debian's golang-github-rabbitmq-amqp091-go-dev."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.project import ROOT
+
+DEBIAN = Path("/usr/share/gocode/src")
+MODULES = ("github.com/rabbitmq/amqp091-go", "go.uber.org/goleak", "github.com/stretchr/testify")
+"""The library, and modules that its own tests need: Go wants to know where they are."""
+SECONDS_MAX = 180
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("go") is None or not (DEBIAN / MODULES[0]).is_dir(),
+        reason="go or golang-github-rabbitmq-amqp091-go-dev is missing",
+    ),
+]
+
+
+@pytest.mark.parametrize("module", ["clients/go", "examples/testing-go"])
+def test_the_tests_of_a_module_pass(module: str, tmp_path: Path, program: Path) -> None:
+    for name in ("clients/go", "examples/testing-go"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    replaced = [f"-replace={name}={DEBIAN / name}" for name in MODULES]
+    environment = {**os.environ, "LEVERET_PROGRAM": str(program), "GOPROXY": "off", "GOFLAGS": "-mod=mod"}
+    for command in (["go", "mod", "edit", *replaced], ["go", "test", "./..."]):
+        run = subprocess.run(
+            command,
+            cwd=tmp_path / module,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr

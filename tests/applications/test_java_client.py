@@ -1,0 +1,52 @@
+"""The client for Java, an extension of JUnit 5, with Debian's junit5 and librabbitmq-client-java."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.project import ROOT
+
+JARS = [
+    Path("/usr/share/java", f"{name}.jar")
+    for name in (
+        *("junit-jupiter-api", "junit-jupiter-engine", "junit-platform-commons", "junit-platform-engine"),
+        *("junit-platform-launcher", "junit-platform-console", "junit-platform-reporting", "opentest4j"),
+        *("apiguardian-api", "picocli", "univocity-parsers", "amqp-client", "slf4j-api"),
+    )
+]
+SECONDS_MAX = 180
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("javac") is None or not (JARS[0].exists() and JARS[-2].exists()),
+        reason="javac, junit5 or librabbitmq-client-java is missing",
+    ),
+]
+
+
+def test_the_clients_own_tests_pass(tmp_path: Path, program: Path) -> None:
+    path = os.pathsep.join(map(str, JARS))
+    classes = tmp_path / "classes"
+    sources = sorted(map(str, (ROOT / "clients/java/src").rglob("*.java")))
+    compile_all = ["javac", "-Xlint:all,-path", "-Werror", "-proc:none", "--release", "11"]
+    run = ["java", "-cp", f"{classes}{os.pathsep}{path}", "org.junit.platform.console.ConsoleLauncher"]
+    for command in (
+        [*compile_all, "-d", str(classes), "-cp", path, *sources],
+        [*run, "--scan-classpath", str(classes)],
+    ):
+        ended = subprocess.run(
+            command,
+            env={**os.environ, "LEVERET_PROGRAM": str(program)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "0 tests failed" in ended.stdout
