@@ -90,11 +90,12 @@ RUN = {
     "docs/testing-applications.md": Page(
         {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"},
         {"npm test": "pytest", "go test ./...": "pytest"},
-        {"pip install": "tests/project/test_wheels.py"},
+        {"pip install": "tests/project/test_wheels.py", "npm install": "tests/applications/test_node_client.py"},
     ),
     "docs/testing-with-leveret.md": Page(
         {0: f"{TESTING}leveret wait --timeout 60\n", 5: "leveret backup monday\n", 7: CONSUMERS},
         {'\'{"directory": "/var/backups/leveret-monday"}\'': '"{\\"directory\\": \\"$PWD/monday\\"}"'},
+        {"leveret test-brokers": "a library writes to it: tests/applications/test_hosted_brokers.py"},
     ),
     "docs/backup.md": Page(
         {0: BROKER + "leveret publish orders 'an order' --declare\n", 5: BROKER},
@@ -118,6 +119,16 @@ RUN = {
         {"/usr/local/bin": "bin"},
     ),
     "docs/operations/settings.md": Page({}),
+    "docs/operations/shipping.md": Page(
+        {
+            0: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
+            "mkdir place\n"
+            + BROKER
+            + "leveret publish orders 'an order' --declare\nleveret stop\nmv leveret-data lost\n"
+        },
+        {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
+        {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
+    ),
     "docs/operations/starting.md": Page({1: BROKER}, skipped={"leveret serve [": "a synopsis"}),
     "docs/operations/tls.md": Page(
         {
@@ -131,6 +142,7 @@ ELSEWHERE = {
     "docs/clusters.md": "a cluster of Spark: tests/pipeline",
     "docs/services.md": "systemd and Kubernetes: tests/project/test_config.py, tests/project/test_deploy.py",
     "docs/operations/container.md": "docker",
+    "docs/operations/single-directory.md": "`make single` builds the directory and tries it",
     "docs/testing.md": "campaigns of this project: `make prove`, and a RabbitMQ beside",
 }
 """Pages whose commands need another machine, or are run by something else."""

@@ -197,6 +197,7 @@ leveret/permissions/{vhost}/{name}                        GET sees
 leveret/alarms                                            GET monitor
 leveret/backups                                           GET administrator POST administrator
 leveret/commits                                           GET monitor
+leveret/shipping                                          GET monitor
 leveret/unconfirmed                                       GET monitor
 leveret/move/{vhost}/{queue}                              POST enters
 leveret/streams/{vhost}/{queue}                           POST enters
