@@ -163,7 +163,19 @@ FINDING = ("check", "recover")
 """Verbs that say what they find, and then end with 1."""
 NO_DIRECTORY = frozenset(
     (
-        *("config", "rehearse", "test", "publish", "get", "consume", "tail", "bench", "migrate", "pipeline"),
+        *(
+            "config",
+            "rehearse",
+            "test",
+            "test-brokers",
+            "publish",
+            "get",
+            "consume",
+            "tail",
+            "bench",
+            "migrate",
+            "pipeline",
+        ),
         *("rabbitmq-diagnostics", "rabbitmq-plugins", "rabbitmq-queues", "rabbitmq-streams", "rabbitmq-upgrade"),
         "rabbitmqadmin",
     )
