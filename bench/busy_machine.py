@@ -8,14 +8,13 @@ directly one after the other. The medians of the rounds count. Start the brokers
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from contextlib import ExitStack
 
 from bench.figures.measured_loads import Peer, Run
 from bench.figures.sittings import OURS
-from bench.load.measured_broker import own_broker, parse_target, report, target_of
-from bench.release import measure, named_peer
+from bench.load.measured_broker import own_broker, report, target_of
+from bench.release import measure, named_peer, sitting_parser
 
 LOADS = ("lone", "pika", "queues-16")
 GOAL = 2.0
@@ -24,7 +23,7 @@ GOAL = 2.0
 
 def main() -> None:
     """Measure, and print one line for each load and broker, and one for each load and broker beside."""
-    options = _options()
+    options = sitting_parser("bench.busy_machine", __doc__, rounds=5).parse_args()
     with ExitStack() as stack:
         ours = options.ours or target_of(stack.enter_context(own_broker()))
         peers = {OURS: Peer(ours), **dict(map(named_peer, options.beside))}
@@ -35,19 +34,6 @@ def main() -> None:
         for name in list(peers)[1:]:
             times = round(ratios[OURS] / ratios[name], 2)
             report(f"{load}: our ratio to that of {name}", times=times, goal=GOAL, holds=times <= GOAL)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.busy_machine", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--ours", type=parse_target, help="HOST:PORT,PID; a broker of this checkout by default")
-    parser.add_argument(
-        "--beside", action="append", default=[], help="NAME=HOST:PORT,PID[,QUEUE TYPE]; may be repeated"
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
-    return parser.parse_args()
 
 
 def _report(load: str, name: str, quiet: list[Run], busy: list[Run]) -> float:

@@ -64,18 +64,24 @@ def main() -> None:
     )
 
 
-def _options() -> argparse.Namespace:
+def sitting_parser(program: str, description: str | None, rounds: int) -> argparse.ArgumentParser:
+    """Return a parser of the brokers, the rounds and the seconds of each run."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.release", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog=f"python -m {program}", description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--ours", type=parse_target, help="HOST:PORT,PID; a broker of this checkout by default")
     parser.add_argument(
         "--beside", action="append", default=[], help="NAME=HOST:PORT,PID[,QUEUE TYPE]; may be repeated"
     )
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
+    return parser
+
+
+def _options() -> argparse.Namespace:
+    parser = sitting_parser("bench.release", __doc__, rounds=3)
     parser.add_argument("--commit", default="", help="the commit of our broker")
     parser.add_argument("--core", default=CORE, help="the core of --ours: compiled or pure; default: this one's")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each run")
     parser.add_argument("--loads", type=lambda text: text.split(","), help=f"some of {','.join(LOADS)}")
     parser.add_argument("--into-last", action="store_true", help="add the rounds to the newest sitting of the file")
     parser.add_argument("--first", type=int, default=0, help="the broker that begins in the first round, from 0")
