@@ -14,7 +14,7 @@ import ctypes
 import re
 from functools import cache
 
-NAMES = (
+NAMES: tuple[str, ...] = (
     "libpcre2-8.so.0",
     "libpcre2-8.0.dylib",
     "/opt/homebrew/lib/libpcre2-8.0.dylib",
