@@ -66,6 +66,11 @@ class JavaEndedError(Exception):
         self.status = status
 
 
+def not_of_py4j(record: logging.LogRecord) -> bool:
+    """Return False for errors that Py4J writes to the root logger, such as a Java that has ended: they are raised."""
+    return "py4j" not in Path(record.pathname).parts
+
+
 @contextmanager
 def session(
     name: str = "leveret",
@@ -87,6 +92,7 @@ def session(
     _check_packages()
     for logger in TALKATIVE:
         logging.getLogger(logger).disabled = True
+    logging.getLogger().addFilter(not_of_py4j)
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
