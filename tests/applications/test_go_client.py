@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from harness.passing_commands import passed
 from harness.project import ROOT
 
 DEBIAN = Path("/usr/share/gocode/src")
@@ -32,13 +32,4 @@ def test_the_tests_of_a_module_pass(module: str, tmp_path: Path, program: Path) 
     replaced = [f"-replace={name}={DEBIAN / name}" for name in MODULES]
     environment = {**os.environ, "LEVERET_PROGRAM": str(program), "GOPROXY": "off", "GOFLAGS": "-mod=mod"}
     for command in (["go", "mod", "edit", *replaced], ["go", "test", "./..."]):
-        run = subprocess.run(
-            command,
-            cwd=tmp_path / module,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        assert run.returncode == 0, run.stdout + run.stderr
+        passed(command, tmp_path / module, environment, seconds=SECONDS_MAX)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from harness.passing_commands import passed
 from harness.project import ROOT
 
 JARS = [
@@ -35,18 +35,9 @@ def test_the_clients_own_tests_pass(tmp_path: Path, program: Path) -> None:
     classes = tmp_path / "classes"
     sources = sorted(map(str, (ROOT / "clients/java/src").rglob("*.java")))
     compile_all = ["javac", "-Xlint:all,-path", "-Werror", "-proc:none", "--release", "11"]
+    compile_all += ["-d", str(classes), "-cp", path, *sources]
     run = ["java", "-cp", f"{classes}{os.pathsep}{path}", "org.junit.platform.console.ConsoleLauncher"]
-    for command in (
-        [*compile_all, "-d", str(classes), "-cp", path, *sources],
-        [*run, "--scan-classpath", str(classes)],
-    ):
-        ended = subprocess.run(
-            command,
-            env={**os.environ, "LEVERET_PROGRAM": str(program)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "0 tests failed" in ended.stdout
+    environment = {**os.environ, "LEVERET_PROGRAM": str(program)}
+    passed(compile_all, tmp_path, environment, seconds=SECONDS_MAX)
+    said = passed([*run, "--scan-classpath", str(classes)], tmp_path, environment, seconds=SECONDS_MAX)
+    assert "0 tests failed" in said

@@ -14,6 +14,7 @@ import pytest
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.program_file import program_file
 from harness.clients.node_amqplib import needs_node, node_environment
+from harness.passing_commands import passed
 from harness.project import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -72,7 +73,8 @@ def test_the_tests_of_an_example_pass(example: str) -> None:
     """They run as after an installation of `leveret[pytest]`."""
     plugins = ("-ppytest_leveret.plugin", "-panyio.pytest_plugin", "-pno:cacheprovider")
     of_users = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-    passed([sys.executable, "-m", "pytest", *plugins], EXAMPLES / example, {**os.environ, **of_users})
+    variables = {**os.environ, **of_users, "PYTHONDONTWRITEBYTECODE": "1"}
+    passed([sys.executable, "-m", "pytest", *plugins], EXAMPLES / example, variables, seconds=SECONDS)
 
 
 @pytest.mark.slow
@@ -83,22 +85,9 @@ def test_the_tests_of_the_node_example_pass(
     program = program_file(tmp_path)
     directory = EXAMPLES / "testing-node"
     assert json.loads((directory / "package.json").read_text())["scripts"]["test"] == "node --test"
-    environment = {**node_environment(request.config, tmp_path_factory), "LEVERET_PROGRAM": str(program)}
-    passed(["node", "--test"], directory, environment)
-
-
-def passed(command: list[str], directory: Path, environment: dict[str, str]) -> None:
-    """Run a command to its end, which is a good one."""
-    run = subprocess.run(
-        command,
-        env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    variables = {"LEVERET_PROGRAM": str(program), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**node_environment(request.config, tmp_path_factory), **variables}
+    passed(["node", "--test"], directory, environment, seconds=SECONDS)
 
 
 def test_the_page_names_every_example() -> None:

@@ -69,9 +69,8 @@ class ConfirmLedger:
         self._recorder = recorder
         self.exchange: ExchangeCounters | None = None
         """Counters of the exchange that the next publishes go to: see `publish_to`."""
-        self._exchanges: list[
-            tuple[int, ExchangeCounters]
-        ] = []  # of publishes from a number on; the last is `exchange`
+        self._exchanges: list[tuple[int, ExchangeCounters]] = []
+        """Counters of the publishes from a number on; the last are those of `exchange`."""
         self.last = 0
         self._answered = 0
         self._waiting: deque[list[int]] = deque()  # [batch, first, last]
