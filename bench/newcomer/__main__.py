@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.newcomer import kits
 from bench.newcomer.bare_root import TOOLS, NoNamespacesError, bare_root
 from harness.project import ROOT
 from harness.waiting import begun_within
@@ -51,7 +52,7 @@ def play() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="newcomer-source-") as directory:
         bundle = Path(directory) / SOURCE
         subprocess.run(["git", "bundle", "create", "--quiet", str(bundle), "HEAD"], cwd=ROOT, check=True)
-        with bare_root({PACKAGE: ROOT / PACKAGE, SOURCE: bundle}) as root:
+        with bare_root(kits.python(), {PACKAGE: ROOT / PACKAGE, SOURCE: bundle}) as root:
             line = root.run(STEPS, seconds=SECONDS)
     print(line, end="", flush=True)
     took: dict[str, float] = json.loads(line)

@@ -1,32 +1,32 @@
-"""A root directory as in a new container: Python, git, make, a shell and its tools, and where pip finds packages.
+"""A root directory as in a new container: a shell and its tools, and what a newcomer brings along.
 
-Nothing else of this machine is in it: no compiler, no headers, no Java, no home but an empty one. It is read-only but
-for that home and /tmp, and made of read-only binds in mounts and process numbers of its own (unshare), so that all of
-it ends with its first process. The network is the machine's.
+Nothing else of this machine is in it: no compiler, no headers, no home but an empty one. It is read-only but for that
+home and /tmp, and made of read-only binds in mounts and process numbers of its own (unshare), so that all of it ends
+with its first process. The network is the machine's.
 """
 
 from __future__ import annotations
 
-import ast
 import os
 import shlex
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.newcomer.kits import Kit
+
 PROGRAMS = (
-    *("git", "make", "sh", "bash", "env", "cat", "cp", "rm", "mv", "ln", "mkdir", "chmod", "touch", "mktemp", "ls"),
+    *("sh", "bash", "env", "cat", "cp", "rm", "mv", "ln", "mkdir", "chmod", "touch", "mktemp", "ls", "tar", "xz"),
     *("dirname", "basename", "uname", "nproc", "sed", "grep", "head", "tr", "sort", "test", "sleep", "id"),
 )
-"""All that is in /usr/bin."""
+"""All that is in /usr/bin, but for a kit's."""
 LIBRARIES = (
-    *(f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}", "/usr/lib64", "/usr/lib/git-core", "/usr/libexec/git-core"),
+    *(f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}", "/usr/lib64"),
     *("/usr/lib/ssl", "/etc/ssl", "/etc/pki", "/usr/share/zoneinfo"),
 )
 """Those of Debian and of Fedora: what is there is bound."""
@@ -105,17 +105,16 @@ def _become(root: Path) -> list[str]:
 
 
 @contextmanager
-def bare_root(tools: Mapping[str, Path]) -> Iterator[BareRoot]:
+def bare_root(kit: Kit, tools: Mapping[str, Path]) -> Iterator[BareRoot]:
     """Make one for as long as this is entered, with files of this machine below TOOLS. Raises NoNamespacesError."""
     _ask_for_namespaces()
-    pip = pip_settings()
-    paths = {path for path in (*map(Path, LIBRARIES), *_python(), *_paths_in(pip.values())) if path.exists()}
+    paths = {path for path in (*map(Path, LIBRARIES), *kit.paths) if path.exists()}
     binds = {path: path for path in sorted(paths)} | {TOOLS / name: path for name, path in tools.items()}
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
-        root = BareRoot(Path(scratch), binds, _environment(pip))
+        root = BareRoot(Path(scratch), binds, _environment(kit))
         umask = os.umask(0o022)  # the newcomer has to read what another user makes
         try:
-            _furnish(root)
+            _furnish(root, kit)
         finally:
             os.umask(umask)
         yield root
@@ -130,51 +129,24 @@ def _ask_for_namespaces() -> None:
         raise NoNamespacesError(f"run as root, or allow namespaces to users: {error.stderr.strip()}") from error
 
 
-def _python() -> list[Path]:
-    """Return the places of the interpreter and its pip."""
-    if sys.base_prefix != "/usr":
-        return [Path(sys.base_prefix)]
-    return [Path(sysconfig.get_path("stdlib")), Path("/usr/lib/python3"), Path("/usr/share/python-wheels")]
-
-
-def pip_settings() -> dict[str, str]:
-    """Return this machine's settings of pip, by files and by variables, as variables."""
-    pip = [f"{sys.base_prefix}/bin/python3", "-m", "pip", "config", "list"]
-    lines = subprocess.run(pip, capture_output=True, text=True, check=True).stdout.splitlines()
-    found = {}
-    for line in lines:
-        name, _, value = line.partition("=")
-        found[f"PIP_{name.rpartition('.')[2].upper().replace('-', '_')}"] = str(ast.literal_eval(value))
-    return found
-
-
-def _paths_in(values: Iterable[str]) -> Iterator[Path]:
-    """Yield paths that pip's settings name: directories in which it looks for packages, files of constraints and
-    certificates. Pages of an index lead to files beside them."""
-    for word in " ".join(values).split():
-        path = Path(word.removeprefix("file://"))
-        if path.is_absolute():
-            yield path.parent if path.name == "simple" else path
-
-
-def _environment(pip: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the user. pip keeps nothing."""
+def _environment(kit: Kit) -> dict[str, str]:
+    """The variables of the user."""
     passed = {name: value for name, value in os.environ.items() if name.upper() in PASSED}
-    return {"HOME": str(HOME), "PATH": "/usr/bin", "LANG": "C.UTF-8", "PIP_NO_CACHE_DIR": "1", **passed, **pip}
+    return {"HOME": str(HOME), "PATH": "/usr/bin", "LANG": "C.UTF-8", **passed, **kit.variables}
 
 
-def _furnish(root: BareRoot) -> None:
+def _furnish(root: BareRoot, kit: Kit) -> None:
     """Make the directories and files that a root has, and where others are bound."""
     for directory in ("usr/bin", "etc", "dev/shm", "proc", HOME.relative_to("/"), "tmp"):
         (root.path / directory).mkdir(parents=True)
     for link in ("bin", "lib", "lib64"):
         (root.path / link).symlink_to(f"usr/{link}")
-    for program in PROGRAMS:
-        shutil.copy(f"/usr/bin/{program}", root.path / "usr/bin" / program)
-    if sys.base_prefix == "/usr":
-        shutil.copy("/usr/bin/python3", root.path / "usr/bin/python3")
-    else:  # a copy would not find its library
-        (root.path / "usr/bin/python3").symlink_to(f"{sys.base_prefix}/bin/python3")
+    programs = {program: Path("/usr/bin", program) for program in PROGRAMS} | kit.programs
+    for name, program in programs.items():
+        if any(program.is_relative_to(path) for path in kit.paths):
+            (root.path / "usr/bin" / name).symlink_to(program)
+        else:
+            shutil.copy(program, root.path / "usr/bin" / name)
     for name in FILES_OF_ETC:
         with suppress(FileNotFoundError):
             shutil.copy(Path("/etc") / name, root.path / "etc" / name)

@@ -1,4 +1,4 @@
-"""README's commands, taken from its text as a reader copies them."""
+"""Commands and tests of README, and of pages, taken from their text as a reader copies them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,22 @@ def read(page: Path) -> Readme:
         worker=_first(codes, "celery --app"),
         ask_worker=_first(codes, "python -c"),
     )
+
+
+def green_lines(page: Path) -> dict[str, str]:
+    """Return the lines to a green test by language: paragraphs of one block, each with a comment that names it."""
+    (block,) = (block for block in _blocks(page) if block.startswith("# Python"))
+    paragraphs = block.strip().split("\n\n")
+    return {re.split(r"\W+", paragraph)[1]: f"{paragraph}\n" for paragraph in paragraphs}
+
+
+def test_of(page: Path, text: str) -> str:
+    """Return the first block of a page that has a text."""
+    return next(block for block in _blocks(page) if text in block)
+
+
+def _blocks(page: Path) -> list[str]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
 def _first(texts: Iterable[str], beginning: str) -> str:

@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.clients.packaged_libraries import GO_LIBRARIES, GO_MODULES, GO_PACKAGES, replaced_modules
 from harness.passing_commands import passed
 from harness.project import ROOT
 
-DEBIAN = Path("/usr/share/gocode/src")
-MODULES = ("github.com/rabbitmq/amqp091-go", "go.uber.org/goleak", "github.com/stretchr/testify")
-"""The library, and modules that its own tests need: Go wants to know where they are."""
 SECONDS_MAX = 180
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        shutil.which("go") is None or not (DEBIAN / MODULES[0]).is_dir(),
-        reason="go or golang-github-rabbitmq-amqp091-go-dev is missing",
+        shutil.which("go") is None or not (GO_LIBRARIES / GO_MODULES[0]).is_dir(), reason=f"{GO_PACKAGES} is missing"
     ),
 ]
 
@@ -29,7 +26,6 @@ pytestmark = [
 def test_the_tests_of_a_module_pass(module: str, tmp_path: Path, program: Path) -> None:
     for name in ("clients/go", "examples/testing-go"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    replaced = [f"-replace={name}={DEBIAN / name}" for name in MODULES]
     environment = {**os.environ, "LEVERET_PROGRAM": str(program), "GOPROXY": "off", "GOFLAGS": "-mod=mod"}
-    for command in (["go", "mod", "edit", *replaced], ["go", "test", "./..."]):
+    for command in (["go", "mod", "edit", *replaced_modules()], ["go", "test", "./..."]):
         passed(command, tmp_path / module, environment, seconds=SECONDS_MAX)

@@ -8,24 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.clients.packaged_libraries import JARS, JAVA_PACKAGES
 from harness.passing_commands import passed
 from harness.project import ROOT
 
-JARS = [
-    Path("/usr/share/java", f"{name}.jar")
-    for name in (
-        *("junit-jupiter-api", "junit-jupiter-engine", "junit-platform-commons", "junit-platform-engine"),
-        *("junit-platform-launcher", "junit-platform-console", "junit-platform-reporting", "opentest4j"),
-        *("apiguardian-api", "picocli", "univocity-parsers", "amqp-client", "slf4j-api"),
-    )
-]
 SECONDS_MAX = 180
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        shutil.which("javac") is None or not (JARS[0].exists() and JARS[-2].exists()),
-        reason="javac, junit5 or librabbitmq-client-java is missing",
+        shutil.which("javac") is None or not all(jar.exists() for jar in JARS), reason=f"{JAVA_PACKAGES} is missing"
     ),
 ]
 

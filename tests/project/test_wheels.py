@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -108,6 +109,14 @@ def test_the_image_has_a_compiled_core_and_no_compiler(image: Path) -> None:
     assert (image / "src" / hook).is_file(), "the hook that compiles is where pyproject.toml says"
     compiled = [name for name in CORE if not (image / "src" / name).exists()]
     assert compiled == [], "all that it compiles is there"
+
+
+@pytest.mark.slow
+def test_the_core_can_be_compiled_from_what_the_image_copies(image: Path) -> None:
+    """mypyc begins as mypy does: with a module that is not there, or has other types there, it ends."""
+    command = [sys.executable, "-m", "mypy", "--config-file=pyproject.toml", f"--cache-dir={os.devnull}", *CORE]
+    run = subprocess.run(command, cwd=image / "src", capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
 
 
 def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
