@@ -37,16 +37,17 @@ COMMAND_SECONDS = 60
 READY_CPU_SECONDS_MAX = 0.4
 STARTS = 5
 RUNNING = (
-    *("status", "ping", "wait", "health running", "memory", "environment", "report", "rehearse", "stop --help"),
+    *("status", "ping", "wait", "health running", "memory", "environment", "report", "stop --help"),
     *("publish kept.orders text --declare", "peek kept.orders", "get kept.orders", "list queues", "list connections"),
     *("bench --seconds 0.2", "testing clock", "trace on", "trace off", "set-log-level info", "set-log-form text"),
     *("queue declare q", "exchange declare x", "binding add x q key", "purge-queue q", "delete-queue q"),
     *("user add reader secret", "vhost add v", "permission set -p v reader . . .", "topic-permission set reader x . ."),
     *("policy set p . '{\"max-length\": 9}'", "operator-policy list", "parameter list", "global-parameter list"),
-    *("cluster-name set n", "set-memory-high-watermark 0.5", "set-disk-free-limit 1MB", "close-connections --all text"),
-    *("export definitions /tmp/definitions.json", "import definitions /tmp/definitions.json", "backup /tmp/monday"),
+    *("cluster-name n", "set-memory-high-watermark 0.5", "set-disk-free-limit 1MB", "close-connections --all text"),
+    *("export definitions /tmp/defined.json", "import definitions /tmp/defined.json", "backup /tmp/monday"),
+    *("rehearse --definitions /tmp/defined.json", "inspect --copy"),
     *("rabbitmqctl list_queues", "rabbitmq-diagnostics ping", "rabbitmq-plugins list", "rabbitmq-streams --help"),
-    *("rabbitmq-queues check_if_node_is_quorum_critical", "rabbitmq-upgrade --help", "inspect --copy"),
+    *("rabbitmq-queues check_if_node_is_quorum_critical", "rabbitmq-upgrade --help"),
 )
 STOPPED = ("check", "inspect", "recover", "restore --replace /tmp/monday", "list queues", "user list")
 """Commands on the broker's data directory, which end with exit code 0 while it runs, and afterwards."""

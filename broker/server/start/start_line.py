@@ -24,7 +24,7 @@ NAMES_SHOWN = 10
 GUEST = "guest"
 MEBIBYTE = 1 << 20
 
-CORE = "pure" if str(method.__file__).endswith(".py") else "compiled"
+CORE = "pure" if str(method.__file__).endswith((".py", ".pyc")) else "compiled"
 """The core is Python (pure), or compiled by mypyc, as in wheels for one platform."""
 
 
