@@ -143,7 +143,7 @@ def _try_broker(program: tuple[str, ...], root: Path, core: str) -> None:
     try:
         assert f"core: {core}" in broker.log(), broker.log()
         assert core in _run(program, "status")
-        _run(program, "permission", "set", "guest", "^(?=kept).", ".*", ".*")
+        _run(program, "permission", "set", "guest", "^(?=kept|leveret-bench).", ".*", ".*")
         secure = pika.SSLOptions(ssl.create_default_context(cafile=authority.ca_file), "127.0.0.1")
         host, port = broker.tls_address
         with pika.BlockingConnection(pika.ConnectionParameters(host, port, ssl_options=secure)) as connection:

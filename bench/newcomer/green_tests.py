@@ -48,7 +48,10 @@ class Newcomer(NamedTuple):
     """The newcomer has done this already."""
 
 
-CLONED = f"git clone --quiet {TOOLS}/{BUNDLE} leveret\npython3 -m venv .venv\n. .venv/bin/activate\n"
+CLONED = (
+    f"git -c advice.detachedHead=false clone --quiet {TOOLS}/{BUNDLE} leveret\n"
+    "python3 -m venv .venv\n. .venv/bin/activate\n"
+)
 MODULE = (
     "go mod init orders\ngo mod edit -require=github.com/rabbitmq/amqp091-go@v1.5.0 "
     + " ".join(replaced_modules())
