@@ -215,9 +215,10 @@ wheel: $(TEST_STAMP)
 		break; \
 	done; done
 
-# The directory runs on the glibc of this system and later ones: it is built on the oldest that is served.
+# The directory runs on the glibc of this system and later ones: it is built on the oldest that is served. WHEEL=dist/... is
+# one for that Python, in place of one that is compiled first.
 single: $(TEST_STAMP)
-	$(BIN)/python -m tools.single_directory --python "$(PYTHON)" build/single
+	$(BIN)/python -m tools.single_directory --python "$(PYTHON)" $(if $(WHEEL),--wheel $(WHEEL)) build/single
 	$(BIN)/python -m tools.try_single build/single
 
 check-clients: single
@@ -230,7 +231,9 @@ check-clients: single
 # docker: each is left out without.
 release: dist wheel
 	@if [ "$$(id -u)" = 0 ] && command -v npm >/dev/null; then \
-		$(MAKE) check-clients && cp build/single/*.tar.xz build/npm/*.tgz dist/; \
+		tag=$$("$(PYTHON)" -c 'import sys; print("cp%d%d" % sys.version_info[:2])'); \
+		$(MAKE) check-clients WHEEL="$$(ls dist/*-"$$tag"-*.whl 2>/dev/null)" && \
+		cp build/single/*.tar.xz build/npm/*.tgz dist/; \
 	else echo "leveret: no single directory and no archives for npm were made: they take root and npm"; fi
 	@if docker info >/dev/null 2>&1; then \
 		version=$$($(BIN)/python -c 'import broker; print(broker.__version__)') && \

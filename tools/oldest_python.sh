@@ -18,7 +18,7 @@ jobs=$(nproc)
 echo "deb-src http://deb.debian.org/debian $suite main" >/etc/apt/sources.list.d/sources-of-python.list
 apt-get update --quiet
 apt-get install --quiet --yes --no-install-recommends build-essential ca-certificates dpkg-dev git perl xz-utils \
-    libbz2-dev libffi-dev liblzma-dev libpcre2-8-0 libsqlite3-dev uuid-dev zlib1g-dev
+    libbz2-dev libffi-dev liblzma-dev libpcre2-8-0 libsqlite3-dev pkg-config uuid-dev zlib1g-dev
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 cd "$build"
