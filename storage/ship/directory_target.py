@@ -1,11 +1,14 @@
 """A target that is a directory: of another disk, or of another machine by NFS.
 
-A piece is written under another name, synced, and renamed, if its own name is free: it is there whole or not at all,
-and is never written over. One process writes a chain, so nobody takes the name in between.
+A piece is written under another name, synced, and linked to its own name, if that is free: it is there whole or not at
+all, and is never written over, whoever else writes. Where the file system has no links it is renamed, and two processes
+could take one name.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 from contextlib import suppress
 from pathlib import Path
 from typing import final
@@ -14,6 +17,8 @@ from storage import synced_files
 from storage.storage_errors import StoreError
 
 _UNFINISHED = ".new"
+_WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""Errors by which a file system says that it has no links."""
 
 
 class PieceExists(StoreError):
@@ -37,17 +42,29 @@ class DirectoryTarget:
 
     def put(self, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
         """Write a piece, synced. One that is there already with these contents is left. Raises PieceExists."""
-        directory = self._directory / chain
-        path, fresh = directory / name, directory / f"{name}{_UNFINISHED}"
-        if path.exists():
-            if path.read_bytes() != b"".join(parts):
-                raise PieceExists(f"{path} is there already, with other contents: ship to another place")
-        else:
-            with fresh.open("wb") as file:
-                file.writelines(parts)
-            synced_files.sync_file(fresh)
+        path = self._directory / chain / name
+        if not path.exists():
+            self._create(path, parts)
+        if path.read_bytes() != b"".join(parts):
+            raise PieceExists(f"{path} is there already, with other contents: ship to another place")
+        synced_files.sync_directory(path.parent)
+
+    def _create(self, path: Path, parts: tuple[bytes, ...]) -> None:
+        """Create a file, unless there is one by now."""
+        written_by = hashlib.sha256(parts[0]).hexdigest()[:8]  # another writer of the name has a file of its own
+        fresh = path.with_name(f"{path.name}.{written_by}{_UNFINISHED}")
+        with fresh.open("wb") as file:
+            file.writelines(parts)
+        synced_files.sync_file(fresh)
+        try:
+            path.hardlink_to(fresh)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
             fresh.rename(path)
-        synced_files.sync_directory(directory)
+        fresh.unlink(missing_ok=True)
 
     def chains(self) -> list[str]:
         """Return the names of what may be chains, in the order of the alphabet."""
