@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.shipped_chains import moment
+from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt
 
 FOLDER = "epochs"
@@ -44,13 +44,13 @@ def new_epoch(number: int, directory: Path) -> Epoch:
     return Epoch(number, token, socket.gethostname(), os.fspath(directory.absolute()), now)
 
 
-def take_epoch(target: DirectoryTarget, epoch: Epoch) -> None:
+def take_epoch(target: ShipTarget, epoch: Epoch) -> None:
     """Take an epoch; taking the same once more does nothing. Raises PieceExists if it is another's, and OSError."""
     target.begin(FOLDER)
     target.put(FOLDER, _name(epoch.number), (msgspec.json.encode(epoch),))
 
 
-def read_epoch(target: DirectoryTarget, number: int) -> Epoch | None:
+def read_epoch(target: ShipTarget, number: int) -> Epoch | None:
     """Read an epoch; None if it is not taken. Raises OSError, and StoreCorrupt if it is taken and cannot be read."""
     try:
         data = target.get(FOLDER, _name(number))
@@ -62,16 +62,14 @@ def read_epoch(target: DirectoryTarget, number: int) -> Epoch | None:
         raise StoreCorrupt(f"{target}/{FOLDER}/{_name(number)} cannot be read ({error})") from error
 
 
-def newest_epoch(target: DirectoryTarget) -> Epoch | None:
+def newest_epoch(target: ShipTarget) -> Epoch | None:
     """Return the newest epoch; None if none was taken. Raises OSError, StoreCorrupt.
 
     A listing may lack the newest ones for a while, so those behind it are read by name.
     """
-    try:
-        names = target.names(FOLDER)
-    except FileNotFoundError:
-        names = []
-    numbers = [int(stem) for name in names if (stem := name.removesuffix(_SUFFIX)) != name and stem.isdecimal()]
+    numbers = [
+        int(stem) for name in target.names(FOLDER) if (stem := name.removesuffix(_SUFFIX)) != name and stem.isdecimal()
+    ]
     newest = read_epoch(target, max(numbers, default=1))
     while newest is not None and (later := read_epoch(target, newest.number + 1)) is not None:
         newest = later

@@ -15,8 +15,8 @@ from typing import final
 import msgspec
 
 from storage import synced_files
-from storage.ship.directory_target import DirectoryTarget, PieceExists
 from storage.ship.place_epochs import Epoch, new_epoch, newest_epoch, read_epoch, take_epoch
+from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
 
 NAME = "shipping.epoch"
@@ -64,7 +64,7 @@ def forget(directory: Path) -> None:
 class PlaceOwner:
     """The ownership of one place by the broker of one data directory. Any thread may call it; one at a time."""
 
-    def __init__(self, target: DirectoryTarget, place: str, directory: Path) -> None:
+    def __init__(self, target: ShipTarget, place: str, directory: Path) -> None:
         """`place`: how the settings name the target. The caller has locked the directory."""
         self._target = target
         self._place = place

@@ -7,9 +7,9 @@ from pathlib import Path
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner, forget, read_note
+from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreCorrupt
 
 

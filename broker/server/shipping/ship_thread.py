@@ -20,7 +20,6 @@ import msgspec
 from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
 from storage.ship.base_copy import SCRATCH, BaseCopy
-from storage.ship.directory_target import DirectoryTarget, PieceExists
 from storage.ship.piece_writer import PieceWriter
 from storage.ship.place_owner import Fenced, PlaceOwner
 from storage.ship.retention import ShipRetention, remove_expired
@@ -28,6 +27,7 @@ from storage.ship.sealed_piece import PieceKind, StoreName
 from storage.ship.ship_buffer import ShipBuffer, ShipLag
 from storage.ship.shipped_chains import BaseEnd, chains_of_store
 from storage.ship.shipped_records import pack
+from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError, StoreIncompatible
 
 log = logging.getLogger("leveret.ship")
@@ -82,7 +82,7 @@ class ShipThread:
         self,
         messages: MessageStore,
         definitions: DefinitionStore,
-        target: DirectoryTarget,
+        target: ShipTarget,
         rules: ShipRules,
         buffer: ShipBuffer,
         scratch: Path,

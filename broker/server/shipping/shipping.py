@@ -14,10 +14,10 @@ from broker.config import Config, ConfigError, ShipSettings
 from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores
 from broker.server.shipping.ship_thread import ShipRules, ShipThread
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.place_owner import Fenced, PlaceOwner, refuse_fenced
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
+from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreError
 
 log = logging.getLogger("leveret.ship")

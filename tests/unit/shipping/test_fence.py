@@ -13,9 +13,10 @@ from queue import SimpleQueue
 
 import pytest
 
-from storage.ship.directory_target import DirectoryTarget, PieceExists
 from storage.ship.place_epochs import FOLDER, newest_epoch
 from storage.ship.place_owner import Fenced, PlaceOwner, read_note, refuse_fenced
+from storage.ship.targets.directory_target import DirectoryTarget
+from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError
 
 PLACE = "place"
@@ -59,6 +60,15 @@ class SteppedTarget:
             return self._files[chain, name]
         except KeyError:
             raise FileNotFoundError(2, "no such object", name) from None
+
+    def chains(self) -> list[str]:
+        return sorted({folder for folder, _name in self._files})
+
+    def remove(self, chain: str, name: str) -> None:
+        del self._files[chain, name]
+
+    def close(self) -> None:
+        """Do nothing."""
 
     # By the test
 
@@ -108,9 +118,9 @@ def orders(first: Callable[[], SteppedTarget], second: Callable[[], SteppedTarge
         choices = [*taken[:-1], True]
 
 
-def owner_in(directory: Path, target: SteppedTarget | DirectoryTarget) -> PlaceOwner:
+def owner_in(directory: Path, target: ShipTarget) -> PlaceOwner:
     directory.mkdir(exist_ok=True)
-    return PlaceOwner(target, PLACE, directory)  # type: ignore[arg-type]  # it has the calls that a place needs
+    return PlaceOwner(target, PLACE, directory)
 
 
 def claimed(directory: Path, target: DirectoryTarget) -> PlaceOwner:
@@ -170,7 +180,7 @@ def test_a_listing_that_lags_hides_no_owner(tmp_path: Path) -> None:
     target.overlooked = 3
     with pytest.raises(Fenced):
         owner_in(tmp_path / "b", target).claim()
-    newest = newest_epoch(target)  # type: ignore[arg-type]
+    newest = newest_epoch(target)
     assert newest is not None
     assert newest.number == 4
 
