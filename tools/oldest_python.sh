@@ -24,11 +24,12 @@ trap 'rm -rf "$build"' EXIT
 cd "$build"
 apt-get source --quiet "$openssl" "$python"
 
-# Authorities for outgoing TLS are where Debian has them.
+# Programs and libraries find those beside them; authorities for outgoing TLS are where Debian has them.
+export LD_RUN_PATH="$directory/lib"
 (cd openssl-*/ && ./Configure --prefix="$directory" --libdir=lib --openssldir=/usr/lib/ssl no-docs no-tests &&
     make --silent -j "$jobs" && make --silent install_sw)
 # shellcheck disable=SC2086
 (cd python*-*/ && ./configure --quiet --prefix="$directory" --enable-shared $optimize --disable-test-modules \
-    --with-openssl="$directory" --with-ensurepip=no LDFLAGS="-Wl,-rpath,$directory/lib" &&
+    --with-openssl="$directory" --with-openssl-rpath=auto --with-ensurepip=no &&
     make --silent -j "$jobs" && make --silent install)
 "$directory/bin/python3" -c 'import bz2, ctypes, lzma, sqlite3, ssl, zlib; print(ssl.OPENSSL_VERSION, sqlite3.sqlite_version)'
