@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.figures.client_waits import client_section
+from bench.figures.client_waits import read as read_client_waits
 from bench.figures.figure_chart import drawn
 from bench.figures.figures_in_pages import filled
 from bench.figures.measured_loads import LOADS
@@ -28,6 +30,9 @@ appends. Messages of 1 KiB, persistent, with confirms and an acknowledgement for
 otherwise. Medians of the rounds; in brackets the lowest and the highest ratio of a round. CPU and latencies (of
 confirms) are in the order of the brokers. Rates of one machine do not carry over to another: compare ratios.
 [How to measure](../bench/README.md), [more figures](../bench/RESULTS.md).
+"""
+
+CLIENT_NOTES = """\
 """
 
 
@@ -60,6 +65,9 @@ def page(sittings: Sequence[Sitting]) -> str:
         "",
         *table(newest),
         "",
+        *client_section(read_client_waits()),
+        "",
+        CLIENT_NOTES,
         "## All sittings",
         "",
         *_history(sittings),
