@@ -29,9 +29,15 @@ def run_bytes(*words: str, environment: Mapping[str, str], prefix: tuple[str, ..
     """
     copies = None if prefix else copies_with(environment)
     if copies is None:
-        command = [*prefix, sys.executable, "-m", "broker", *words]
-        pipes = {"stdin": subprocess.DEVNULL, "capture_output": True}
-        return subprocess.run(command, cwd=ROOT, env=environment, timeout=COMMAND_SECONDS, check=False, **pipes)
+        return subprocess.run(
+            [*prefix, sys.executable, "-m", "broker", *words],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
     return _run_copy(copies, words, environment, COMMAND_SECONDS)
 
 
