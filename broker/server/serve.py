@@ -30,7 +30,7 @@ from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, DefaultsSettings
 from broker.entities.exchanges.event_exchange import INTERNAL
-from broker.server import admin_socket, recovery, resource_alarms
+from broker.server import admin_socket, directory_lock, recovery, resource_alarms
 from broker.server.commits.commit_policy import SWITCH_SECONDS
 from broker.server.engine import Wakeup
 from broker.server.event_log import Events, closing_log
@@ -46,6 +46,7 @@ from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
 from broker.server.stoppable_application import close_listeners, with_ports
 from broker.settled_future import settled
+from storage.ship.place_owner import PlaceOwner
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:
@@ -96,13 +97,7 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
         bound = _bind_listeners(config)
     try:
         with _starting():
-            stores = recovery.open_stores(
-                directory,
-                journal_bytes=config.store.journal_bytes,
-                recorded=config.events.enabled,
-                accept_loss=config.store.accept_loss,
-                known_boot=recovery.logged_boot(config),
-            )
+            owner, stores = _open_stores(config)
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)
         resource_alarms.warn_of_unknown_memory()
@@ -130,7 +125,7 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
                 closing_log(events),
             ):
                 return await _run(
-                    config, stores, recovered, wakeup, bound, imported, signals, events, readiness, testing
+                    config, stores, owner, recovered, wakeup, bound, imported, signals, events, readiness, testing
                 )
         finally:
             with _limited(config):
@@ -140,6 +135,21 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
     finally:
         for listener in bound.all:
             listener.close()
+
+
+def _open_stores(config: Config) -> tuple[PlaceOwner | None, Stores]:
+    """Open the stores, if the broker may serve; return its ownership of the second place too. Raises StoreError."""
+    directory = config.server.directory
+    lock = directory_lock.lock(directory)
+    owner = shipping.owner_of(config)
+    return owner, recovery.open_stores(
+        directory,
+        lock,
+        journal_bytes=config.store.journal_bytes,
+        recorded=config.events.enabled,
+        accept_loss=config.store.accept_loss,
+        known_boot=recovery.logged_boot(config),
+    )
 
 
 def _testing() -> Testing:
@@ -215,6 +225,7 @@ def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> boo
 async def _run(
     config: Config,
     stores: Stores,
+    owner: PlaceOwner | None,
     recovered: Recovered,
     wakeup: Wakeup,
     bound: Listeners,
@@ -230,7 +241,7 @@ async def _run(
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
         writers.start_soon(server.definition_log.run)
         if server.shipping is not None:
-            server.shipping.start(writers)  # before the first commit of this boot
+            server.shipping.start(writers, owner, server.application.end_fenced)  # before the first commit of this boot
         # Changes may be applied in several turns, so turns end from here on.
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
@@ -255,6 +266,8 @@ async def _run(
             await _stop(server, bound, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
+    if server.application.fenced is not None:
+        raise server.application.fenced
     return again if server.application.starts_again.cancelled_caught else None
 
 

@@ -54,7 +54,8 @@ log = logging.getLogger("leveret.server")
 DESCRIPTORS_RESERVED = 64
 """Open files kept for the broker: the stores, the administration socket, a backup."""
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
-"""The text of connection.close at a stop."""
+FENCED = "broker forced connection closure with reason 'fenced'"
+"""Texts of connection.close at a stop."""
 
 
 class Listeners(NamedTuple):
@@ -248,7 +249,7 @@ class Server:
 
     async def close_clients(self) -> None:
         """Close all connections with 320 CONNECTION_FORCED, and wait for clients at most 60 % of the stop's time."""
-        self.registry.close_connections(SHUTDOWN)
+        self.registry.close_connections(SHUTDOWN if self.application.fenced is None else FENCED)
         self.engine.end_turn()
         self._dismiss()
         with trio.move_on_after(self.config.shutdown.timeout_seconds * 0.6):

@@ -3,6 +3,7 @@ broker starts again in this process, on the same ports, as from the data directo
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -11,11 +12,14 @@ import msgspec
 import trio
 
 from broker.config import Address, Config
+from storage.ship.place_owner import Fenced
 
 if TYPE_CHECKING:
     from broker.server.http.http_services import HttpServices
     from broker.server.server import Listeners
 
+
+log = logging.getLogger("leveret.server")
 
 Addresses = dict[str, list[tuple[str, int]]]
 """Addresses by protocol."""
@@ -30,6 +34,8 @@ class StoppableApplication:
         self.addresses = addresses
         self.starts_again = trio.CancelScope()
         """Cancelled when the broker is to end, and to start again in this process."""
+        self.fenced: Fenced | None = None
+        """The reason why the broker ends for good, if another one serves in its place."""
         self.http: HttpServices | None = None
         self._close_clients = close_clients
         self._bound: Listeners | None = None
@@ -54,6 +60,12 @@ class StoppableApplication:
         """Let the broker end and start again; nothing unless it was stopped."""
         if self.stopped:
             self.starts_again.cancel()
+
+    def end_fenced(self, error: Fenced) -> None:
+        """Let the broker stop in order, and not start again: another one serves in its place."""
+        log.error("stopping: %s", error)
+        self.fenced = error
+        self.starts_again.cancel()
 
 
 def close_listeners(bound: Listeners) -> None:

@@ -6,7 +6,6 @@ import secrets
 import time
 from typing import final
 
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.sealed_piece import (
     Piece,
     PieceKind,
@@ -16,6 +15,7 @@ from storage.ship.sealed_piece import (
     piece_name,
     seal,
 )
+from storage.ship.targets.ship_target import ShipTarget
 
 SALT_BYTES = 4
 
@@ -24,7 +24,7 @@ SALT_BYTES = 4
 class PieceWriter:
     """The writer of a new chain, for one thread. A piece that was sealed is put before the next is."""
 
-    def __init__(self, target: DirectoryTarget, store: StoreName) -> None:
+    def __init__(self, target: ShipTarget, store: StoreName) -> None:
         self.chain = str(chain_name(store, secrets.token_bytes(SALT_BYTES)))
         self._target = target
         self._store = store

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import lmdb
 
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.rebuilt_store import RebuiltStore
 from storage.ship.sealed_piece import OpenedPiece, PieceKind
 from storage.ship.shipped_chains import ShippedBase, moment, read_bases, read_pieces
 from storage.ship.shipped_records import ShippedRecord, unpack
+from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
 
 RECORDS_FILE = "records"
@@ -59,7 +59,7 @@ class RestoredMoment(NamedTuple):
 
 
 def restore_moment(
-    target: DirectoryTarget, wanted: Moment, messages: Path, definitions: Path, progress: Progress
+    target: ShipTarget, wanted: Moment, messages: Path, definitions: Path, progress: Progress
 ) -> RestoredMoment:
     """Restore a moment into two paths, where nothing is. Raises StoreError if there is no base for it, and OSError."""
     bases = read_bases(target)
@@ -77,7 +77,7 @@ def restore_moment(
 
 
 def _from_base(
-    target: DirectoryTarget, base: ShippedBase, wanted: Moment, messages: Path, definitions: Path, progress: Progress
+    target: ShipTarget, base: ShippedBase, wanted: Moment, messages: Path, definitions: Path, progress: Progress
 ) -> RestoredMoment:
     messages.mkdir(mode=0o700)
     spool = messages.with_name(RECORDS_FILE)

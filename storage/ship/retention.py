@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.sealed_piece import parse_piece_name
 from storage.ship.shipped_chains import ShippedBase, chains_of_store, read_bases
+from storage.ship.targets.ship_target import ShipTarget
 
 
 class ShipRetention(NamedTuple):
@@ -27,7 +27,7 @@ class ShipRetention(NamedTuple):
         return bases[first] if first > 0 else None
 
 
-def remove_expired(target: DirectoryTarget, retention: ShipRetention) -> Iterator[None]:
+def remove_expired(target: ShipTarget, retention: ShipRetention) -> Iterator[None]:
     """Remove what is not kept, one piece for each step. Oldest first: what is left can be restored. Raises OSError."""
     kept = retention.first_kept(read_bases(target).found, time.time())
     if kept is None:

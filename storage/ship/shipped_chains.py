@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.sealed_piece import (
     OpenedPiece,
     PieceKind,
@@ -19,6 +18,7 @@ from storage.ship.sealed_piece import (
     piece_name,
     unseal,
 )
+from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
 
 
@@ -48,7 +48,7 @@ class ShippedBases(NamedTuple):
     damaged: list[str]
 
 
-def chains_of_store(target: DirectoryTarget, store: str = "") -> list[str]:
+def chains_of_store(target: ShipTarget, store: str = "") -> list[str]:
     """Return the names of all chains, oldest first. Raises StoreIncompatible if they are of several stores.
 
     `store`: the beginning of the UUID of the only store whose chains may be there; empty: any.
@@ -61,7 +61,7 @@ def chains_of_store(target: DirectoryTarget, store: str = "") -> list[str]:
     return sorted(found)
 
 
-def read_bases(target: DirectoryTarget) -> ShippedBases:
+def read_bases(target: ShipTarget) -> ShippedBases:
     """Read the ends of all bases. Raises OSError, StoreIncompatible."""
     bases = ShippedBases([], [])
     for chain in chains_of_store(target):
@@ -76,7 +76,7 @@ def read_bases(target: DirectoryTarget) -> ShippedBases:
     return bases
 
 
-def _base(target: DirectoryTarget, chain: str, name: str) -> ShippedBase:
+def _base(target: ShipTarget, chain: str, name: str) -> ShippedBase:
     piece, payload, _digest = unseal(target.get(chain, name), f"{chain}/{name}")
     try:
         contents = msgspec.msgpack.decode(payload, type=BaseEnd)
@@ -85,7 +85,7 @@ def _base(target: DirectoryTarget, chain: str, name: str) -> ShippedBase:
     return ShippedBase(chain, piece.store, piece.first, piece.number, piece.time, contents)
 
 
-def read_pieces(target: DirectoryTarget, base: ShippedBase) -> Iterator[OpenedPiece]:
+def read_pieces(target: ShipTarget, base: ShippedBase) -> Iterator[OpenedPiece]:
     """Yield the pieces of a base's chain from its first on. Raises StoreCorrupt at one that is damaged or missing.
 
     Pieces before the base are not read: they may be gone.

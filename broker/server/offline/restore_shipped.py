@@ -10,8 +10,8 @@ from broker.admin.protocol import AdministrationError, invalid
 from broker.config import Config
 from broker.server.offline.restore_backup import Restored, replace_contents
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.restored_moment import Moment, Progress, RestoredMoment, restore_moment
+from storage.ship.targets.directory_target import DirectoryTarget
 
 LAST = "last"
 

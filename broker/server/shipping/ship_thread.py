@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +20,14 @@ import msgspec
 from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
 from storage.ship.base_copy import SCRATCH, BaseCopy
-from storage.ship.directory_target import DirectoryTarget, PieceExists
 from storage.ship.piece_writer import PieceWriter
+from storage.ship.place_owner import Fenced, PlaceOwner
 from storage.ship.retention import ShipRetention, remove_expired
 from storage.ship.sealed_piece import PieceKind, StoreName
 from storage.ship.ship_buffer import ShipBuffer, ShipLag
 from storage.ship.shipped_chains import BaseEnd, chains_of_store
 from storage.ship.shipped_records import pack
+from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError, StoreIncompatible
 
 log = logging.getLogger("leveret.ship")
@@ -36,6 +38,8 @@ BASE_RETRY_SECONDS = 10.0
 """Time before the next try of a base that could not be made: it reads the whole store."""
 END_SECONDS = 0.5
 """Time in which a thread that writes nothing more ends."""
+FENCE_SECONDS = 2.0
+"""Time after which an idle broker looks whether it is fenced; a busy one looks behind each piece."""
 REMOVED_AT_ONCE = 32
 """Expired pieces that are removed between two pieces."""
 
@@ -78,7 +82,7 @@ class ShipThread:
         self,
         messages: MessageStore,
         definitions: DefinitionStore,
-        target: DirectoryTarget,
+        target: ShipTarget,
         rules: ShipRules,
         buffer: ShipBuffer,
         scratch: Path,
@@ -102,10 +106,13 @@ class ShipThread:
         self._bases = self._bytes = self._position = 0
         self._problem = "no base is shipped yet"
         self._removing: Iterator[None] = iter(())
+        self._owner: PlaceOwner | None = None
+        self._on_fenced: Callable[[Fenced], None] = lambda _error: None
         self._thread = threading.Thread(target=self._run, name="leveret-ship", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, owner: PlaceOwner | None = None, on_fenced: Callable[[Fenced], None] = lambda _error: None) -> None:
+        """Start the thread. It ends when the `owner` is it no more, and calls `on_fenced`."""
+        self._owner, self._on_fenced = owner, on_fenced
         self._thread.start()
 
     def cannot(self, problem: str) -> None:
@@ -143,13 +150,17 @@ class ShipThread:
 
     def _run(self) -> None:
         try:
-            self._refuse_another_store()
+            self._enter()
             while not self._buffer.closed:
                 self._go_on()
             while self._bases and self._buffer.waiting_bytes and not self._buffer.dropping:
                 self._ship_records()
         except _Ended:
             log.debug("shipping ended with the broker")
+        except Fenced as error:
+            self._problem = str(error)
+            self._buffer.give_up()
+            self._on_fenced(error)
         except (StoreIncompatible, PieceExists) as error:
             self._problem = str(error)
             log.error("nothing is shipped: %s", error)
@@ -159,10 +170,13 @@ class ShipThread:
             log.exception("nothing is shipped any more, until the next start")
             self._buffer.give_up()
 
-    def _refuse_another_store(self) -> None:
+    def _enter(self) -> None:
+        """Return once the place is this store's and, if the start could not claim it, this broker's."""
         while True:
             try:
                 chains_of_store(self._target, self._store.uuid.hex()[:8])
+                if self._owner is not None:
+                    self._owner.claim()
                 return
             except OSError as error:
                 self._failed(error, RETRY_SECONDS_MAX)
@@ -175,9 +189,13 @@ class ShipThread:
         elif unbased:
             self._pause(RETRY_SECONDS)
         else:
-            self._buffer.wait(0.0 if self._remove_some() else None)
-            self._buffer.wait(self._rules.piece_seconds, self._rules.piece_bytes)
-            self._ship_records()
+            self._buffer.wait(0.0 if self._remove_some() else FENCE_SECONDS)
+            if self._buffer.waiting_bytes:
+                self._buffer.wait(self._rules.piece_seconds, self._rules.piece_bytes)
+                self._ship_records()
+            elif self._owner is not None:
+                with suppress(OSError):  # while nothing is to be shipped, a target that does not answer is no matter
+                    self._owner.check()
 
     def _base_due(self) -> bool:
         if not self._log_bytes:
@@ -189,7 +207,7 @@ class ShipThread:
         """Ship a base, with records between its parts. One that fails is tried later."""
         try:
             self._ship_base()
-        except PieceExists:
+        except (PieceExists, Fenced):
             raise
         except (StoreError, OSError) as error:
             if not self._buffer.closed:
@@ -255,6 +273,8 @@ class ShipThread:
         while True:
             try:
                 self._writer.put()
+                if self._owner is not None:
+                    self._owner.check()  # behind the piece: a promotion reads all pieces that were put before it
                 break
             except OSError as error:
                 self._failed(error, seconds)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,16 @@ from broker.config import Config, ConfigError, ShipSettings
 from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores
 from broker.server.shipping.ship_thread import ShipRules, ShipThread
-from storage.ship.directory_target import DirectoryTarget
+from storage.ship.place_owner import Fenced, PlaceOwner, refuse_fenced
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
+from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreError
 
 log = logging.getLogger("leveret.ship")
 
+CLAIM_SECONDS = 5.0
+"""Time in which a start waits for the target to say who owns it."""
 STOP_SHARE = 0.3
 """Share of the stop's time in which what waits is shipped."""
 
@@ -35,6 +40,37 @@ def check(config: Config) -> None:
         raise ConfigError("ship.to: nothing is shipped with testing.enabled, by which the store is exchanged")
 
 
+def owner_of(config: Config) -> PlaceOwner | None:
+    """Return the ownership of the place to ship to, claimed; None if nothing is shipped. The directory is locked.
+
+    A target that does not answer is asked again by the thread that ships. Raises StoreError if another broker owns the
+    place, or the directory's broker was fenced before.
+    """
+    directory = config.server.directory
+    refuse_fenced(directory)
+    if not config.ship.to:
+        return None
+    owner = PlaceOwner(DirectoryTarget(Path(config.ship.to)), config.ship.to, directory)
+    failures: list[Exception] = []
+
+    def claim() -> None:
+        try:
+            owner.claim()
+        except (StoreError, OSError) as error:
+            failures.append(error)
+
+    # A network file system may never answer: no thread can be ended from outside.
+    claiming = threading.Thread(target=claim, name="leveret-ship-claim", daemon=True)
+    claiming.start()
+    claiming.join(CLAIM_SECONDS)
+    if failures and isinstance(failures[0], StoreError):
+        raise failures[0]
+    if not owner.epoch:
+        why = failures[0] if failures else "no answer"
+        log.warning("%s does not say which broker owns it (%s): serving, and it is asked again", config.ship.to, why)
+    return owner
+
+
 class Shipping:
     """Ships both stores to `settings.to`, from `start` to `stop`."""
 
@@ -45,6 +81,7 @@ class Shipping:
         self._token = trio.lowlevel.current_trio_token()
         self._catching_up = trio.CancelScope()
         self._ended = False
+        self._owner: PlaceOwner | None = None
         self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base())
         retention = ShipRetention(settings.kept_seconds, settings.kept_bases)
         rules = ShipRules(
@@ -60,11 +97,12 @@ class Shipping:
             stores.messages, stores.definitions, target, rules, self._buffer, directory, self._catch_up
         )
 
-    def start(self, nursery: trio.Nursery) -> None:
+    def start(self, nursery: trio.Nursery, owner: PlaceOwner | None, on_fenced: Callable[[Fenced], None]) -> None:
         """Ship all that is committed from now on, behind a base. To be called before anything is.
 
-        The nursery must end before the stores are closed.
+        The nursery must end before the stores are closed. `on_fenced` is called in the event loop.
         """
+        self._owner = owner
         assert self._stores.messages.journal.number == 0, "batches before the first are missing"
         if not self._stores.messages.journal.numbers_all:
             log.error("nothing is shipped: there was no room for the journal; free some space and start again")
@@ -72,7 +110,7 @@ class Shipping:
             return
         self._stores.messages.journal.on_durable = self._buffer.batch
         self._stores.definitions.on_durable = self._buffer.definitions
-        self._thread.start()
+        self._thread.start(owner, lambda error: self._token.run_sync_soon(on_fenced, error))
         nursery.start_soon(self._end_with_nursery)
         log.info("shipping to %s", self._settings.to)
 
@@ -107,6 +145,7 @@ class Shipping:
             "bytes": state.bytes,
             "chain": state.chain,
             "position": state.position,
+            "epoch": 0 if self._owner is None else self._owner.epoch,
             "problem": state.problem,
         }
 

@@ -19,7 +19,9 @@ from tests.durability.operators.step_record import Cut
 
 CONNECTION = 0
 """In place of the number of a client's connection."""
-OF_THE_COMMAND = re.compile("no broker is running|no queue|already exists|cannot be reached|Connection refused")
+OF_THE_COMMAND = re.compile(
+    "no broker is running|no queue|already exists|cannot be reached|Connection refused|no second place"
+)
 """Refusals that are no fault of the directory: of what there is not, or is already."""
 CUT_CHANCE = 0.3
 
@@ -125,6 +127,7 @@ COMMANDS: dict[str, tuple[int, Drawn]] = {
     "list": (4, _listing),
     "check": (2, _fixed("check", opens=False)),
     "recover": (2, _fixed("recover", opens=False)),
+    "promote": (1, _fixed("promote", opens=False)),
     "inspect": (2, _fixed("inspect", "--format", "json", "--bodies", opens=False)),
     "export": (1, _export),
     "import": (1, _import),

@@ -14,10 +14,10 @@ from broker.server.shipping.ship_thread import ShipRules, ShipThread
 from storage.definitions.definition_rows import Change, Put, QueueRow, VhostRow, delete
 from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.restored_moment import Moment, RestoredMoment, restore_moment
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
+from storage.ship.targets.directory_target import DirectoryTarget
 from tests.unit.storage.writing import Writer, bodies
 
 KEPT = ShipRetention(3600.0, 2)

@@ -11,10 +11,10 @@ import pytest
 
 from harness.waiting import eventually
 from storage.ship import retention
-from storage.ship.directory_target import DirectoryTarget
 from storage.ship.restored_moment import Moment
 from storage.ship.sealed_piece import StoreName
 from storage.ship.shipped_chains import BaseEnd, ShippedBase, read_bases
+from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreError
 from tests.unit.shipping.shipped_life import RULES, SHIP_SECONDS, Contents, ShippedLife, restored
 

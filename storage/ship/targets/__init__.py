@@ -1,0 +1,1 @@
+"""Targets: the second places to which pieces are shipped."""
