@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import platform
 import shlex
 import sys
-import time
 from collections import defaultdict
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from bench.figures.measured_loads import BUSY_LOOPS, LOADS, MeasuredLoad, Peer, Run, busy_loops
-from bench.figures.sittings import FILE, OURS, Broker, Machine, Runs, Sitting, append
+from bench.figures.measured_machine import OtherPrograms, machine
+from bench.figures.sittings import FILE, OURS, Broker, Runs, Sitting, append
 from bench.load.measured_broker import own_broker, parse_target, report, target_of
 from broker import __version__
-from broker.server.resource_alarms import file_system, memory_total
 from broker.server.start.start_line import CORE
-from harness.process_figures import TICKS_PER_SECOND, cpu_seconds
 
 Found = dict[str, dict[str, list[Run]]]
 
@@ -49,18 +46,12 @@ def main() -> None:
             brokers.append(Broker(name, "", f"{peer.queue_type} queues" if peer.queue_type else "default settings"))
         rounds = range(options.first, options.first + options.rounds)
         found, others = measure(peers, options.loads or list(LOADS), rounds, options.seconds)
-    machine = Machine(
-        _processor(),
-        os.cpu_count() or 1,
-        round(memory_total() / 2**30, 1),
-        platform.release(),
-        file_system(FILE),
-        others,
-    )
     loads = {load: {name: _columns(runs) for name, runs in by_name.items()} for load, by_name in found.items()}
     command = f"python -m bench.release {shlex.join(sys.argv[1:])}"
     append(
-        Sitting(_today(), command, options.seconds, machine, brokers, loads), options.file, into_last=options.into_last
+        Sitting(today(), command, options.seconds, machine(others), brokers, loads),
+        options.file,
+        into_last=options.into_last,
     )
 
 
@@ -116,36 +107,16 @@ def measure(peers: dict[str, Peer], loads: list[str], rounds: range, seconds: fl
 
 def _beside(load: MeasuredLoad, peer: Peer, seconds: float) -> tuple[Run, float]:
     """Run a load; also return the processors that programs other than the broker and the generator took."""
-    began, busy, own = time.monotonic(), _busy_seconds(), _own_seconds(peer)
-    run = load.run(peer, seconds)
-    taken = (_busy_seconds() - busy) - (_own_seconds(peer) - own)
-    return run, round(max(0.0, taken) / (time.monotonic() - began), 2)
-
-
-def _busy_seconds() -> float:
-    """Return the seconds that all processors have worked: user, nice, system, interrupts; without idle and I/O wait."""
-    first = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    user, nice, system, _, _, irq, softirq, steal = map(int, first[:8])
-    return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
-
-
-def _own_seconds(peer: Peer) -> float:
-    times = os.times()
-    return cpu_seconds(peer.target.pid) + times.user + times.system + times.children_user + times.children_system
+    others = OtherPrograms([peer.target.pid])
+    return load.run(peer, seconds), others.processors()
 
 
 def _columns(runs: list[Run]) -> Runs:
     return Runs(*([getattr(run, field) for run in runs] for field in Run._fields))
 
 
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _today() -> str:
+def today() -> str:
+    """Return the date of a sitting."""
     return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
 
 

@@ -52,12 +52,13 @@ FAST = "not slow"
 """Marker expression of `make check`."""
 MEMORY = Path("/dev/shm")
 """A file system without a disk."""
-MEMORY_BYTES_MIN = 1 << 30
+MEMORY_BYTES_MIN = 4 << 30
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Give the fast tests temporary files in memory, where a sync takes no time; those about power cuts are slow."""
-    if config.option.markexpr == FAST and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+def pytest_configure() -> None:
+    """Give tests temporary files in memory, where a sync takes no time; those of `tests/durability` are on the disk."""
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+        os.environ.setdefault("TMPDIR_ON_DISK", tempfile.gettempdir())
         os.environ.setdefault("TMPDIR", str(MEMORY))
         tempfile.tempdir = None  # pytest has asked for it before
 

@@ -81,7 +81,7 @@ def _php(_directory: Path) -> Program:
 def _go(directory: Path) -> Program:
     _needed("go", GO_LIBRARY)
     built = directory / "amqp091_steps"
-    settings = {"GO111MODULE": "off", "GOPATH": str(GO_SOURCES), "GOCACHE": str(directory / "go"), "GOFLAGS": ""}
+    settings = {"GO111MODULE": "off", "GOPATH": str(GO_SOURCES), "GOFLAGS": ""}
     _said("go", "build", "-o", str(built), str(PROGRAMS / "amqp091_steps.go"), **settings)
     return Program((str(built),), _of_debian("golang-github-rabbitmq-amqp091-go-dev"), {})
 

@@ -1,8 +1,6 @@
 """Client libraries with their defaults: milliseconds of each step that an application or its tests wait for.
 
-The brokers take turns for each client, so drifts of the machine fall on all. `CLIENTS_BESIDE` names others to measure
-beside this checkout's: words `NAME=URI`. `CLIENTS_ONLY` names some of the clients, separated by commas.
-`CLIENTS_ROUNDS` repeats everything.
+The brokers take turns for each client, so drifts of the machine fall on all.
 """
 
 from __future__ import annotations
@@ -13,8 +11,11 @@ import statistics
 import subprocess
 import tempfile
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+
+import msgspec
 
 from bench.clients.client_programs import Missing, Program, programs
 from bench.load.measured_broker import Wanted, own_broker, report
@@ -29,30 +30,53 @@ OURS = "leveret"
 Steps = dict[str, list[float]]
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """Medians in milliseconds of one client, by broker and step."""
+
+    client: str
+    version: str
+    medians: dict[str, dict[str, float]]
+
+
 def clients(wanted: Wanted) -> None:
-    """Run every client's program on every broker in turn, and report medians in milliseconds."""
-    sessions, only = max(1, int(SESSIONS * wanted.part)), os.environ.get("CLIENTS_ONLY", "")
-    chosen = set(filter(None, only.split(",")))
+    """Run every client's program, and report medians in milliseconds."""
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-bench-")))
-        brokers = dict(word.split("=", 1) for word in os.environ.get("CLIENTS_BESIDE", "").split())
-        host, port = (wanted.target or stack.enter_context(own_broker())).address
-        brokers = {OURS: f"amqp://guest:guest@{host}:{port}/%2F"} | brokers
-        for client, program in programs(directory).items():
-            if chosen and client not in chosen:
+        target = wanted.target or stack.enter_context(own_broker())
+        brokers = {OURS: uri_of(target.address)}
+        for found in waits(brokers, max(1, int(SESSIONS * wanted.part))):
+            if isinstance(found, Waits):
+                steps = {f"{step}_ms": median for step, median in found.medians[OURS].items()}
+                report("clients", client=found.client, version=found.version, **steps)
+            else:
+                report("clients", left_out=found)
+
+
+def uri_of(address: tuple[str, int]) -> str:
+    """Return the URI of a broker's default virtual host, for its default user."""
+    host, port = address
+    return f"amqp://guest:guest@{host}:{port}/%2F"
+
+
+def waits(
+    brokers: Mapping[str, str], sessions: int, rounds: int = 1, only: Collection[str] = ()
+) -> Iterator[Waits | str]:
+    """Yield the medians of each client (`only` those named, if any) on brokers by URI, or why a client is left out."""
+    with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
+        for client, program in programs(Path(directory)).items():
+            if only and client not in only:
                 continue
             if isinstance(program, Missing):
-                report("clients", client=client, left_out=str(program))
+                yield f"{client}: {program}"
                 continue
-            for broker, steps in _in_turn(program, brokers, sessions).items():
-                report("clients", client=client, version=program.version, broker=broker, **_medians(steps))
+            found = _in_turn(program, brokers, sessions, rounds)
+            yield Waits(client, program.version, {broker: _medians(steps) for broker, steps in found.items()})
 
 
-def _in_turn(program: Program, brokers: dict[str, str], sessions: int) -> dict[str, Steps]:
+def _in_turn(program: Program, brokers: Mapping[str, str], sessions: int, rounds: int) -> dict[str, Steps]:
     """Return what the client took on each broker, all rounds together."""
     found: dict[str, Steps] = {broker: defaultdict(list) for broker in brokers}
-    for _ in range(int(os.environ.get("CLIENTS_ROUNDS", "1"))):
-        for broker, uri in brokers.items():
+    for number in range(rounds):
+        for broker, uri in list(brokers.items())[:: -1 if number % 2 else 1]:
             for step, times in _run(program, uri, sessions).items():
                 found[broker][step] += times
     return found
@@ -74,4 +98,4 @@ def _run(program: Program, uri: str, sessions: int) -> Steps:
 
 
 def _medians(steps: Steps) -> dict[str, float]:
-    return {f"{step}_ms": round(statistics.median(times), 2) for step, times in steps.items()}
+    return {step: round(statistics.median(times), 2) for step, times in steps.items()}

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench.figures.client_waits import client_section
+from bench.figures.client_waits import read as read_client_waits
 from bench.figures.figure_chart import drawn
 from bench.figures.figures_in_pages import filled
 from bench.figures.measured_loads import LOADS
@@ -28,6 +30,16 @@ appends. Messages of 1 KiB, persistent, with confirms and an acknowledgement for
 otherwise. Medians of the rounds; in brackets the lowest and the highest ratio of a round. CPU and latencies (of
 confirms) are in the order of the brokers. Rates of one machine do not carry over to another: compare ratios.
 [How to measure](../bench/README.md), [more figures](../bench/RESULTS.md).
+"""
+
+CLIENT_NOTES = """\
+- Node's amqplib and amqp-connection-manager leave Nagle's algorithm on: connect, get, cancel and request wait 40 ms for
+  the other side's TCP acknowledgement. Leveret acknowledges input that has no answer at once.
+- Connect is five round trips; the rest is the client's own, in its first session above all.
+- Declare, bind and delete are one sync of the disk, and so is a publish. RabbitMQ does not sync each message of a
+  classic queue.
+- amqp091-go 1.5.0 (Debian 12) may wait for ever for a deferred confirm that comes at once, here with RabbitMQ 4.3.6:
+  its row uses `NotifyPublish`.
 """
 
 
@@ -60,6 +72,9 @@ def page(sittings: Sequence[Sitting]) -> str:
         "",
         *table(newest),
         "",
+        *client_section(read_client_waits()),
+        "",
+        CLIENT_NOTES,
         "## All sittings",
         "",
         *_history(sittings),

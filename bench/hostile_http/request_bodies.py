@@ -87,12 +87,12 @@ def request_bodies(wanted: Wanted) -> None:
     only = named("BODIES_ONLY")
     chosen = [each for each in routes if each is None or not only or any(part in each.path for part in only)]
     whole = wanted.part >= 0.1
-    lines = [_measured(route, None if whole else TRIAL_BODIES) for route in (chosen if whole else chosen[:2])]
+    lines = [_measured(wanted, route, None if whole else TRIAL_BODIES) for route in (chosen if whole else chosen[:2])]
     worst = max(lines, key=lambda line: float(line["longest_turn_ms"]))
     report("worst of all routes", **worst)
 
 
-def _measured(route: Route | None, bodies_max: int | None) -> dict[str, Any]:
+def _measured(wanted: Wanted, route: Route | None, bodies_max: int | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="leveret-turns-") as directory:
         turns = Path(directory) / "turns"
         with own_broker(serves_http=True, **watched(turns)) as broker:
@@ -103,7 +103,9 @@ def _measured(route: Route | None, bodies_max: int | None) -> dict[str, Any]:
             client.close()
             longest(target, turns)
             before = own_memory(target.pid)
-            with MemoryWatch(target.pid, 0.01) as memory, Confirms(target) as confirms:
+            with MemoryWatch(target.pid, 0.01) as memory, Confirms(target, wanted.seconds(CONFIRM_SECONDS)) as confirms:
+                if route is None:
+                    time.sleep(wanted.seconds(IDLE_SECONDS))
                 answers, worst, of = _sent(where, route, bodies_max, lambda: _turn(longest(target, turns)))
     figures = {
         "route": "none" if route is None else f"{route.method} {route.path}",
@@ -119,11 +121,12 @@ def _measured(route: Route | None, bodies_max: int | None) -> dict[str, Any]:
 
 
 class Confirms:
-    """The good client of `attacks`, for a few seconds again and again, in a thread: `found` is what it waited."""
+    """The good client of `attacks`, for some seconds again and again, in a thread: `found` is what it waited."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, seconds: float) -> None:
         self.found: list[generator.Figures] = []
         self._target = target
+        self._seconds = seconds
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -137,7 +140,7 @@ class Confirms:
 
     def _run(self) -> None:
         while not self._over.is_set() or not self.found:
-            run = generator.run(self._target, key="bench.good", queue="bench.good", seconds=CONFIRM_SECONDS, **GOOD)
+            run = generator.run(self._target, key="bench.good", queue="bench.good", seconds=self._seconds, **GOOD)
             self.found.append(run)
 
 
@@ -151,7 +154,6 @@ def _sent(
     """Send each body; how often there was which answer, the longest turn that one took, and of which."""
     answers = Counter[int]()
     if route is None:
-        time.sleep(IDLE_SECONDS)
         return answers, longest_turn(), ""
     worst = (0.0, "")
     for name, body in islice(bodies(route), bodies_max):

@@ -61,8 +61,13 @@ def own_broker(*, serves_http: bool = False, **more: str) -> Iterator[BrokerProc
     """
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
         data = Path(directory) / "data"
-        copied = TRIAL in os.environ
-        broker = BrokerProcess(data, environment=environment(**more), own_group=not copied, check_invariants=False)
+        broker = BrokerProcess(
+            data,
+            environment=environment(**more),
+            own_group=True,
+            loaded_anew=TRIAL not in os.environ,
+            check_invariants=False,
+        )
         if serves_http:
             broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
         broker.start()

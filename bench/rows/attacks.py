@@ -73,7 +73,7 @@ def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> di
         with MemoryWatch(target.pid) as memory, attacking(target, name, wanted):
             found = good(wanted.seconds(SECONDS))
             held = descriptors(target.pid)
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(wanted.seconds(SETTLE_SECONDS))
         alike = benign_at(line, found["broker_cores"])
         figures = {
             "cores": found["broker_cores"],

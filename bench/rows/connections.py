@@ -34,16 +34,16 @@ def connections(wanted: Wanted) -> None:
         started = time.monotonic()
         with _generators(target, "idle", count // PROCESSES) as printed:
             connecting = time.monotonic() - started
-            time.sleep(1)
+            time.sleep(wanted.seconds(1.0))
             held, opened = own_memory(target.pid), descriptors(target.pid)
             beside = good(wanted.seconds(GOOD_SECONDS))["confirm_ms"]
         eventually(lambda: descriptors(target.pid) <= open_before + FILES, "the connections to be gone", seconds=60)
-        time.sleep(1)
+        time.sleep(wanted.seconds(1.0))
         after = own_memory(target.pid)
         with _generators(target, "idle", count // PROCESSES):
             again = own_memory(target.pid)
         eventually(lambda: descriptors(target.pid) <= open_before, "the connections to be gone", seconds=60)
-        time.sleep(1)
+        time.sleep(wanted.seconds(1.0))
         report(
             f"{opened - open_before:,} connections at once",
             kib_each=round((held - before) / count / 1024, 1),

@@ -36,9 +36,10 @@ def declares(wanted: Wanted) -> None:
         counter.flush()
         with own_broker(LD_PRELOAD=str(syncs), SYNCS_FILE=counter.name) as broker:
             _both(wanted, target_of(broker), Path(counter.name))
-            _restart(broker, "restart with these queues")
-            _set_policies(broker, "ordinary", ORDINARY)
-            _set_policies(broker, "worst", WORST)
+            restarts = RESTARTS if wanted.part >= 0.1 else 1
+            _restart(broker, "restart with these queues", restarts)
+            _set_policies(broker, "ordinary", ORDINARY, restarts)
+            _set_policies(broker, "worst", WORST, restarts)
 
 
 def _both(wanted: Wanted, target: Target, counter: Path | None) -> None:
@@ -89,7 +90,7 @@ def _count(counter: Path | None) -> int:
     return 0 if counter is None else int.from_bytes(counter.read_bytes(), "little")
 
 
-def _set_policies(broker: BrokerProcess, kind: str, patterns: list[str]) -> None:
+def _set_policies(broker: BrokerProcess, kind: str, patterns: list[str], restarts: int) -> None:
     """Policies beside those that are there, and restarts with them."""
     started, cpu = time.monotonic(), cpu_seconds(broker.pid)
     for number, pattern in enumerate(patterns):
@@ -100,12 +101,12 @@ def _set_policies(broker: BrokerProcess, kind: str, patterns: list[str]) -> None
         ms_each=round((time.monotonic() - started) / len(patterns) * 1e3),
         cpu_ms_each=round((cpu_seconds(broker.pid) - cpu) / len(patterns) * 1e3),
     )
-    _restart(broker, f"restart with the {kind} policies, too")
+    _restart(broker, f"restart with the {kind} policies, too", restarts)
 
 
-def _restart(broker: BrokerProcess, row: str) -> None:
+def _restart(broker: BrokerProcess, row: str, times: int) -> None:
     seconds = []
-    for _ in range(RESTARTS):
+    for _ in range(times):
         broker.kill()
         seconds.append(seconds_to_ready(broker))
     report(

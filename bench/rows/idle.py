@@ -30,9 +30,9 @@ def _with_heartbeat(wanted: Wanted, heartbeat: int) -> None:
         clients = [connect(target, heartbeat) for _ in range(count)]
         connecting = time.monotonic() - started
         connecting_cpu = cpu_seconds(target.pid) - cpu
-        time.sleep(1)
+        time.sleep(wanted.seconds(1.0))
         after = own_memory(target.pid)
-        cores, alive = _watch(target, clients, heartbeat, max(2.0, wanted.seconds(WATCHED_SECONDS)))
+        cores, alive = _watch(target, clients, heartbeat, wanted.seconds(WATCHED_SECONDS))
         report(
             f"{count:,} idle connections, heartbeats of {heartbeat} s",
             kib_each=round((after - before) / count / 1024, 1),

@@ -39,7 +39,7 @@ def restarts(wanted: Wanted) -> None:
             count = wanted.sized(messages)
             fill(target_of(broker), "bench.restart", count, size)
             starts, deliveries = [], []
-            for _ in range(RESTARTS):
+            for _ in range(RESTARTS if wanted.part >= 0.1 else 1):
                 broker.kill()
                 starts.append(seconds_to_ready(broker))
                 deliveries.append(_seconds_to_first_delivery(target_of(broker)))
@@ -89,7 +89,9 @@ def _empty_starts(count: int) -> None:
     for number in range(count + 1):
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
             data = Path(directory) / "data"
-            broker = BrokerProcess(data, environment=environment(), own_group=True, check_invariants=False)
+            broker = BrokerProcess(
+                data, environment=environment(), own_group=True, loaded_anew=True, check_invariants=False
+            )
             taken = seconds_to_ready(broker)
             broker.kill()
         if number:  # the first one warms the page cache

@@ -13,8 +13,9 @@ from typing import Any
 
 from broker.environment_settings import CHECK_INVARIANTS
 from harness.brokers.admin_requests import ask
+from harness.forked.changed_copies import copies_with
 from harness.project import ROOT
-from leveret.testing.broker_copies import Copy, copies_of
+from leveret.testing.broker_copies import Copies, Copy
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
@@ -33,11 +34,14 @@ class BrokerProcess:
         *options: str,
         environment: dict[str, str] | None = None,
         own_group: bool = False,
+        loaded_anew: bool = False,
         check_invariants: bool = True,
     ) -> None:
-        """`own_group`: ^C at the terminal is not for the broker. Measurements switch the check of invariants off."""
+        """`own_group`: ^C at the terminal is not for the broker. Measurements have it `loaded_anew`, and no copy of a
+        process that is loaded; and switch the check of invariants off."""
         self.data_dir = data_dir
         self.process_group = 0 if own_group else None
+        self.loaded_anew = loaded_anew
         self.options = options
         self.environment = environment
         self.check_invariants = check_invariants
@@ -81,9 +85,9 @@ class BrokerProcess:
         if self.check_invariants:
             environment.setdefault(CHECK_INVARIANTS, "1")
         with self.log_file.open("a") as log:
-            if self.copied:
+            if (copies := self._copies(environment)) is not None:
                 arguments = [*self.arguments(), *self.options]
-                self._process = copies_of(os.getpid()).start(arguments, environment, log.fileno(), self.directory)
+                self._process = copies.start(arguments, environment, log.fileno(), self.directory)
                 return
             self._process = subprocess.Popen(
                 [*self.prefix, *command, *self.options],
@@ -96,18 +100,10 @@ class BrokerProcess:
                 process_group=self.process_group,
             )
 
-    @property
-    def copied(self) -> bool:
-        """It is a broker of this checkout as it is, so a copy of one that is loaded will do."""
+    def _copies(self, environment: dict[str, str]) -> Copies | None:
+        """Return the process of which it is a copy: it has to be a broker of this checkout."""
         usual = self.program == (sys.executable, "-m", "broker") and not self.prefix
-        return usual and self._loads_the_same and self.process_group is None
-
-    @property
-    def _loads_the_same(self) -> bool:
-        """Its environment says nothing about which modules and libraries a process loads."""
-        ours, theirs = os.environ, os.environ if self.environment is None else self.environment
-        changed = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
-        return not any(name.startswith(("PYTHON", "LD_")) for name in changed)
+        return copies_with(environment) if usual and not self.loaded_anew else None
 
     def arguments(self) -> list[str]:
         """Arguments before the options."""

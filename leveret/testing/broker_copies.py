@@ -78,13 +78,14 @@ class Copy:
 class Copies:
     """The process from which copies are forked. It ends with this process, and all copies with it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], command: Sequence[str] = ()) -> None:
+        """Start the process; `command` is Leveret's own by default. It gets the descriptor of its socket."""
         self._owner = os.getpid()
         self._asking, asked = socket.socketpair()
         self._turn = Lock()
         with asked:
             self._template = subprocess.Popen(
-                [*program(), TEMPLATE, str(asked.fileno())],
+                [*(command or (*program(), TEMPLATE)), str(asked.fileno())],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

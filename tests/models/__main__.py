@@ -16,6 +16,9 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 
+import trio
+
+from broker.admin.json_input import json_reader
 from harness.campaign_options import campaign_parser, exit_on_sigterm, first_seed, numbered
 from tests.models import (
     test_limits_model,
@@ -24,6 +27,8 @@ from tests.models import (
     test_quorum_model,
     test_store_model,
 )
+from tests.unit.admin import test_json_input
+from tests.unit.channel import test_delivery_ledger
 from tests.unit.storage import test_free_pages
 
 
@@ -31,6 +36,15 @@ def walk_free_pages(seed: int) -> None:
     """A walk over the free pages of an LMDB file."""
     with tempfile.TemporaryDirectory() as directory:
         test_free_pages.walk(Path(directory), seed)
+
+
+def walk_json(seed: int) -> None:
+    """Texts of JSON, through a window that is smaller than many of their strings."""
+    usual, json_reader.WINDOW_BYTES = json_reader.WINDOW_BYTES, test_json_input.SMALL_WINDOW_BYTES
+    try:
+        trio.run(test_json_input.walk, seed, 200)
+    finally:
+        json_reader.WINDOW_BYTES = usual
 
 
 WALKS: dict[str, Callable[[int], None]] = {
@@ -42,6 +56,8 @@ WALKS: dict[str, Callable[[int], None]] = {
     "policies": test_policies_model.walk,
     "store": test_store_model.walk,
     "free pages": walk_free_pages,
+    "delivery ledger": test_delivery_ledger.walk,
+    "JSON": walk_json,
 }
 
 

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -21,8 +22,8 @@ from broker.cli.main import main
 LOADED = "broker.cli.serve_command", "broker.server.serve", "broker.testing.control", "broker.server.http.http_services"
 
 
-def run(descriptor: int) -> None:
-    """Make copies until nobody asks for more by this socket."""
+def run(descriptor: int, begin: Callable[[list[str]], object] = main) -> None:
+    """Make copies until nobody asks for more by this socket. Each runs its command line by `begin`."""
     asking = socket.socket(fileno=descriptor)
     woken, waker = socket.socketpair()
     for end in (woken, waker):
@@ -45,7 +46,7 @@ def run(descriptor: int) -> None:
                     end.close()
                 for report in reports.values():
                     os.close(report)
-                _become(request, *descriptors)
+                _become(begin, request, *descriptors)
             *others, report = descriptors
             for descriptor in others:
                 os.close(descriptor)
@@ -68,7 +69,9 @@ def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data or b"{}"), descriptors
 
 
-def _become(request: dict[str, Any], output: int, log: int, report: int) -> NoReturn:
+def _become(
+    begin: Callable[[list[str]], object], request: dict[str, Any], output: int, log: int, report: int
+) -> NoReturn:
     """Run a command line as a process that was started for it would."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -83,7 +86,8 @@ def _become(request: dict[str, Any], output: int, log: int, report: int) -> NoRe
     os.environ.clear()
     os.environ.update(request["environment"])
     gc.enable()
-    main(request["arguments"])
+    begin(request["arguments"])
+    sys.exit()
 
 
 def _report_ends(reports: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Leveret's own metrics: histograms of commits, turns and the event loop; whether the disk answers; shipping."""
+"""Leveret's own metrics: histograms of commits, turns and the event loop; shipping."""
 
 from __future__ import annotations
 
@@ -58,14 +58,6 @@ def ship_families(status: Mapping[str, Any]) -> Iterator[Metric]:
         for name, kind, field, help_ in SHIP:
             value = state[field]
             yield family(f"leveret_ship_{name}", kind, help_, [((), bool(value) if field == "problem" else value)])
-
-
-def disk_families(disk: Mapping[str, Any]) -> Iterator[Metric]:
-    """The gauges of a disk that hangs, from the status of the disk."""
-    help_ = "1 while a write has been under way for disk.hang_seconds"
-    yield family("leveret_disk_hangs", GAUGE, help_, [((), int(bool(disk["hangs"])))])
-    waits = [((file,), seconds) for file, seconds in disk["pending_seconds"].items()]
-    yield family("leveret_sync_pending_seconds", GAUGE, "Time of the write that is under way", waits, ("file",))
 
 
 def _family(metric: HistogramMetric, histogram: Histogram) -> Metric:

@@ -11,8 +11,9 @@ from broker.admin.administration import Administration
 from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.management_api import ManagementApi
 from broker.management.prometheus import cluster_metrics, metrics_of_4, stream_metrics
+from broker.management.prometheus.disk_metrics import disk_metrics
 from broker.management.prometheus.global_metrics import global_families
-from broker.management.prometheus.leveret_metrics import disk_families, leveret_families, ship_families
+from broker.management.prometheus.leveret_metrics import leveret_families, ship_families
 from broker.management.prometheus.metric_groups import GAUGE, MetricGroup, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
 from broker.management.prometheus.queue_metrics import queue_groups
@@ -110,7 +111,8 @@ class Registries:
         status = self._api.status()
         yield from ship_families(status)
         yield from stream_metrics.committed_offsets_group(self._api.broker).apart(stream_metrics.PREFIX)
-        yield from disk_families(status["disk"])
+        disk = status["disk"]
+        yield disk_metrics(disk["hangs"], disk["pending_seconds"])
 
     def _of_4(self, *, apart: bool) -> Parts:
         broker = self._api.broker

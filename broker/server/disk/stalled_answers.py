@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
+from broker.management.prometheus.disk_metrics import disk_metrics
+
 REQUEST_SECONDS = 0.5
 """Time for a caller to send its request: callers are answered one after the other."""
 REQUEST_BYTES_MAX = 8192
@@ -88,20 +90,6 @@ class StalledAnswers:
             return _Answer("503 Service Unavailable", TEXT, f"{reason}\n")
         body = {"status": "failed", "error": "disk_hangs", "reason": reason}
         return _Answer("503 Service Unavailable", JSON, json.dumps(body))
-
-
-def disk_metrics(reason: str, pending: dict[str, float]) -> str:
-    """Return the metrics of the disk as text, as `leveret_metrics` has them."""
-    waits = [f'leveret_sync_pending_seconds{{file="{file}"}} {seconds}' for file, seconds in pending.items()]
-    return "\n".join(
-        [
-            "# TYPE leveret_disk_hangs gauge",
-            f"leveret_disk_hangs {int(bool(reason))}",
-            "# TYPE leveret_sync_pending_seconds gauge",
-            *waits,
-            "",
-        ]
-    )
 
 
 def _read(caller: socket.socket, end: bytes) -> bytes:

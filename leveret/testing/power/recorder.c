@@ -57,7 +57,10 @@ static void let_go(void) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-__attribute__((constructor)) static void begin(void) {
+void preload_begin(void);
+
+/* Also called by a process that was forked from one which has loaded this. */
+__attribute__((constructor)) void preload_begin(void) {
     const char *path = getenv("RECORDER_LOG");
     if (!path || !getenv("RECORDER_DIRECTORY")) return;
     REAL(open);

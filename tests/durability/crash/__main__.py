@@ -29,7 +29,7 @@ def main() -> int:
     search.add_argument("record", type=Path)
     search.add_argument("--decisive", action="store_true", help="only where something is about to become certain")
     search.add_argument("--kinds", nargs="+", default=Chance.KINDS, choices=Chance.KINDS, help="kinds of disks left")
-    search.add_argument("--first", action="store_true", help="end at the first failure")
+    search.add_argument("--until", metavar="SYMPTOM", help="end at the first failure that has this regular expression")
     again = verbs.add_parser("replay", help="recover one state of a record, and judge it")
     again.add_argument("record", type=Path)
     again.add_argument("place", type=Place.parse, help="EVENT/ATTEMPT, as a failure names it")
@@ -42,7 +42,7 @@ def _do(given: argparse.Namespace) -> int:
         return run(given.directory, given.jobs, given.minutes, given.steps)
     recording = Recording(given.record)
     if given.verb == "explore":
-        print(shown(explore(recording, decisive=given.decisive, first=given.first, kinds=given.kinds)))
+        print(shown(explore(recording, decisive=given.decisive, until=given.until, kinds=given.kinds)))
         return 0
     failure = replay(recording, given.place)
     print(f"{failure.place} {failure.mark} {failure.problem or 'as promised'}")

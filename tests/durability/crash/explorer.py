@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -198,11 +199,16 @@ class Examination:
 
 
 def explore(
-    recording: Recording, *, decisive: bool = False, first: bool = False, kinds: Sequence[str] = Chance.KINDS
+    recording: Recording,
+    *,
+    decisive: bool = False,
+    until: str | None = None,
+    kinds: Sequence[str] = Chance.KINDS,
 ) -> Findings:
-    """Check a record's states of these `kinds`, at decisive instants alone (see `instants`), until the `first` failure.
+    """Check a record's states of these `kinds`, at decisive instants alone (see `instants`).
 
-    Most mistakes show in what is certain: who wants one failure looks there first.
+    It ends at the first failure in which the regular expression `until` is found. Most mistakes show in what is
+    certain: who wants one failure looks there first.
     """
     examination = Examination()
     failures: list[Failure] = []
@@ -210,16 +216,18 @@ def explore(
     places: set[int] = set()
     wanted, nothing = [Chance.KINDS.index(kind) for kind in kinds], [Chance.KINDS.index("nothing")]
     try:
-        for attempts in [nothing, wanted] if first else [wanted]:
+        for attempts in [wanted] if until is None else [nothing, wanted]:
             for state in crashes(recording, attempts, decisive=decisive):
                 places.add(state.place.event)
                 problems = examination.problems(state)
-                if problems:
-                    failed += 1
-                    failures.append(_failure(state, problems))
-                    del failures[FAILURES_KEPT:]
-                if problems and first:
-                    return Findings(examination.states, examination.judged, failed, failures, len(places))
+                if not problems:
+                    continue
+                failed += 1
+                failure = _failure(state, problems)
+                if until is not None and re.search(until, failure.problem):
+                    return Findings(examination.states, examination.judged, failed, [failure], len(places))
+                failures.append(failure)
+                del failures[FAILURES_KEPT:]
         return Findings(examination.states, examination.judged, failed, failures, len(places))
     finally:
         examination.close()

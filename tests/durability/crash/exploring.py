@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from harness.project import ROOT
+from harness.brokers.copied_commands import run_module
 from leveret.testing.power.c_compiler import compiler
 from tests.durability.crash.explorer import Findings, read
 from tests.durability.crash.recording.recorder import Recording
@@ -18,9 +15,10 @@ needs_compiler = pytest.mark.skipif(not compiler(), reason="the recorder is writ
 
 
 def explored(recording: Recording, *options: str) -> Findings:
-    """Check the states that a recording may leave at its decisive instants; with `--first`, until one fails."""
-    command = [sys.executable, "-m", "tests.durability.crash", "explore", str(recording.home), "--decisive", *options]
-    return read(subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout)
+    """Check the states that a recording may leave at its decisive instants; with `--until`, until one fails so."""
+    done = run_module("tests.durability.crash", "explore", str(recording.home), "--decisive", *options)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return read(done.stdout)
 
 
 def told(recording: Recording, findings: Findings) -> list[str]:

@@ -50,7 +50,10 @@ static const char *setting(const char *name, const char *otherwise) {
     return value ? value : otherwise;
 }
 
-__attribute__((constructor)) static void begin(void) {
+void preload_begin(void);
+
+/* Also called by a process that was forked from one which has loaded this. */
+__attribute__((constructor)) void preload_begin(void) {
     snprintf(directory, sizeof directory, "%s", setting("FAULT_DIRECTORY", ""));
     directory_length = strlen(directory);
     snprintf(sign, sizeof sign, "%s", setting("FAULT_SIGN", ""));

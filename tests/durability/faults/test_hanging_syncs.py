@@ -144,7 +144,7 @@ def test_a_sync_that_holds_the_event_loop_is_told_all_the_same(hanging: Hanging,
         assert "the disk hangs" in hanging.probe("/healthz/disk")[1]
         status, text = hanging.check()
         assert (status, "the disk hangs" in text) == (503, True)
-        assert "\nleveret_disk_hangs 1\n" in hanging.probe("/metrics")[1]
+        assert "\nleveret_disk_hangs 1.0\n" in hanging.probe("/metrics")[1]
         with pytest.raises(AdministrationError, match="the disk hangs"):
             hanging.broker.tell("ping")
         hanging.disk.mend()

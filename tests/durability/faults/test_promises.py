@@ -33,7 +33,7 @@ def ends_at_a_failed_sync(place: Path, library: Path, environment: dict[str, str
     assert ending.problems == []
 
 
-def holds_publishers_alone(directory: Path, environment: dict[str, str], patience: float = 10.0) -> None:
+def holds_publishers_alone(directory: Path, environment: dict[str, str], patience: float = 30.0) -> None:
     """I7. Under a disk alarm publishers are held and told, if they can hear it; acknowledgements get to the disk.
 
     They pass held publishes on the same channel: they are what makes room.

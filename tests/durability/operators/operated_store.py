@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.wire.methods import BasicDeliver
-from harness.project import ROOT
+from harness.brokers.copied_commands import run_text
 from leveret.testing.power.disk_record import recorded
 from leveret.testing.power.disk_states import Disk, write_out
 from tests.durability.faults.full_disks import SmallDisk, limit_files
@@ -30,7 +29,6 @@ from tests.durability.ledgers.topology import READER
 from tests.durability.operators.life_history import LifeHistory
 from tests.durability.operators.step_record import Cut, StepRecord
 
-COMMAND_SECONDS = 40.0
 ERROR = "leveret: error: "
 BALLAST = "messages/ballast"
 ALLOCATED = (BALLAST, "messages/journal")
@@ -247,20 +245,10 @@ class OperatedStore:
         """
         before = self.found() if cut else None
         record, environment = self.recorder()
-        command = [*self.prefix, sys.executable, "-m", "broker", *arguments, "--data-dir", str(self.data)]
         try:
-            ended = subprocess.run(
-                command,
-                env=environment,
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=COMMAND_SECONDS,
-                check=False,
-            )
+            ended = run_text(*arguments, "--data-dir", str(self.data), environment=environment, prefix=self.prefix)
         except subprocess.TimeoutExpired as error:
-            raise self.broken(f"the command has not ended in {COMMAND_SECONDS:g} s") from error
+            raise self.broken(f"the command has not ended in {error.timeout:g} s") from error
         with self.log.open("a") as log:
             log.write(
                 f"$ leveret {' '.join(arguments)}\n{ended.stdout[-2000:]}{ended.stderr}exit code {ended.returncode}\n"

@@ -12,7 +12,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from pipeline.spark.spark_session import session
-from tests.pipeline.conftest import JAVA_FOR_TESTS
+from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
 from tests.pipeline.inputs.streams import run_to_end
 
 if TYPE_CHECKING:
@@ -33,5 +33,5 @@ def copying(spark: SparkSession, host: str, port: str, source: str, target: str,
 
 if __name__ == "__main__":
     scratch = f"-Djava.io.tmpdir={tempfile.gettempdir()}"  # what a killed process leaves is the test's to remove
-    with session("copying", java_options=f"{JAVA_FOR_TESTS} {scratch}") as started:
+    with session("copying", java_options=f"{JAVA_FOR_TESTS} {scratch}", settings=SETTINGS_FOR_TESTS) as started:
         run_to_end(copying(started, *sys.argv[1:]))

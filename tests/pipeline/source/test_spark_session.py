@@ -159,10 +159,10 @@ def test_a_job_for_which_java_has_not_enough_memory_ends_and_says_so() -> None:
 
 LASTING = """
 from pipeline.spark.spark_session import session
-from tests.pipeline.conftest import JAVA_FOR_TESTS
+from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
 
 try:
-    with session(java_options=JAVA_FOR_TESTS) as spark:
+    with session(java_options=JAVA_FOR_TESTS, settings=SETTINGS_FOR_TESTS) as spark:
         print("begun", flush=True)
         spark.range(1 << 50).selectExpr("sum(id)").collect()
 except KeyboardInterrupt:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.clients.client_steps import Waits
+from bench.figures.client_waits import ClientSitting, client_section
 from bench.figures.figure_page import made, table
 from bench.figures.measured_loads import LOADS
 from bench.figures.sittings import OURS, Broker, Machine, Runs, Sitting, append, read
@@ -78,3 +80,20 @@ def test_latencies_beside_busy_loops_are_compared_with_quiet_ones() -> None:
     out = subprocess.run(command, cwd=ROOT, check=True, timeout=300, stdout=subprocess.PIPE, text=True).stdout
     *_runs, lone, pika, queues = map(json.loads, out.splitlines())
     assert all(found["ratio"] > 0 for found in (lone, pika, queues))
+
+
+def test_a_clients_step_is_in_bold_where_it_takes_longest_here() -> None:
+    """Above two milliseconds only: below, nobody's tests feel it."""
+    waits = [
+        Waits(
+            "pika",
+            "1.0",
+            {OURS: {"connect": 2.5, "get": 0.5, "bind": 11.0}, OTHER: {"connect": 2.0, "get": 0.1, "bind": 12.0}},
+        ),
+        Waits("amqplib", "2.0", {OURS: {"connect": 1.0}, OTHER: {"connect": 50.0}}),
+    ]
+    sitting = ClientSitting("2026-01-02", "", "abc", "compiled", 5, 2, MACHINE, [OURS, OTHER], waits)
+    *_, titles, _, pika, amqplib = client_section(sitting)
+    assert titles == "| client | connect | get | bind |"
+    assert pika == "| pika 1.0 | **2.50**, 2.00 | 0.50, 0.10 | 11, 12 |"
+    assert amqplib == "| amqplib 2.0 | 1.00, 50 |  |  |"

@@ -37,7 +37,7 @@ READ_FOR = {
     "attacks": {"cores", "p99", "benign_p99", "mib_kept", "descriptors_kept"},
     "steps": {"parse", "commit", "ack", "sum_of_steps", "tcp_acknowledgement"},
     "turns": {"longest_ms", "long_turns", "turns"},
-    "clients": {"client", "broker", "connect_ms", "publish_ms", "get_ms", "consume_ms", "close_ms"},
+    "clients": {"client", "version", "connect_ms", "publish_ms", "get_ms", "consume_ms", "close_ms"},
     "connections": {"kib_each", "alive_at_the_end", "good_beside", "mib_after", "descriptors_after"},
     "connection-churn": {"per_s", "mib_before", "mib_after", "descriptors_after"},
     "http-bodies": {"longest_turn_ms", "confirm_p99", "mib_more"},

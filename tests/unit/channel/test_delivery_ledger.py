@@ -4,9 +4,11 @@ all."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,15 +45,16 @@ def facts(entry: QueuedMessage) -> Facts:
     return Facts(type(entry), *(getattr(entry, name) for name in Facts._fields[1:]))
 
 
-@pytest.fixture
-def core(tmp_path: Path) -> Iterator[Core]:
-    core = Core(tmp_path / "messages", MemoryWindow(COUNT, 1 << 30))
-    yield core
-    core.close()
+Out = tuple[DeliveryLedger, dict[int, Facts]]
 
 
 @pytest.fixture
-def out(core: Core) -> tuple[DeliveryLedger, dict[int, Facts]]:
+def out(tmp_path: Path) -> Iterator[Out]:
+    with closing(Core(tmp_path / "messages", MemoryWindow(COUNT, 1 << 30))) as core:
+        yield deliveries(core)
+
+
+def deliveries(core: Core) -> Out:
     """Deliveries of three queues, some to a consumer, some transient; and what is known of each."""
     entries: list[list[QueuedMessage]] = []
     for name, arguments in KINDS.items():
@@ -84,9 +87,19 @@ def is_outstanding(ledger: DeliveryLedger, known: dict[int, Facts]) -> None:
     ledger.check()
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_what_is_packed_comes_back_as_it_was(out: tuple[DeliveryLedger, dict[int, Facts]], seed: int) -> None:
-    (ledger, known), chance = out, Random(seed)
+def walk(seed: int) -> None:
+    """Settle and give back deliveries in any order, of a seed: for `make model-walks`."""
+    with TemporaryDirectory() as directory:
+        with closing(Core(Path(directory) / "messages", MemoryWindow(COUNT, 1 << 30))) as core:
+            settle_all(deliveries(core), Random(seed))
+
+
+def test_what_is_packed_comes_back_as_it_was(out: Out) -> None:
+    settle_all(out, Random(0))
+
+
+def settle_all(out: Out, chance: Random) -> None:
+    ledger, known = out
     is_outstanding(ledger, known)
     while known:
         tags = list(known)
@@ -119,7 +132,7 @@ def test_what_is_packed_comes_back_as_it_was(out: tuple[DeliveryLedger, dict[int
         is_outstanding(ledger, known)
 
 
-def test_all_are_taken_with_one_frame(out: tuple[DeliveryLedger, dict[int, Facts]]) -> None:
+def test_all_are_taken_with_one_frame(out: Out) -> None:
     ledger, known = out
     assert {tag: facts(entry) for tag, entry in ledger.take(0, multiple=True).items()} == known
     is_outstanding(ledger, {})
