@@ -70,10 +70,10 @@ def _back_up(target: Target, directory: Path) -> None:
 @click.command(cls=CommandWithExample, example="/var/backups/leveret-monday --replace")
 @targeted
 @click.option("--replace", is_flag=True, help="Replace existing data, which is kept in a directory beside the new.")
-@click.option("--from", "place", type=click.Path(path_type=Path), help="Restore what was shipped to this place.")
+@click.option("--from", "place", metavar="PLACE", help="Restore what was shipped to this place.")
 @click.option("--at", default="last", show_default=True, help="With --from: last, a time in UTC, or BOOT:POSITION.")
 @click.argument("backup", type=click.Path(path_type=Path), required=False)
-def restore(target: Target, replace: bool, place: Path | None, at: str, backup: Path | None) -> None:
+def restore(target: Target, replace: bool, place: str | None, at: str, backup: Path | None) -> None:
     """Replace the data directory of a stopped broker by BACKUP, or by a moment that was shipped (ship.to).
 
     The backup is checked first. Positions of messages, offsets of streams and numbers of events continue above all that
@@ -93,7 +93,7 @@ def restore(target: Target, replace: bool, place: Path | None, at: str, backup: 
         _restore_shipped(target, place, at, replace=replace)
 
 
-def _restore_shipped(target: Target, place: Path, at: str, *, replace: bool) -> None:
+def _restore_shipped(target: Target, place: str, at: str, *, replace: bool) -> None:
     from broker.server.offline.restore_shipped import restore_shipped
     from storage.ship.shipped_chains import moment
 
