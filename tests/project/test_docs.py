@@ -170,7 +170,7 @@ TWO_CLICKS = {
 
 
 def within_clicks(page: Path, clicks: int) -> set[str]:
-    """Return pages, and their headings, that so many links lead to; a page that is open shows its headings."""
+    """Return pages at most `clicks` links away, and their headings, which an open page shows."""
     reached, seen = {page}, {page}
     for _ in range(clicks):
         links = {((at.parent / link.partition("#")[0]).resolve()) for at in reached for link in LINK.findall(prose(at))}
