@@ -37,7 +37,7 @@ class NoKitError(Exception):
 
 
 def index() -> Kit:
-    """Where this machine's pip finds packages, for another Python."""
+    """Return the places in which this machine's pip finds packages, for another Python."""
     pip = _pip_settings()
     return Kit({}, tuple(path for path in _paths_in(pip.values()) if path.exists()), pip)
 
