@@ -72,7 +72,7 @@ def _back_up(target: Target, directory: Path) -> None:
 @click.command(cls=CommandWithExample, example="/var/backups/leveret-monday --replace")
 @targeted
 @click.option("--replace", is_flag=True, help="Replace existing data, which is kept in a directory beside the new.")
-@click.option("--from", "place", type=click.Path(path_type=Path), help="Restore what was shipped to this place.")
+@click.option("--from", "place", metavar="PLACE", help="Restore what was shipped to this place.")
 @click.option("--at", default="last", show_default=True, help="With --from: last, a time in UTC, or BOOT:POSITION.")
 @click.option(
     "--compare",
@@ -83,7 +83,7 @@ def _back_up(target: Target, directory: Path) -> None:
 @json_option
 @click.argument("backup", type=click.Path(path_type=Path), required=False)
 def restore(
-    target: Target, replace: bool, place: Path | None, at: str, compare: Path | None, as_json: bool, backup: Path | None
+    target: Target, replace: bool, place: str | None, at: str, compare: Path | None, as_json: bool, backup: Path | None
 ) -> None:
     """Replace the data directory of a stopped broker by BACKUP, or by a moment that was shipped (ship.to).
 
@@ -107,7 +107,7 @@ def restore(
 
 
 def _restore_shipped(
-    target: Target, place: Path, at: str, compare: Path | None, *, replace: bool, as_json: bool
+    target: Target, place: str, at: str, compare: Path | None, *, replace: bool, as_json: bool
 ) -> None:
     from broker.server.offline.restore_report import compare_with, report_of
     from broker.server.offline.restore_shipped import restore_shipped
