@@ -74,7 +74,7 @@ class RowShape:
 
 
 def _partitions(schema: StructType, writing: Writing) -> SuperStreamPartitions:
-    """How rows choose a partition of a super stream. Raises OptionError for columns that cannot."""
+    """Return the partitions with the columns that choose among them. Raises OptionError for columns that cannot."""
     kinds = {part.name: part.dataType for part in schema.fields}
     columns = writing.hash_columns or (("routing_key",) if "routing_key" in kinds else ())
     if not columns and PARTITION not in kinds:

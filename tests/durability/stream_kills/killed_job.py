@@ -27,7 +27,7 @@ class Job:
     def __init__(self, addresses: Mapping[str, tuple[str, int]], name: str, directory: Path) -> None:
         """`addresses` of brokers by their labels; `name` begins the names of their queues."""
         scratch = directory / "scratch"
-        scratch.mkdir()
+        scratch.mkdir(exist_ok=True)
         self._arguments = (json.dumps(addresses), name, str(directory))
         self._queries = [directory / label / kind for label in addresses for kind in TYPES]
         settings = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
