@@ -15,11 +15,12 @@ from broker.config import Config, ConfigError, ShipSettings
 from broker.server.commits.committer import Committer
 from broker.server.commits.held_confirms import HeldConfirms
 from broker.server.recovery import Stores
+from broker.server.shipping.second_place import open_place
 from broker.server.shipping.ship_thread import ShipRules, ShipThread
 from storage.ship.place_owner import Fenced, PlaceOwner, refuse_fenced
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
-from storage.ship.targets.directory_target import DirectoryTarget
+from storage.ship.targets.opened_target import PlaceUnusable
 from storage.storage_errors import StoreError
 
 log = logging.getLogger("leveret.ship")
@@ -36,8 +37,10 @@ def check(config: Config) -> None:
         if config.ship.confirm == "shipped":
             raise ConfigError('ship.confirm: "shipped" needs a place to ship to, and ship.to is empty')
         return
-    if "://" in config.ship.to:
-        raise ConfigError(f'ship.to: expected a directory, got "{config.ship.to}"')
+    try:
+        open_place(config.ship).close()
+    except PlaceUnusable as error:
+        raise ConfigError(f"ship.to: {error}") from error
     if not config.store.journal_bytes:
         raise ConfigError("ship.to: shipping needs the journal, and store.journal_bytes is 0")
     if config.testing.enabled:
@@ -54,7 +57,7 @@ def owner_of(config: Config) -> PlaceOwner | None:
     refuse_fenced(directory)
     if not config.ship.to:
         return None
-    owner = PlaceOwner(DirectoryTarget(Path(config.ship.to)), config.ship.to, directory)
+    owner = PlaceOwner(open_place(config.ship), config.ship.to, directory)
     failures: list[Exception] = []
 
     def claim() -> None:
@@ -100,7 +103,7 @@ class Shipping:
             retention,
             settings.confirm_seconds,
         )
-        target = DirectoryTarget(Path(settings.to))
+        target = open_place(settings)
         self._thread = ShipThread(
             stores.messages, stores.definitions, target, rules, self._buffer, directory, self._catch_up
         )
