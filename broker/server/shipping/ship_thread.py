@@ -296,7 +296,7 @@ class ShipThread:
 
     @property
     def _held(self) -> str:
-        """What else the log has to say of a target that takes nothing."""
+        """The rest of a line in the log about a target that takes nothing."""
         return ", and confirms wait" if self._buffer.confirming else ""
 
     def _note(self, error: Exception) -> None:
