@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
+from broker.server.shipping.second_place import open_place
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner, forget, read_note
-from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreCorrupt
 
 
@@ -22,7 +23,8 @@ def promote(config: Config) -> Epoch | None:
     directory = config.server.directory
     with directory_lock.for_command(directory):
         if config.ship.to:
-            return PlaceOwner(DirectoryTarget(Path(config.ship.to)), config.ship.to, directory).take_over()
+            with closing(open_place(config.ship)) as target:
+                return PlaceOwner(target, config.ship.to, directory).take_over()
         if not _is_fenced(directory):
             raise AdministrationError(
                 "failed", f"{directory} has no second place (ship.to): its broker may serve as it is"
