@@ -36,9 +36,8 @@ def seen(
     owner, first, last = owner[there], first[there], last[there]
     order = np.lexsort((last, first, owner))
     pairs = np.stack([first[order], last[order]], axis=1).reshape(-1)
-    ends = 2 * np.searchsorted(owner[order], np.arange(len(chosen)), side="right")
-    offsets = pa.array(np.append(0, ends).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array(pairs), mask=pa.array(~chosen))
+    offsets = 2 * np.searchsorted(owner[order], np.arange(len(chosen) + 1))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(pairs), mask=pa.array(~chosen))
 
 
 def _of_messages(copies: Any, messages: pa.Table, msg_id: Any) -> tuple[Any, Any]:
