@@ -17,6 +17,7 @@ from tests.planted import (
     delivery_mistakes,
     disk_mistakes,
     limit_mistakes,
+    offset_mistakes,
     order_mistakes,
     routing_mistakes,
     settlement_mistakes,
@@ -40,6 +41,7 @@ MODULES = (
     missing_file_mistakes,
     restore_mistakes,
     routing_mistakes,
+    offset_mistakes,
 )
 CATALOGUE: dict[str, Mistake] = {
     each.name: each for module in MODULES for each in vars(module).values() if isinstance(each, Mistake)
