@@ -17,7 +17,6 @@ from tests.planted import (
     delivery_mistakes,
     disk_mistakes,
     limit_mistakes,
-    offset_mistakes,
     order_mistakes,
     routing_mistakes,
     settlement_mistakes,
@@ -41,7 +40,6 @@ MODULES = (
     missing_file_mistakes,
     restore_mistakes,
     routing_mistakes,
-    offset_mistakes,
 )
 CATALOGUE: dict[str, Mistake] = {
     each.name: each for module in MODULES for each in vars(module).values() if isinstance(each, Mistake)
