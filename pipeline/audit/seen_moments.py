@@ -1,4 +1,4 @@
-"""Where the log has the events of a finding: pairs of moments, the first and the last of its events in each batch.
+"""Moments between which the log has the events of a finding: the first and the last of its events in each batch.
 
 So its events are read again without the rest of the log, whose size they do not depend on.
 """
