@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
@@ -30,12 +30,16 @@ class ReducedPart(NamedTuple):
 
 
 class NodeFacts(NamedTuple):
-    """Facts on a node as a whole: the few events of its log that each share of its messages is judged by."""
+    """Facts on a node as a whole: the few events of its log that each share of its messages is judged by.
+
+    `forgotten`: by boot, the number up to which messages that are over may be missing (`spark_audit.open_messages`).
+    """
 
     name: str
     bound: list[Bound]
     told: list[Told]
     coverage: Coverage
+    forgotten: Mapping[int, int] = {}
 
 
 class Audited(NamedTuple):
@@ -124,6 +128,7 @@ def share_of(facts: NodeFacts, batches: Sequence[Reduced], overtakers: Overtaker
         facts.told,
         facts.coverage,
         overtakers,
+        facts.forgotten,
     )
 
 
