@@ -70,7 +70,8 @@ RUN = {
         },
         {"curl --cacert ca.pem --user reader": "curl --cacert ca.pem --user reader:secret"},
     ),
-    "docs/outgrowing.md": Page(
+    "docs/metrics.md": Page({0: BROKER}),
+    "docs/moving.md": Page(
         {
             0: BROKER + OTHER_BROKER + "leveret publish orders 'an order' --declare\n"
             "leveret user add --data-dir other --tags administrator admin secret\n"
@@ -129,6 +130,7 @@ RUN = {
         {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
         {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
     ),
+    "docs/operations/upgrade.md": Page({0: BROKER}, skipped={"pip install": "tests/project/test_wheels.py"}),
     "docs/operations/starting.md": Page({1: BROKER}, skipped={"leveret serve [": "a synopsis"}),
     "docs/operations/tls.md": Page(
         {

@@ -150,6 +150,49 @@ def test_every_page_is_in_the_index() -> None:
     assert {shown(page) for page in pages - listed} == {"docs/README.md"}
 
 
+TWO_CLICKS = {
+    "CI": "docs/ci.md",
+    "pytest": "docs/testing-applications.md#pytest",
+    "Node": "docs/testing-applications.md#node",
+    "compose": "docs/compose.md",
+    "moving": "docs/moving.md",
+    "backup": "docs/backup.md#make",
+    "restore": "docs/backup.md#restore",
+    "TLS": "docs/operations/tls.md",
+    "users": "docs/operations/users.md",
+    "metrics": "docs/metrics.md",
+    "upgrade": "docs/operations/upgrade.md",
+    "what is lost at a crash": "docs/durability.md",
+    "instead of Toxiproxy": "docs/testing-with-leveret.md#instead-of-toxiproxy",
+    "Celery": "docs/frameworks.md#celery",
+}
+"""Places by the subject that a reader of README looks for."""
+
+
+def within_clicks(page: Path, clicks: int) -> set[str]:
+    """Return pages at most `clicks` links away, and their headings, which an open page shows."""
+    reached, seen = {page}, {page}
+    for _ in range(clicks):
+        links = {((at.parent / link.partition("#")[0]).resolve()) for at in reached for link in LINK.findall(prose(at))}
+        reached = {target for target in links if target.suffix == ".md" and target.is_file()} - seen
+        seen |= reached
+    return {shown(at) for at in seen} | {f"{shown(at)}#{anchor}" for at in seen for anchor in anchors(at)}
+
+
+def test_what_readers_look_for_is_two_clicks_from_the_readme() -> None:
+    near = within_clicks(ROOT / "README.md", 2)
+    assert {subject: place for subject, place in TWO_CLICKS.items() if place not in near} == {}
+    assert near > within_clicks(ROOT / "README.md", 1), "the second click leads further"
+
+
+def test_the_index_has_one_row_for_a_page_that_readers_look_for() -> None:
+    """One question leads to it; the others are rows of README or links in a page."""
+    rows = re.findall(r"^\| [^|]+ \| (.+) \|$", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    first = [LINK.findall(row)[0] for row in rows if LINK.search(row)]
+    pages = {place.partition("#")[0].removeprefix("docs/") for place in TWO_CLICKS.values()}
+    assert {page: first.count(page) for page in pages if first.count(page) != 1} == {}
+
+
 def mannered(text: str) -> list[str]:
     """Sentences that begin with a relative clause, and limits without a number."""
     text = HEADING.sub("", text)

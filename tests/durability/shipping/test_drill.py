@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 import urllib.request
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,25 +22,6 @@ from tests.durability.restart.test_around_a_crash import leveret
 SECONDS = 60.0
 LARGE = bytes(6 << 20)
 """More than the journal takes."""
-
-
-@pytest.fixture
-def away(tmp_path: Path) -> Path:
-    (tmp_path / "away").mkdir()
-    return tmp_path / "away"
-
-
-@pytest.fixture
-def shipped(tmp_path: Path, away: Path) -> Iterator[BrokerProcess]:
-    """A broker that is shipped, all that is there each 50 ms."""
-    broker = BrokerProcess(tmp_path / "data")
-    settings = tmp_path / "leveret.toml"
-    settings.write_text(f'[ship]\nto = "{away}"\npiece_seconds = 0.05\n')
-    broker.options = ("--config", str(settings))
-    broker.start()
-    yield broker
-    if broker.running:
-        broker.kill()
 
 
 def await_shipped(broker: BrokerProcess) -> dict[str, Any]:
