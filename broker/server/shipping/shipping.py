@@ -77,14 +77,17 @@ def owner_of(config: Config) -> PlaceOwner | None:
 class Shipping:
     """Ships both stores to `settings.to`, from `start` to `stop`."""
 
-    def __init__(self, settings: ShipSettings, stores: Stores, committer: Committer, directory: Path) -> None:
+    def __init__(
+        self, settings: ShipSettings, owner: PlaceOwner, stores: Stores, committer: Committer, directory: Path
+    ) -> None:
+        """`owner`: of the place, claimed if it answered."""
         self._settings = settings
+        self._owner = owner
         self._stores = stores
         self._committer = committer
         self._token = trio.lowlevel.current_trio_token()
         self._catching_up = trio.CancelScope()
         self._ended = False
-        self._owner: PlaceOwner | None = None
         self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base())
         retention = ShipRetention(settings.kept_seconds, settings.kept_bases)
         rules = ShipRules(
@@ -95,17 +98,15 @@ class Shipping:
             settings.bytes_per_second_max,
             retention,
         )
-        target = open_place(settings)
         self._thread = ShipThread(
-            stores.messages, stores.definitions, target, rules, self._buffer, directory, self._catch_up
+            stores.messages, stores.definitions, owner.target, rules, self._buffer, directory, self._catch_up
         )
 
-    def start(self, nursery: trio.Nursery, owner: PlaceOwner | None, on_fenced: Callable[[Fenced], None]) -> None:
+    def start(self, nursery: trio.Nursery, on_fenced: Callable[[Fenced], None]) -> None:
         """Ship all that is committed from now on, behind a base. To be called before anything is.
 
         The nursery must end before the stores are closed. `on_fenced` is called in the event loop.
         """
-        self._owner = owner
         assert self._stores.messages.journal.number == 0, "batches before the first are missing"
         if not self._stores.messages.journal.numbers_all:
             log.error("nothing is shipped: there was no room for the journal; free some space and start again")
@@ -113,7 +114,7 @@ class Shipping:
             return
         self._stores.messages.journal.on_durable = self._buffer.batch
         self._stores.definitions.on_durable = self._buffer.definitions
-        self._thread.start(owner, lambda error: self._token.run_sync_soon(on_fenced, error))
+        self._thread.start(self._owner, lambda error: self._token.run_sync_soon(on_fenced, error))
         nursery.start_soon(self._end_with_nursery)
         log.info("shipping to %s", self._settings.to)
 
@@ -148,7 +149,7 @@ class Shipping:
             "bytes": state.bytes,
             "chain": state.chain,
             "position": state.position,
-            "epoch": 0 if self._owner is None else self._owner.epoch,
+            "epoch": self._owner.epoch,
             "problem": state.problem,
         }
 
@@ -165,8 +166,3 @@ class Shipping:
                 await self._committer.catch_up()
                 return
         raise StoreError("the broker stops")
-
-
-def shipping_of(config: Config, stores: Stores, committer: Committer) -> Shipping | None:
-    """Return the shipping that the settings want; None if it is off."""
-    return Shipping(config.ship, stores, committer, config.server.directory) if config.ship.to else None

@@ -78,7 +78,8 @@ class S3Target:
     def names(self, chain: str) -> list[str]:
         """Return the names of what may be pieces of a chain, in the order of the alphabet; none without the chain."""
         found = self._asked(lambda: obstore.list_with_delimiter(self._store, chain))["objects"]
-        return sorted(each["path"].rpartition("/")[2] for each in found)
+        # Some servers list an empty object for a folder, with the name of the folder.
+        return sorted(each["path"].rpartition("/")[2] for each in found if each["path"] != chain)
 
     def get(self, chain: str, name: str) -> bytes:
         """Read a piece. Raises FileNotFoundError if there is none."""
