@@ -54,7 +54,7 @@ class S3Target:
         self._place = place
         self._store = self._asked(lambda: _opened(place))
         self._keeps = False
-        """Whether the server was seen not to overwrite."""
+        """True once the server was seen not to overwrite."""
 
     def __str__(self) -> str:
         return str(self._place)

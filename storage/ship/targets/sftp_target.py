@@ -66,7 +66,7 @@ class SftpTarget:
         self._connection: asyncssh.SSHClientConnection | None = None
         self._sftp: asyncssh.SFTPClient | None = None
         self._keeps = False
-        """Whether the server was seen not to overwrite."""
+        """True once the server was seen not to overwrite."""
 
     def __str__(self) -> str:
         return str(self._place)
