@@ -48,7 +48,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -71,6 +71,7 @@ help:
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
+	@echo "make audited-lives the same with the event log, each run judged by the audit, SEEDS=200 HOURS=10"
 	@echo "make model-walks   long walks of the models in tests/models, on all cores, MINUTES=60 SEED="
 	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
@@ -188,6 +189,9 @@ disk-faults: $(TEST_STAMP)
 
 simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+audited-lives: $(TEST_STAMP)
+	$(BIN)/python -m tests.simulation --audited --seeds $(SEEDS) --hours $(HOURS)
 
 model-walks: $(TEST_STAMP)
 	$(BIN)/python -m tests.models --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
