@@ -47,7 +47,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -80,6 +80,7 @@ help:
 	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
 	@echo "make single        Leveret in one directory that needs no Python, in build/single, and for npm; takes a C compiler; as root"
 	@echo "make check-clients make single and the packages for npm, used in empty projects, and by newcomers with one language each"
+	@echo "make check-image   the image's stages without docker, 5 minutes, CORE=pure 1; takes debootstrap; as root"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
@@ -227,6 +228,12 @@ check-clients: single
 	$(BIN)/python -m tools.try_node_packages build/npm
 	$(BIN)/python -m bench.newcomer.green_tests build/single build/npm
 
+# The image's stages by the Dockerfile's own lines, in root directories: what docker would make of it, where no docker is.
+check-image: $(TEST_STAMP)
+	[ -d build/debian ] || { rm -rf build/debian.part && debootstrap --variant=minbase \
+		--include=ca-certificates,python3,python3-venv,python3-pip trixie build/debian.part && mv build/debian.part build/debian; }
+	$(BIN)/python -m tools.try_image $(if $(CORE),--core $(CORE)) build/debian build/image
+
 # What is published; docs/releasing.md has the order. The directory and the archives for npm take root and npm, the image
 # docker: each is left out without.
 release: dist wheel
@@ -240,6 +247,8 @@ release: dist wheel
 		docker build --tag leveret:$$version --build-arg VERSION=$$version . && \
 		docker run --rm leveret:$$version leveret --version && \
 		docker save leveret:$$version | gzip > dist/leveret-$$version-image.tar.gz; \
+	elif [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then \
+		$(MAKE) check-image && echo "leveret: no docker answers here: the image's stages were tried, no image was made"; \
 	else echo "leveret: no docker answers here: no image was made"; fi
 	cd dist && sha256sum * > SHA256SUMS
 	@ls -l dist

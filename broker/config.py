@@ -229,6 +229,8 @@ class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[ship]`: the store at a second place, docs/operations/shipping.md."""
 
     to: str = ""
+    confirm: Literal["local", "shipped"] = "local"
+    confirm_seconds: Annotated[float, Meta(ge=0)] = 0.0
     piece_seconds: Seconds = 1.0
     piece_bytes: Positive = MEBIBYTE
     base_seconds: Seconds = 86_400.0

@@ -89,14 +89,15 @@ def furnish(root: Path) -> None:
         (root / "dev" / device).touch()
 
 
-def in_root(root: Path, binds: Mapping[str, Path], program: str) -> tuple[str, ...]:
+def in_root(root: Path, binds: Mapping[str, Path], *program: str, user: str = "") -> tuple[str, ...]:
     """Return a command that runs a program in the root, in mounts of its own, with directories of this machine by their
-    places there. Arguments follow."""
+    places there. Arguments may follow."""
     bound = {f"{root}{place}": ours for place, ours in binds.items()}
     bound |= {f"{root}/dev/{name}": Path("/dev", name) for name in DEVICES}
     mounts = [*(["--bind", str(ours), place] for place, ours in bound.items()), ["-t", "proc", "proc", f"{root}/proc"]]
     script = "\n".join([*(shlex.join(["mount", *mount]) for mount in mounts), 'exec "$@"'])
-    return "unshare", "--mount", "sh", "-euc", script, "sh", "chroot", str(root), program
+    become = [f"--userspec={user}"] if user else []
+    return "unshare", "--mount", "sh", "-euc", script, "sh", "chroot", *become, str(root), *program
 
 
 def _try_commands(program: tuple[str, ...]) -> None:

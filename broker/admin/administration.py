@@ -259,10 +259,13 @@ class Administration:
             await settled(future)
         return future.result()
 
-    async def written(self) -> None:
-        """Return when everything done to messages so far is on disk."""
+    async def written(self, *, removals: bool = False) -> None:
+        """Return when everything done to messages so far is on disk, or the `removals` among it are."""
         waiter = _Written()
-        self.broker.batches.wait(waiter)
+        if removals:
+            self.broker.batches.wait_for_removal(waiter)
+        else:
+            self.broker.batches.wait(waiter)
         self.end_turn()
         await waiter.event.wait()
 

@@ -36,15 +36,15 @@ from broker.server.engine import Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
 from broker.server.net import listeners
+from broker.server.net.bound_listeners import Listeners, with_ports
 from broker.server.net.replaceable_parts import USUAL_PARTS
 from broker.server.net.tls_context import Security
 from broker.server.recovery import Recovered, Stores
-from broker.server.server import Listeners, Server
+from broker.server.server import Server
 from broker.server.shipping import shipping
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
-from broker.server.stoppable_application import close_listeners, with_ports
 from broker.settled_future import settled
 from storage.ship.place_owner import PlaceOwner
 from storage.storage_errors import StoreError
@@ -91,14 +91,6 @@ class HttpApplications(Protocol):
 
     def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
         """Serve metrics and probes on a socket."""
-
-
-class HttpAddresses(Protocol):
-    """The addresses that are listened on for HTTP, as the status shows them."""
-
-    http_addresses: list[tuple[str, int]]
-    https_addresses: list[tuple[str, int]]
-    metrics_addresses: list[tuple[str, int]]
 
 
 async def _serve(config: Config, readiness: Readiness) -> Config | None:
@@ -151,8 +143,7 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
                 stores.messages.close()
             os.close(stores.lock)
     finally:
-        for listener in bound.all:
-            listener.close()
+        bound.close()
 
 
 def _open_stores(config: Config) -> tuple[PlaceOwner | None, Stores]:
@@ -272,11 +263,14 @@ async def _run(
             server.control.events = events
             writers.start_soon(events.run, server.broker)
         with admin_socket.listening(config.server.directory) as operators, _watching(server, bound, operators):
-            clients.start_soon(admin_socket.serve, server.administration, operators, server.admit)
+            clients.start_soon(admin_socket.serve, server.administration, operators, server.clients.admit)
             server.listen(bound)
+            addresses = server.application.addresses
             server.shovels.begin(config.shovels)
-            log_started(readiness.settings_files, config, server.broker, server.resources, server.sockets_max)
-            readiness.accepting(server.addresses, server.tls_addresses, config.server.directory)
+            log_started(
+                readiness.settings_files, config, server.broker, server.resources, server.clients.connections_max
+            )
+            readiness.accepting(addresses["amqp"], addresses["amqp/ssl"], config.server.directory)
             clients.start_soon(_open_http, server, bound, readiness)
             clients.start_soon(readiness.feed_watchdog)
             with server.application.starts_again:
@@ -350,23 +344,23 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     services = server.application.http = HttpServices(
         server.config, server.registry, server.administration, server.nursery, server.unready, server.disk_watch.hangs
     )
-    if listen_http(services, server, bound):
+    if listen_http(services, server.application.addresses, bound):
         readiness.ready()
 
 
-def listen_http(services: HttpApplications, shown: HttpAddresses, bound: Listeners) -> bool:
+def listen_http(services: HttpApplications, shown: dict[str, list[tuple[str, int]]], bound: Listeners) -> bool:
     """Serve applications on their sockets, and note the addresses. False if the sockets are closed already."""
-    for sockets, scheme, security, listen, addresses in (
-        (bound.management, "http", None, services.listen_management, shown.http_addresses),
-        (bound.management_tls, "https", bound.security, services.listen_management, shown.https_addresses),
-        (bound.prometheus, "http", None, services.listen_prometheus, shown.metrics_addresses),
+    for sockets, scheme, security, listen, protocol in (
+        (bound.management, "http", None, services.listen_management, "http"),
+        (bound.management_tls, "https", bound.security, services.listen_management, "https"),
+        (bound.prometheus, "http", None, services.listen_prometheus, "http/prometheus"),
     ):
         for listener in sockets:
             if listener.fileno() < 0:  # closed: the stop began while the modules were loaded
                 return False
             host, port = listener.getsockname()[:2]
             listen(listener, security)
-            addresses.append((host, port))
+            shown[protocol].append((host, port))
             log.info("listening for HTTP on %s", url(scheme, host, port))
     return True
 
@@ -381,7 +375,7 @@ def _reload(bound: Listeners) -> None:
 
 async def _stop(server: Server, bound: Listeners, events: Events | None) -> None:
     with _limited(server.config), trio.CancelScope(shield=True):
-        close_listeners(bound)
+        bound.close()
         await server.shovels.stop()
         await server.close_clients()
         server.broker.background_work.finish()

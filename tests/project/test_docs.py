@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from bench.figures import figure_page, figures_in_pages
+from broker import __version__
 from broker.cli.catalogue import TOP as VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
@@ -29,6 +30,7 @@ PAGES = sorted(
         *(ROOT / "examples").glob("*.md"),
     ]
 )
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -132,6 +134,15 @@ def test_lines_of_prose_are_short() -> None:
 def test_the_first_page_is_read_in_a_terminal() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > FIRST_PAGE_LENGTH_MAX and not line.startswith("|")] == []
+
+
+def test_the_first_page_states_version_and_requirements_as_they_are() -> None:
+    text, project = (ROOT / "README.md").read_text(encoding="utf-8"), PROJECT["project"]
+    assert re.findall(r"^Version (\S+),", text, re.MULTILINE) == [__version__]
+    oldest = project["requires-python"].removeprefix(">=")
+    assert set(re.findall(r"Python (\d\.\d+) or later", text)) == {oldest}
+    assert project["license"] == "Apache-2.0"
+    assert "[Apache 2.0](LICENSE)" in text
 
 
 def test_rates_stand_where_they_were_measured() -> None:
@@ -265,7 +276,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 INSTALL = re.compile(r"pip3? install ((?:--[\w-]+ )*)('[^'\n]+'|[^\s`#&|']+)")
 PUBLISHING = ROOT / "docs" / "releasing.md"
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
 def installed_wrongly(text: str) -> Iterator[str]:

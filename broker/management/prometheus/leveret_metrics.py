@@ -43,6 +43,7 @@ SHIP = (
     ("lag_seconds", GAUGE, "lag_seconds", "For how long changes on disk have not been at the second place"),
     ("lag_messages", GAUGE, "lag_messages", "Messages that are on disk and not at the second place"),
     ("lag_bytes", GAUGE, "lag_bytes", "Bytes of records that are on disk and not at the second place"),
+    ("confirm_wait_seconds", GAUGE, "confirm_wait_seconds", "For how long a confirm has waited for the second place"),
     ("failing", GAUGE, "problem", "1 while nothing can be written to the second place"),
     ("bases_total", COUNTER, "bases", "Copies of the whole store that were shipped"),
     ("pieces_total", COUNTER, "pieces", "Pieces that were sealed for the second place"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import trio
 
 from broker.config import Config, ConfigError, ShipSettings
 from broker.server.commits.committer import Committer
+from broker.server.commits.held_confirms import HeldConfirms
 from broker.server.recovery import Stores
 from broker.server.shipping.second_place import open_place
 from broker.server.shipping.ship_thread import ShipRules, ShipThread
@@ -32,6 +34,8 @@ STOP_SHARE = 0.3
 def check(config: Config) -> None:
     """Raise ConfigError for settings with which nothing can be shipped."""
     if not config.ship.to:
+        if config.ship.confirm == "shipped":
+            raise ConfigError('ship.confirm: "shipped" needs a place to ship to, and ship.to is empty')
         return
     try:
         open_place(config.ship).close()
@@ -85,7 +89,10 @@ class Shipping:
         self._catching_up = trio.CancelScope()
         self._ended = False
         self._owner: PlaceOwner | None = None
-        self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base())
+        confirming = settings.confirm == "shipped"
+        on_safe = self._tell_committer if confirming else None
+        self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base(), on_safe)
+        self._held = committer.held_confirms = HeldConfirms(self._buffer) if confirming else None
         retention = ShipRetention(settings.kept_seconds, settings.kept_bases)
         rules = ShipRules(
             settings.piece_seconds,
@@ -94,6 +101,7 @@ class Shipping:
             settings.base_records_bytes,
             settings.bytes_per_second_max,
             retention,
+            settings.confirm_seconds,
         )
         target = open_place(settings)
         self._thread = ShipThread(
@@ -108,14 +116,16 @@ class Shipping:
         self._owner = owner
         assert self._stores.messages.journal.number == 0, "batches before the first are missing"
         if not self._stores.messages.journal.numbers_all:
-            log.error("nothing is shipped: there was no room for the journal; free some space and start again")
+            held = ", and confirms wait" if self._held is not None else ""
+            log.error("nothing is shipped%s: there was no room for the journal; free some space and start again", held)
             self._thread.cannot("there is no journal: free some space and start again")
             return
         self._stores.messages.journal.on_durable = self._buffer.batch
         self._stores.definitions.on_durable = self._buffer.definitions
         self._thread.start(owner, lambda error: self._token.run_sync_soon(on_fenced, error))
         nursery.start_soon(self._end_with_nursery)
-        log.info("shipping to %s", self._settings.to)
+        held = ", and confirms wait for it" if self._held is not None else ""
+        log.info("shipping to %s%s", self._settings.to, held)
 
     async def stop(self, seconds: float) -> None:
         """Ship what waits, and end, in a share of `seconds`. Nothing is committed any more."""
@@ -149,8 +159,15 @@ class Shipping:
             "chain": state.chain,
             "position": state.position,
             "epoch": 0 if self._owner is None else self._owner.epoch,
+            "confirm": self._settings.confirm,
+            "confirm_wait_seconds": 0.0 if self._held is None else round(self._held.seconds(), 3),
             "problem": state.problem,
         }
+
+    def _tell_committer(self) -> None:
+        """Have the event loop send confirms; called by the thread."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._committer.shipped, idempotent=True)
 
     def _catch_up(self) -> None:
         """Return when LMDB has all batches that are on disk; called by the thread. Raises StoreError."""

@@ -22,8 +22,8 @@ import trio
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import admin_socket, directory_lock, resource_alarms
+from broker.server.net.bound_listeners import Listeners
 from broker.server.serve import STOP_SIGNALS, bind_listeners, handle_signals, listen_http
-from broker.server.server import Listeners
 from broker.server.shipping import shipping
 from broker.server.shipping.second_place import open_place
 from broker.server.shovels import shovel_host
@@ -31,7 +31,6 @@ from broker.server.standby.follow_thread import FollowThread, Promotion, followe
 from broker.server.standby.standby_http import StandbyHttp
 from broker.server.standby.standby_view import StandbyView, copied
 from broker.server.start.readiness import Readiness
-from broker.server.stoppable_application import close_listeners
 from broker.wire.field_tables import Table
 from storage.ship.standby.follow_note import read_note
 
@@ -133,8 +132,7 @@ async def _follow(config: Config, place: str, directory: Path) -> bool:
                         await trio.to_thread.run_sync(node.thread.stop)
             return node.promoted is not None
     finally:
-        for listener in bound.all:
-            listener.close()
+        bound.close()
 
 
 async def _answer(
@@ -152,11 +150,11 @@ async def _answer(
             nursery.start_soon(_end_on_signal, signals, bound, readiness, nursery.cancel_scope)
             accept = partial(trio.serve_listeners, partial(_serve_caller, node), [operators], handler_nursery=callers)
             nursery.start_soon(accept)
-            listen_http(StandbyHttp(config, node.view, node.read_only, nursery), node.view, bound)
+            listen_http(StandbyHttp(config, node.view, node.read_only, nursery), node.view.addresses, bound)
             readiness.following(node.state()["follows"], config.server.directory)
             nursery.start_soon(readiness.feed_watchdog)
             await node.ends.wait()
-            close_listeners(bound)
+            bound.close()
             nursery.cancel_scope.cancel()
         seconds = LAST_ANSWERS_SECONDS if node.promoted is not None else 0.0
         callers.cancel_scope.deadline = trio.current_time() + seconds

@@ -32,6 +32,7 @@ from broker.server.http.http_services import management_settings
 from broker.server.recovery import DEFINITIONS_FILE, Stores, recover_for_reading
 from broker.server.server import Server
 from broker.server.standby.follow_thread import FollowThread
+from broker.server.stoppable_application import PROTOCOLS
 from broker.server.store_copies import copy_stores
 from storage.batch import LaneState
 from storage.definitions.definition_store import DefinitionStore
@@ -85,9 +86,8 @@ class StandbyView:
         self._transaction = -1
         self._copies = 0
         self._nursery: trio.Nursery | None = None
-        self.http_addresses: list[tuple[str, int]] = []
-        self.https_addresses: list[tuple[str, int]] = []
-        self.metrics_addresses: list[tuple[str, int]] = []
+        self.addresses: dict[str, list[tuple[str, int]]] = {protocol: [] for protocol in PROTOCOLS}
+        """Addresses that are listened on, by protocol."""
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=0o700)
 
@@ -175,8 +175,7 @@ class StandbyView:
         wakeup = Wakeup()
         recovered = recover_for_reading(self._config, stores, taken.lanes, wakeup.pace)
         server = Server(self._config, stores, recovered, wakeup, self._nursery)
-        server.http_addresses, server.https_addresses = self.http_addresses, self.https_addresses
-        server.metrics_addresses = self.metrics_addresses
+        server.application.addresses.update(self.addresses)
         server.administration.standby = self._control
         return Look(server, taken.position)
 

@@ -37,7 +37,7 @@ from broker.server.commits.commit_thread import Progress
 from broker.server.commits.committer import Committer
 from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
-from broker.server.server import session_settings
+from broker.server.start.configured_sessions import session_settings
 from broker.session.registry import Registry
 from storage.definitions.definition_rows import Change
 from storage.definitions.definition_store import DefinitionsFull
