@@ -27,6 +27,13 @@ class StandbyProcess(BrokerProcess):
         self.promoted = True
         self.await_ready()
 
+    def start_as_it_is(self) -> None:
+        """Start it where it is not known whether it was promoted before, and note that."""
+        self.launch()
+        self.promoted = not self._hear_ready()
+        if self.promoted and not self._is_ready():
+            raise AssertionError(f"neither a standby nor a broker: {self.ready_line!r}\n{self.log()}")
+
     def _hear_ready(self) -> bool:
         if self.promoted:
             return super()._hear_ready()
