@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def machines() -> Iterator[Machines]:
 
 def fill(made: Machines, mebibytes: float) -> None:
     """Publish that much, confirmed, into one queue, and ship it."""
-    with generator.connect(target_of(made.broker)) as client:
+    with closing(generator.connect(target_of(made.broker))) as client:
         generator.declare(client, "held")
     generator.run(
         target_of(made.broker),
