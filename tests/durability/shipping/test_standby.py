@@ -79,6 +79,7 @@ def test_a_standby_shows_what_it_has_and_is_promoted(
     state = standby.tell("status")["standby"]
     assert (state["stage"], state["problem"]) == ("following", "")
     assert state["lag_seconds"] < SECONDS
+    assert leveret(standby.data_dir, "health", "shipping").returncode == 0
 
     status, body = web(standby, "/api/queues")
     assert [(row["name"], row["messages"]) for row in json.loads(body)] == [("q", len(BODIES))]
