@@ -38,6 +38,7 @@ from storage.batch import LaneState
 from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
 from storage.ship.standby.followed_store import FollowedStore
+from storage.storage_errors import StoreError
 
 FRESH_SECONDS = 1.0
 """Time for which a look is good, though changes have come; at least FRESH_FACTOR times as long as it took."""
@@ -152,7 +153,10 @@ class StandbyView:
     async def _make(self) -> None:
         began, retirements = time.monotonic(), self._retirements
         copy = self._scratch / f"definitions-{self._copies}.sqlite"
-        taken = await trio.to_thread.run_sync(self._thread.call, partial(_taken, self._transaction, copy))
+        try:
+            taken = await trio.to_thread.run_sync(self._thread.call, partial(_taken, self._transaction, copy))
+        except StoreError as error:
+            raise AdministrationError("failed", str(error)) from error
         if taken.definitions is not None:
             self._copies += 1
             await trio.to_thread.run_sync(self._open_definitions, taken.definitions)
