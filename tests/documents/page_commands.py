@@ -164,8 +164,8 @@ PAGES = {
             1: "until leveret status --data-dir standby >status 2>&1; do sleep 0.1; done\n",
         },
         {
-            "--config /etc/leveret/leveret.toml --data-dir /var/lib/leveret": "--data-dir standby --listen 127.0.0.2:5672 "
-            "--management-listen off --prometheus-listen off >following 2>log-2 &",
+            "--config /etc/leveret/leveret.toml --data-dir /var/lib/leveret": "--data-dir standby --listen "
+            "127.0.0.2:5672 --management-listen off --prometheus-listen off >following 2>log-2 &",
             "/var/lib/leveret": "standby",
         },
     ),
