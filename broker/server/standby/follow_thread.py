@@ -196,6 +196,7 @@ class FollowThread:
 
     def _go_on(self) -> bool:
         """Apply what is there. False if there is nothing at present, or something went wrong: it is tried again."""
+        before = self._followed.note
         try:
             more = self._step()
         except (StoreCorrupt, OSError) as error:
@@ -210,7 +211,8 @@ class FollowThread:
         if self._problem:
             log.info("following %s again", self._place)
             self._problem = ""
-        self._poll = POLL_SECONDS if more else min(self._poll * 2, POLL_SECONDS_MAX)
+        applied = self._followed.note is not before
+        self._poll = POLL_SECONDS if applied else min(self._poll * 2, POLL_SECONDS_MAX)
         return more
 
     def _step(self) -> bool:
