@@ -24,7 +24,7 @@ from bench.load import generator
 from bench.load.measured_broker import environment, target_of
 from broker.admin.protocol import AdministrationError
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.standby_process import StandbyProcess
+from harness.standby_process import StandbyProcess
 from harness.waiting import eventually
 
 MIB = 1 << 20

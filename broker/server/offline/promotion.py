@@ -44,13 +44,11 @@ _NOTHING: dict[str, Any] = {"fenced": "", "moment": "", "position": "", "problem
 
 def _promote_standby(config: Config, place: str, *, without_place: bool) -> dict[str, Any]:
     # Imported here: other directories do without it.
-    from broker.server.standby.follow_thread import FollowThread, followed_store
+    from broker.server.standby.follow_thread import FollowThread
 
     directory = config.server.directory
     with closing(open_place(config.ship, place)) as target:
-        followed = followed_store(target, place, directory)
-        followed.open()
-        thread = FollowThread(followed, target, place, directory, lambda: None)
+        thread = FollowThread(target, place, directory)
         thread.start()
         try:
             return thread.promote(without_place=without_place).shown()

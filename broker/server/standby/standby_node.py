@@ -27,7 +27,8 @@ from broker.server.serve import STOP_SIGNALS, bind_listeners, handle_signals, li
 from broker.server.shipping import shipping
 from broker.server.shipping.second_place import open_place
 from broker.server.shovels import shovel_host
-from broker.server.standby.follow_thread import FollowThread, Promotion, followed_store
+from broker.server.standby.follow_thread import FollowThread
+from broker.server.standby.follower import Promotion
 from broker.server.standby.standby_http import StandbyHttp
 from broker.server.standby.standby_view import StandbyView, copied
 from broker.server.start.readiness import Readiness
@@ -48,8 +49,10 @@ class StandbyNode:
     def __init__(self, place: str, directory: Path) -> None:
         self.read_only = f"this is a standby that follows {place}: it changes by that alone, until `leveret promote`"
         self.promoted: Promotion | None = None
+        self.failure: Exception | None = None
+        """An unforeseen exception that has ended the following."""
         self.ends = trio.Event()
-        """Set once it was promoted."""
+        """Set once it was promoted, or has failed."""
         self._directory = directory
         self._token = trio.lowlevel.current_trio_token()
         self.view: StandbyView
@@ -87,6 +90,12 @@ class StandbyNode:
         with suppress(trio.RunFinishedError, trio.Cancelled):
             trio.from_thread.run(self.view.retire, trio_token=self._token)
 
+    def fail(self, error: Exception) -> None:
+        """End the node, so that whoever supervises it starts it again; called by the thread that follows."""
+        self.failure = error
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self.ends.set)
+
 
 def follow(config: Config, place: str, settings_files: Sequence[Path] = ()) -> bool:
     """Follow a place into the data directory of the settings. True once it was promoted, or if it was before.
@@ -115,21 +124,21 @@ async def _follow(config: Config, place: str, directory: Path) -> bool:
     bound = bind_listeners(_without_amqp(config))
     try:
         with closing(open_place(config.ship, place)) as target:
-            followed = followed_store(target, place, directory)
-            await trio.to_thread.run_sync(followed.open)
             node = StandbyNode(place, directory)
-            node.connect(_read_only(config), FollowThread(followed, target, place, directory, node.before_close))
+            node.connect(_read_only(config), FollowThread(target, place, directory, node.before_close, node.fail))
             with (
                 trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR1) as signals,
                 closing(node.view),
                 admin_socket.listening(directory) as operators,
             ):
-                node.thread.start()
+                await trio.to_thread.run_sync(node.thread.start)
                 try:
                     await _answer(config, node, bound, operators, readiness, signals)
                 finally:
                     with trio.CancelScope(shield=True):
                         await trio.to_thread.run_sync(node.thread.stop)
+            if node.failure is not None:
+                raise AdministrationError("failed", f"following {place} ended: {node.failure!r}") from node.failure
             return node.promoted is not None
     finally:
         bound.close()

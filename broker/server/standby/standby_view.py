@@ -1,8 +1,8 @@
 """The followed stores as a broker that serves no clients, for commands and the HTTP API: a *look*, made when asked for.
 
-A look is what a start would recover from the stores at one moment. It is made anew for a request, if changes have come
-since the last one and that is old enough. It reads the stores while requests use it, so they end before the stores
-are closed for a new base.
+A look is what a start would recover from the stores at one moment. Another one is made for a request, if changes have
+come since the last one and that is old enough. It reads the stores while requests use it, so they end before the
+stores are closed for a new base.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCOPE = ContextVar[trio.CancelScope]("the scope of a request that looks at a st
 
 
 class _Contents(NamedTuple):
-    """What a look is made of: a copy of the definitions, None as long as they are the same, and the messages."""
+    """The parts of a look: a copy of the definitions, None as long as they are the same, and the messages."""
 
     definitions: Path | None
     transaction: int

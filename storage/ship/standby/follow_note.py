@@ -21,7 +21,7 @@ class Following(StoreError):
 
 
 class FollowNote(msgspec.Struct, frozen=True):
-    """How far a place was followed. `promoted`: the directory is a broker's since then.
+    """Progress in following a place. `promoted`: the directory is a broker's since then.
 
     Of the last piece that was read: `chain`, `number`, and its digest in hexadecimal. Of the last change: boot,
     position, and time in milliseconds. `base_time`: when the base could be used.

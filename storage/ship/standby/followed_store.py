@@ -11,12 +11,14 @@ begun a chain of its own. It is put together beside the old files, and exchanged
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
+import lmdb
 from msgspec.structs import replace
 
 from storage import restored_files
@@ -31,7 +33,7 @@ from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
 
 NOTE_SECONDS = 5.0
-"""Time after which the note is written anew: as much is read again after a kill."""
+"""Time after which the note is written once more: as much is read again after a kill."""
 
 
 @final
@@ -53,14 +55,14 @@ class FollowedStore:
         self.store: RebuiltStore | None = None
         """None until there is a base."""
         self.note: FollowNote | None = None
-        """How far it was read; on disk it may be behind."""
+        """Progress of the reading; on disk it may be behind."""
         self._noted: FollowNote | None = None
         """The note on disk."""
         self.sealed = 0
-        """When the last piece was sealed that was read since `open`, in milliseconds; 0 for none."""
+        """Time at which the last piece was sealed that was read since `open`, in milliseconds; 0 for none."""
         self._tail: PieceTail | None = None
         self._kind: RecordKind | None = None
-        """Of the records that are not committed yet."""
+        """Kind of the records that are not committed yet."""
         self._noted_at = 0.0
         self._older: set[str] = set()
         """Chains that were looked at, and do not follow the present one."""
@@ -81,12 +83,14 @@ class FollowedStore:
         """Commit, and close the files. Raises StoreError and OSError; the files are closed then, too."""
         if self.store is None:
             return
+        store, self._tail = self.store, None
         try:
             self.commit()
             self._save()
         finally:
-            self.store.close()
-            self.store = self._tail = None
+            self.store = None
+            with _told_apart():
+                store.close()
 
     def newer_base(self) -> ShippedBase | None:
         """Return the newest base that a later start of the broker has shipped, or the newest of all for the first.
@@ -125,9 +129,10 @@ class FollowedStore:
         fresh.mkdir(mode=0o700)
         messages, definitions = (fresh / name for name in self._files)
         pieces = _told(read_pieces(self._target, base), progress)
-        store, digest = rebuild(pieces, base, messages, definitions)
-        with store:
-            store.finish()
+        with _told_apart():
+            store, digest = rebuild(pieces, base, messages, definitions)
+            with store:
+                store.finish()
         boot, position = base.store.boot, base.contents.position - 1
         note = FollowNote(self._place, base.chain, base.end, digest.hex(), boot, position, base.time, base.time)
         write_note(fresh, note)
@@ -158,7 +163,8 @@ class FollowedStore:
         assert self._tail is not None, "a base comes first"
         until = time.monotonic() + seconds
         while (piece := self._tail.next()) is not None:
-            self._apply(piece)
+            with _told_apart():
+                self._apply(piece)
             if time.monotonic() >= until:
                 return True
         return False
@@ -166,10 +172,16 @@ class FollowedStore:
     def commit(self) -> None:
         """Put on disk what was applied. Raises StoreError."""
         assert self.store is not None, "a base comes first"
-        self.store.commit()
+        with _told_apart():
+            self.store.commit()
         self._kind = None
         if time.monotonic() - self._noted_at > NOTE_SECONDS:
             self._save()
+
+    def tidy(self) -> bool:
+        """Remove some of what is dead, if there are stores. True while there is more. Raises StoreError."""
+        with _told_apart():
+            return self.store is not None and self.store.tidy()
 
     def refuse_hole(self) -> None:
         """Raise StoreCorrupt if the next piece is missing although there are later ones, and OSError."""
@@ -186,7 +198,8 @@ class FollowedStore:
         return promoted
 
     def _open(self, note: FollowNote) -> None:
-        self.store = RebuiltStore(*(self._directory / name for name in self._files))
+        with _told_apart():
+            self.store = RebuiltStore(*(self._directory / name for name in self._files))
         self._tail = PieceTail(self._target, note.chain, note.number, bytes.fromhex(note.digest))
         self._kind, self.note, self._noted, self.sealed = None, note, note, 0
         self._noted_at = time.monotonic()
@@ -231,6 +244,15 @@ class FollowedStore:
                 note = read_note(replaced)
                 if note is not None and not note.promoted:
                     shutil.rmtree(replaced)
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    """Raise StoreError for what LMDB and SQLite could not do: not a fault of what was shipped, nor of the target."""
+    try:
+        yield
+    except (lmdb.Error, sqlite3.Error) as error:
+        raise StoreError(f"the stores of the standby: {error}") from error
 
 
 def _time(base: ShippedBase) -> int:

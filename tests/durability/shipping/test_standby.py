@@ -16,11 +16,11 @@ from broker.entities.arguments.personality import DEFAULT
 from broker.management.routes.route_table import resources_of
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import basic
-from harness.brokers.standby_process import StandbyProcess
 from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit
 from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
+from harness.standby_process import StandbyProcess
 from harness.waiting import eventually
 from tests.durability.restart.test_around_a_crash import leveret
 from tests.durability.shipping.test_drill import await_shipped, held
@@ -48,7 +48,7 @@ def deposited(broker: BrokerProcess, *bodies: bytes) -> None:
 
 
 def await_followed(standby: StandbyProcess, messages: int) -> None:
-    """Return once the standby shows so many messages."""
+    """Return once the standby shows this number of messages."""
 
     def shown() -> bool:
         try:

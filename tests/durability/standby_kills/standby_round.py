@@ -15,11 +15,11 @@ from broker.admin.protocol import AdministrationError
 from broker.wire.methods import BasicAck
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.copied_commands import run_text
-from harness.brokers.standby_process import StandbyProcess
 from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain, fetch
 from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
+from harness.standby_process import StandbyProcess
 from harness.waiting import eventually, pass_by
 from tests.durability.standby_kills.message_accounts import MessageAccounts
 
