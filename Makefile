@@ -7,6 +7,7 @@ RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
 FUZZ_STAMP := $(VENV)/.fuzz-installed
 # An installed Leveret with a compiled core, as its wheels have it; the checkout itself contains nothing compiled.
+SSH_SERVER := build/ssh-server
 COMPILED := build/installed
 COMPILED_STAMP := $(COMPILED)/.installed
 COMPILED_FROM := $(shell find broker leveret leveret_events leveret_spark migrations pipeline pytest_leveret storage tools/compiled_core.py \
@@ -47,7 +48,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -71,6 +72,7 @@ help:
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
+	@echo "make audited-lives the same with the event log, each run judged by the audit, SEEDS=200 HOURS=10"
 	@echo "make model-walks   long walks of the models in tests/models, on all cores, MINUTES=60 SEED="
 	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
@@ -100,6 +102,10 @@ $(FUZZ_STAMP): $(TEST_STAMP)
 
 venv: $(TEST_STAMP)
 
+# An SSH server for tests that ship to one, where the system has none. Without packages to be had, such tests are skipped.
+$(SSH_SERVER):
+	sh tools/ssh_server.sh $@
+
 run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
@@ -124,10 +130,10 @@ lint: $(TEST_STAMP)
 
 check: lint fast
 
-test: $(TEST_STAMP)
+test: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
-fast: $(TEST_STAMP)
+fast: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # The fast tests with each Python that is found, each in an environment of its own.
@@ -143,9 +149,10 @@ test-portable: $(TEST_STAMP)
 	PYTHONPATH="$(CURDIR)/harness/portable:$(CURDIR)" $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # A copy, so that nothing compiled lies beside the sources.
-test-compiled: $(TEST_STAMP)
+test-compiled: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m tools.compiled_core build/compiled
 	ln -s "$(CURDIR)/$(VENV)" build/compiled/$(VENV)
+	mkdir -p build/compiled/build && ln -s "$(CURDIR)/$(SSH_SERVER)" build/compiled/$(SSH_SERVER)
 	cd build/compiled && $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 crash-states: $(TEST_STAMP)
@@ -186,6 +193,9 @@ disk-faults: $(TEST_STAMP)
 
 simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+audited-lives: $(TEST_STAMP)
+	$(BIN)/python -m tests.simulation --audited --seeds $(SEEDS) --hours $(HOURS)
 
 model-walks: $(TEST_STAMP)
 	$(BIN)/python -m tests.models --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -56,7 +56,8 @@ CAMPAIGNS = (
     Campaign("crash-kill", 10, ("-m", "tests.durability.kills")),
     Campaign("crash-streams", 5, ("-m", "tests.durability.stream_kills"), library="pyspark"),
     Campaign("hostile-contents", 5, ("-m", "tests.security.contents")),
-    Campaign("simulate", 13, ("-m", "tests.simulation")),
+    Campaign("simulate", 10, ("-m", "tests.simulation")),
+    Campaign("audited-lives", 3, ("-m", "tests.simulation", "--audited"), library="pyarrow"),
     Campaign("model-walks", 3, ("-m", "tests.models")),
     Campaign("fuzz", 8, ("-m", "tests.security.fuzz"), library="atheris"),
 )

@@ -63,6 +63,7 @@ PAGES = {
     "docs/pipeline.md": Page({}),
     "docs/ci.md": Page({0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"}, skipped={"pip install": WHEELS}),
     "docs/clusters.md": Page({}, elsewhere=dict.fromkeys(range(5), SPARK)),
+    "docs/frameworks.md": Page({0: BROKER}, {"./mvnw test": "printenv SPRING_RABBITMQ_ADDRESSES"}),
     "docs/services.md": Page(
         {0: CHECKOUT},
         {"/etc/": "etc/"},

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from harness.project import ROOT
 from tests.documents.page_commands import JOBS, PAGES, Page
 
 BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```\w+\n((?:#|//) ([\w./-]+\.\w+)\b.*?)^```$|^ *```sh\n", re.MULTILINE | re.DOTALL)
+"""A block whose first line is a comment with the name of a file; or the beginning of one for a shell."""
 YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PLAIN_BLOCK = re.compile(r"^ *```(?:\w+\n(?:.*\n)*?|\n((?:.*\n)*?)) *```$", re.MULTILINE)
 COMMAND = re.compile(
@@ -54,12 +58,23 @@ def not_run(page: Page, blocks: list[str]) -> list[str]:
     ]
 
 
-def script(page: Page, blocks: list[str]) -> str:
-    """Return the shell's program: what the reader has before each block, and the block."""
+def files_before(text: str) -> dict[int, str]:
+    """Return commands by block for a shell that write the files that a page shows before it."""
+    found, number = defaultdict[int, str](str), 0
+    for content, name in FILE.findall(text):
+        if name:
+            found[number] += f"cat >{name} <<'END OF FILE'\n{content}END OF FILE\n"
+        else:
+            number += 1
+    return found
+
+
+def script(page: Page, blocks: list[str], files: Mapping[int, str]) -> str:
+    """Return the shell's program: what the reader has before each block, files that the page shows, and the block."""
     lines = ["set -euo pipefail"]
     for number, block in enumerate(blocks):
         if number not in page.elsewhere:
-            lines.append(page.before.get(number, ""))
+            lines += [page.before.get(number, ""), files.get(number, "")]
             lines += [line for line in block.splitlines() if not line.strip().startswith(tuple(page.skipped) or "\0")]
     text = "\n".join(lines)
     for there, here in page.replaced.items():
@@ -72,7 +87,7 @@ def run(directory: Path, program: str) -> subprocess.CompletedProcess[str]:
     home, tools = directory / "home", directory / "tools"
     home.mkdir()
     tools.mkdir()
-    for name in ("leveret", "pytest"):
+    for name in ("leveret", "pytest", "celery"):
         (tools / name).symlink_to(Path(sys.executable).with_name(name))
     (tools / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (tools / "python").chmod(0o755)
@@ -131,7 +146,8 @@ def test_the_list_of_commands_that_are_not_run_is_true_and_short() -> None:
     "name", [name for name, page in PAGES.items() if len(page.elsewhere) < len(pages_with_commands()[name])]
 )
 def test_the_commands_of_a_page_run(name: str, tmp_path: Path) -> None:
-    found = run(tmp_path, script(PAGES[name], pages_with_commands()[name]))
+    files = files_before((ROOT / name).read_text(encoding="utf-8"))
+    found = run(tmp_path, script(PAGES[name], pages_with_commands()[name], files))
     assert found.returncode == 0, f"{found.stdout[-1500:]}\n{found.stderr[-3000:]}"
 
 
@@ -149,7 +165,7 @@ def scripts_of_jobs() -> list[str]:
 def test_the_jobs_for_ci_run(tmp_path: Path) -> None:
     jobs = scripts_of_jobs()
     assert len(jobs) == 4
-    program = script(JOBS, jobs)
+    program = script(JOBS, jobs, {})
     assert program.count("make test") == 2, program
     found = run(tmp_path, program)
     assert found.returncode == 0, f"{program}\n{found.stdout[-1500:]}\n{found.stderr[-3000:]}"

@@ -175,7 +175,9 @@ TWO_CLICKS = {
     "upgrade": "docs/operations/upgrade.md",
     "what is lost at a crash": "docs/durability.md",
     "instead of Toxiproxy": "docs/testing-with-leveret.md#instead-of-toxiproxy",
-    "Celery": "docs/frameworks.md#celery",
+    "Celery": "docs/frameworks.md#celery-with-quorum-queues-and-native-delayed-delivery",
+    "Spring": "docs/frameworks.md#spring",
+    "Testcontainers": "docs/ci.md#testcontainers",
 }
 """Places by the subject that a reader of README looks for."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
-from broker.server.shipping.second_place import open_place
+from broker.server.shipping.second_place import opened_place
 from storage.ship.place_owner import PlaceOwner, forget, read_note
 from storage.ship.standby import follow_note
 from storage.storage_errors import StoreCorrupt
@@ -28,7 +27,7 @@ def promote(config: Config, *, without_place: bool = False) -> dict[str, Any]:
         if following is not None and not following.promoted:
             return _promote_standby(config, following.place, without_place=without_place)
         if config.ship.to:
-            with closing(open_place(config.ship)) as target:
+            with opened_place(config.ship) as target:
                 fenced = PlaceOwner(target, config.ship.to, directory).take_over()
             return {**_NOTHING, "fenced": "" if fenced is None else str(fenced)}
         if not _is_fenced(directory):
@@ -47,7 +46,7 @@ def _promote_standby(config: Config, place: str, *, without_place: bool) -> dict
     from broker.server.standby.follow_thread import FollowThread
 
     directory = config.server.directory
-    with closing(open_place(config.ship, place)) as target:
+    with opened_place(config.ship, place) as target:
         thread = FollowThread(target, place, directory)
         thread.start()
         try:

@@ -48,6 +48,7 @@ class StandbyNode:
 
     def __init__(self, place: str, directory: Path) -> None:
         self.read_only = f"this is a standby that follows {place}: it changes by that alone, until `leveret promote`"
+        self._place = place
         self.promoted: Promotion | None = None
         self.failure: Exception | None = None
         """An unforeseen exception that has ended the following."""
@@ -72,7 +73,10 @@ class StandbyNode:
         """Make this node the broker. Raises StoreError and OSError; then it follows on."""
         began = time.monotonic()
         self.view.leave()
-        promotion = await trio.to_thread.run_sync(partial(self.thread.promote, without_place=without_place))
+        try:
+            promotion = await trio.to_thread.run_sync(partial(self.thread.promote, without_place=without_place))
+        except OSError as error:
+            raise AdministrationError("failed", f"{self._place}: {error}") from error
         shown = promotion.shown()
         log.info("promoted at position %s, %s", shown["position"], shown["moment"])
         self.promoted = promotion
