@@ -7,6 +7,7 @@ RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
 FUZZ_STAMP := $(VENV)/.fuzz-installed
 # An installed Leveret with a compiled core, as its wheels have it; the checkout itself contains nothing compiled.
+SSH_SERVER := build/ssh-server
 COMPILED := build/installed
 COMPILED_STAMP := $(COMPILED)/.installed
 COMPILED_FROM := $(shell find broker leveret leveret_events leveret_spark migrations pipeline pytest_leveret storage tools/compiled_core.py \
@@ -100,6 +101,10 @@ $(FUZZ_STAMP): $(TEST_STAMP)
 
 venv: $(TEST_STAMP)
 
+# An SSH server for tests that ship to one, where the system has none. Without packages to be had, such tests are skipped.
+$(SSH_SERVER):
+	sh tools/ssh_server.sh $@
+
 run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
@@ -124,10 +129,10 @@ lint: $(TEST_STAMP)
 
 check: lint fast
 
-test: $(TEST_STAMP)
+test: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
-fast: $(TEST_STAMP)
+fast: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # The fast tests with each Python that is found, each in an environment of its own.
@@ -143,9 +148,10 @@ test-portable: $(TEST_STAMP)
 	PYTHONPATH="$(CURDIR)/harness/portable:$(CURDIR)" $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # A copy, so that nothing compiled lies beside the sources.
-test-compiled: $(TEST_STAMP)
+test-compiled: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m tools.compiled_core build/compiled
 	ln -s "$(CURDIR)/$(VENV)" build/compiled/$(VENV)
+	mkdir -p build/compiled/build && ln -s "$(CURDIR)/$(SSH_SERVER)" build/compiled/$(SSH_SERVER)
 	cd build/compiled && $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 crash-states: $(TEST_STAMP)

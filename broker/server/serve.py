@@ -239,8 +239,9 @@ async def _run(
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
         writers.start_soon(server.definition_log.run)
-        if server.shipping is not None:
-            server.shipping.start(writers, owner, server.application.end_fenced)  # before the first commit of this boot
+        if owner is not None:  # before the first commit of this boot
+            server.shipping = shipping.Shipping(config.ship, owner, stores, server.committer, config.server.directory)
+            server.shipping.start(writers, server.application.end_fenced)
         # Changes may be applied in several turns, so turns end from here on.
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
-from broker.server.shipping.second_place import open_place
+from broker.server.shipping.second_place import opened_place
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner, forget, read_note
 from storage.storage_errors import StoreCorrupt
@@ -23,7 +22,7 @@ def promote(config: Config) -> Epoch | None:
     directory = config.server.directory
     with directory_lock.for_command(directory):
         if config.ship.to:
-            with closing(open_place(config.ship)) as target:
+            with opened_place(config.ship) as target:
                 return PlaceOwner(target, config.ship.to, directory).take_over()
         if not _is_fenced(directory):
             raise AdministrationError(
