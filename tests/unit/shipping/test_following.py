@@ -150,12 +150,11 @@ def test_a_later_start_of_the_broker_gives_a_new_base(
 def test_changes_that_were_not_shipped_are_passed_by_a_base_behind_them(
     data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path
 ) -> None:
-    with ShippedLife(data, away) as life, closing(follower(away, standby)) as followed:
+    with ShippedLife(data, away, buffer_bytes=1 << 14) as life, closing(follower(away, standby)) as followed:
         queue = life.declare()
         life.await_shipped()
         take(followed, followed.newer_base())
-        life.buffer.give_up()  # as when too much waits
-        life.publish(queue, b"dropped")
+        life.publish(queue, bytes(1 << 15))  # more than may wait
         life.await_shipped()
         life.publish(queue, b"shipped")
         life.await_shipped()
