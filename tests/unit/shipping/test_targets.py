@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
-from storage.ship.targets.directory_target import DirectoryTarget
 from storage.ship.targets.ship_target import PieceExists, ShipTarget
 
 CLAIMS = 8
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> ShipTarget:
-    (tmp_path / "away").mkdir()
-    return DirectoryTarget(tmp_path / "away")
 
 
 def test_pieces_are_put_listed_read_and_removed(target: ShipTarget) -> None:
@@ -31,7 +23,8 @@ def test_pieces_are_put_listed_read_and_removed(target: ShipTarget) -> None:
         target.get("chain", "3.records")
     for name in ("2.records", "1.base", "1.base"):
         target.remove("chain", name)
-    assert (target.chains(), target.names("chain")) == ([], [])
+    # A server of S3 may list the folder of an object that is gone for a while.
+    assert (set(target.chains()) <= {"chain"}, target.names("chain")) == (True, [])
 
 
 def test_a_piece_is_not_written_over(target: ShipTarget) -> None:
