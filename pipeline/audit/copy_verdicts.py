@@ -27,7 +27,7 @@ from pipeline.audit import copy_rules
 from pipeline.audit.bound_queues import Bindings
 from pipeline.audit.copy_rules import Facts, Lives, facts
 from pipeline.audit.delivery_order import NOBODY, Deliveries, Overtakers, overtaken
-from pipeline.audit.log_coverage import Coverage, moment
+from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
 from pipeline.audit.publish_verdicts import Counts, Messages
 from pipeline.audit.queue_settings import QueueSettings
@@ -292,11 +292,6 @@ class _Copies:
             found |= (boot_of(numbers) == boot) & (numbers <= last)
         return found
 
-    def _told_whole(self, boots: Any) -> Any:
-        """True where the log has all events of a boot, as far as it goes."""
-        last = {each.boot: moment(each.boot, each.last) for each in self._node.coverage.boots}
-        return self._timeline.complete(boots, np.array([last.get(boot, 0) for boot in boots.tolist()], np.int64))
-
     def _ends(self, verdict: Any, wrong: Any, forgotten: Any) -> Ends:
         number = np.where(self.msg_id < 0, self.position, self.msg_id)
         expected = wrong | np.isin(verdict, (QUEUED, LOST, UNKNOWN))
@@ -354,7 +349,7 @@ class _Copies:
         delivered_in = self._of_lives(boots.sum(rows["deliveries"]) > 0)
         again, died = self.last_delivered > end, groups.max(rows["died"])
         sure = np.zeros(len(over), bool)
-        sure[over] = self._told_whole(boot_of(self.position[over]))
+        sure[over] = self._timeline.whole(boot_of(self.position[over]))
         again |= sure & (self.deliveries > 0)
         ends = self._of_lives(boots.sum(rows["ends"]) > 1) > 0
         twice = (ends | (self.settled > end) | (sure & (self.settled >= 0))) & ~again
