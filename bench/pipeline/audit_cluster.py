@@ -31,7 +31,7 @@ from pipeline.event_parts import parts_of
 from pipeline.jobs.engines import events_in
 from pipeline.spark.java import find_java
 
-READY_SECONDS = 60
+READY_SECONDS = 180
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
