@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bench.figures.client_waits import client_section
 from bench.figures.client_waits import read as read_client_waits
-from bench.figures.figure_chart import drawn
 from bench.figures.figures_in_pages import filled
 from bench.figures.measured_loads import LOADS
 from bench.figures.sittings import OURS, Broker, Sitting, read
@@ -56,6 +55,8 @@ def main() -> None:
 
 def made(sittings: Sequence[Sitting]) -> dict[Path, str]:
     """Return the contents of each file."""
+    from bench.figures.figure_chart import drawn  # it loads matplotlib, which takes a second
+
     return {PAGE: page(sittings), PICTURE: drawn(sittings[-1]), **filled(sittings)} if sittings else {}
 
 
