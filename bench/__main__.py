@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 
 from bench.clients.client_steps import clients
+from bench.clients.health_check_costs import health_checks
+from bench.figures.core_parts import cores
 from bench.hostile_http.query_strings import query_strings
 from bench.hostile_http.request_bodies import request_bodies
 from bench.hostile_http.unread_answers import unread_answers
@@ -63,6 +65,8 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "attacks": attacks,
     "turns": turns,
     "clients": clients,
+    "health-checks": health_checks,
+    "cores": cores,
     "connections": connections,
     "connection-churn": connection_churn,
 }
@@ -81,11 +85,12 @@ OWN = {
     "http-bodies",
     "http-queries",
     "http-unread",
+    "health-checks",
 }
 """Rows that start brokers, or parts of one, themselves."""
 LONG = {
     *("management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"),
-    *("http-bodies", "http-queries", "http-unread", "clients"),
+    *("http-bodies", "http-queries", "http-unread", "clients", "health-checks", "cores"),
 }
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 

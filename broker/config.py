@@ -229,6 +229,8 @@ class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[ship]`: the store at a second place, docs/operations/shipping.md."""
 
     to: str = ""
+    confirm: Literal["local", "shipped"] = "local"
+    confirm_seconds: Annotated[float, Meta(ge=0)] = 0.0
     piece_seconds: Seconds = 1.0
     piece_bytes: Positive = MEBIBYTE
     base_seconds: Seconds = 86_400.0
@@ -237,6 +239,10 @@ class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kept_bases: Positive = 2
     bytes_per_second_max: Count = 0
     buffer_bytes: Positive = 64 * MEBIBYTE
+    sftp_key: str = ""
+    sftp_known_hosts: str = ""
+    s3_endpoint: str = ""
+    s3_region: str = ""
 
 
 class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

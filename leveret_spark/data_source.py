@@ -82,5 +82,7 @@ class AmqpDataSource(DataSource):
         writing = writing_of(self.options)
         if writing.super_stream is None:
             return writing
-        keys = [each.key for each in partitions_of(management_of(given, self._broker), writing.super_stream)]
-        return replace(writing, exchange=writing.super_stream, partition_keys=tuple(keys))
+        keys: dict[str, str] = {}  # by streams: of several bindings of one the first
+        for each in partitions_of(management_of(given, self._broker), writing.super_stream):
+            keys.setdefault(each.stream, each.key)
+        return replace(writing, exchange=writing.super_stream, partition_keys=tuple(keys.values()))

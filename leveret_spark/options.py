@@ -71,6 +71,7 @@ WRITING = (
     "exchange",
     "routingKey",
     "hashColumn",
+    "hashColumns",
     "persistent",
     "mandatory",
     "onRefused",
@@ -235,7 +236,7 @@ class Writing:
     """Target of rows, and handling of those that the broker does not take."""
 
     super_stream: str | None
-    hash_column: str | None
+    hash_columns: tuple[str, ...]
     exchange: str | None
     routing_key: str | None
     persistent: bool
@@ -406,14 +407,12 @@ def writing_of(options: Mapping[str, str]) -> Writing:
     refused_path = given.text("refusedPath")
     if refused_path is not None and given.has("onRefused"):
         raise OptionError("options refusedPath and onRefused exclude each other: the rows of the path are counted")
-    super_stream, hash_column = given.text("superStream"), given.text("hashColumn")
-    if (super_stream is None) != (hash_column is None):
-        raise OptionError("options superStream and hashColumn of a sink go together: the column chooses the partition")
+    super_stream = given.text("superStream")
     if super_stream is not None and (idle := next((name for name in WRITING[:2] if given.has(name)), None)):
         raise OptionError(f"options superStream and {idle} exclude each other")
     return Writing(
         super_stream=super_stream,
-        hash_column=hash_column,
+        hash_columns=_hash_columns(given),
         exchange=given.text("exchange"),
         routing_key=given.text("routingKey"),
         persistent=given.flag("persistent", True),
@@ -423,3 +422,19 @@ def writing_of(options: Mapping[str, str]) -> Writing:
         window=given.number("window", 2000, 1, 1_000_000),
         confirm_timeout_seconds=given.number("confirmTimeoutSeconds", 60, 1, 86400),
     )
+
+
+def _hash_columns(given: Given) -> tuple[str, ...]:
+    """Return the columns that choose the partition of a super stream; none if they were not named."""
+    said = [name for name in ("hashColumn", "hashColumns") if given.has(name)]
+    if not said:
+        return ()
+    if len(said) > 1:
+        raise OptionError("options hashColumn and hashColumns exclude each other")
+    if not given.has("superStream"):
+        raise OptionError(f"option {said[0]} goes with superStream, whose partitions it chooses")
+    text = given.text(said[0]) or ""
+    names = tuple(name.strip() for name in text.split(",")) if said[0] == "hashColumns" else (text,)
+    if not all(names) or len(set(names)) < len(names):
+        raise OptionError(f"option {said[0]} has names of columns, each once, not {text!r}")
+    return names

@@ -72,8 +72,43 @@ def allocate(descriptor: int, size: int, first: int = 0) -> None:
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
-    for at in range(max(first, os.fstat(descriptor).st_size), size, len(_BLOCK)):
-        write_all(descriptor, _BLOCK[: size - at], at)
+    _write_zeros(descriptor, max(first, os.fstat(descriptor).st_size), size)
+
+
+def lengthen(path: Path, size: int) -> None:
+    """Extend a file to at least `size` bytes by zeros, synced: later writes into them change nothing else on disk.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        length = os.fstat(descriptor).st_size
+        if length < size:
+            _write_zeros(descriptor, length, size)
+            sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file of its owner's, synced, in place of the one that may be there: it is the old or the new, whole.
+
+    Raises OSError.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(descriptor, data, 0)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    fresh.rename(path)
+    sync_directory(path.parent)
+
+
+def _write_zeros(descriptor: int, first: int, end: int) -> None:
+    for at in range(first, end, len(_BLOCK)):
+        write_all(descriptor, _BLOCK[: end - at], at)
 
 
 def write_all(descriptor: int, data: bytes, at: int) -> None:

@@ -1,4 +1,4 @@
-"""docs/figures.md, its picture and the figures of other pages, made from the data file.
+"""docs/figures.md, its picture and the figures of other pages, made from the data files.
 
     python -m bench.figures.figure_page
 
@@ -13,12 +13,13 @@ from pathlib import Path
 
 from bench.figures.client_waits import client_section
 from bench.figures.client_waits import read as read_client_waits
-from bench.figures.figures_in_pages import filled
+from bench.figures.figures_in_pages import MADE_WHOLE, Known, filled
 from bench.figures.measured_loads import LOADS
+from bench.figures.row_figures import read as read_rows
 from bench.figures.sittings import OURS, Broker, Sitting, read
 from harness.project import ROOT
 
-PAGE = ROOT / "docs" / "figures.md"
+PAGE = MADE_WHOLE
 PICTURE = ROOT / "docs" / "figures" / "rates.svg"
 
 INTRODUCTION = """\
@@ -57,7 +58,8 @@ def made(sittings: Sequence[Sitting]) -> dict[Path, str]:
     """Return the contents of each file."""
     from bench.figures.figure_chart import drawn  # it loads matplotlib, which takes a second
 
-    return {PAGE: page(sittings), PICTURE: drawn(sittings[-1]), **filled(sittings)} if sittings else {}
+    pages = filled(Known(sittings, read_rows()))
+    return {PAGE: page(sittings), PICTURE: drawn(sittings[-1]), **pages}
 
 
 def page(sittings: Sequence[Sitting]) -> str:

@@ -1,4 +1,4 @@
-"""Figures of README and docs, written from the data file between two comments.
+"""Figures of README, docs and RESULTS.md, written from the data files between two comments.
 
 A page has `<!-- figures: NAME -->` before them and `<!-- end of figures -->` after them; `BLOCKS` has the names.
 """
@@ -10,11 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.figures.figures_in_words import reworded
 from bench.figures.measured_loads import LOADS
+from bench.figures.row_figures import Rows
+from bench.figures.row_tables import health_checks, origins, sizes
 from bench.figures.sittings import OURS, Sitting
 from harness.project import ROOT
 
-PAGES = ROOT / "README.md", ROOT / "docs" / "outgrowing.md"
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "bench" / "RESULTS.md",
+    *sorted(page for folder in ("docs", "docs/operations") for page in (ROOT / folder).glob("*.md")),
+)
+MADE_WHOLE = ROOT / "docs" / "figures.md"
 BLOCK = re.compile(r"(?<=<!-- figures: )([a-z ]+)( -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 
 
@@ -46,19 +54,27 @@ ONE_MACHINE = (
 )
 
 
-def filled(sittings: Sequence[Sitting]) -> dict[Path, str]:
-    """Return each page's text with the figures of these sittings."""
-    return {page: fill(page.read_text(encoding="utf-8"), sittings) for page in PAGES}
+class Known(NamedTuple):
+    """Everything that pages show: sittings, the newest last, and single rows by name."""
+
+    sittings: Sequence[Sitting]
+    rows: Rows
 
 
-def fill(text: str, sittings: Sequence[Sitting]) -> str:
-    """Return a page's text with the figures of these sittings, of which the last is the newest."""
-    return BLOCK.sub(lambda found: found[1] + found[2] + "\n".join([*BLOCKS[found[1]](sittings), ""]), text)
+def filled(known: Known) -> dict[Path, str]:
+    """Return each page's text with these figures."""
+    return {page: fill(page.read_text(encoding="utf-8"), known) for page in PAGES if page != MADE_WHOLE}
 
 
-def _beside_others(sittings: Sequence[Sitting]) -> Iterator[str]:
+def fill(text: str, known: Known) -> str:
+    """Return a page's text with these figures."""
+    text = BLOCK.sub(lambda found: found[1] + found[2] + "\n".join([*BLOCKS[found[1]](known), ""]), text)
+    return reworded(text, known.rows)
+
+
+def _beside_others(known: Known) -> Iterator[str]:
     """Yield our figures, and how many times as good they are as those of each other broker in its newest sitting."""
-    newest = sittings[-1]
+    sittings, newest = known.sittings, known.sittings[-1]
     beside = {broker.name: sitting for sitting in sittings for broker in sitting.brokers if broker.name != OURS}
     yield _row(["load", OURS, *(f"beside {name}" for name in beside)])
     yield _row(["---"] * (2 + len(beside)))
@@ -72,19 +88,23 @@ def _beside_others(sittings: Sequence[Sitting]) -> Iterator[str]:
             yield f"{sitting.date}, Leveret {_version(sitting)}: beside {', '.join(names)}.  "
 
 
-def _one_machine(sittings: Sequence[Sitting]) -> Iterator[str]:
+def _one_machine(known: Known) -> Iterator[str]:
     """Yield our figures with what limits each."""
+    newest = known.sittings[-1]
     yield _row(["what", "measured", "what limits it"])
     yield _row(["---"] * 3)
     for shown in ONE_MACHINE:
-        yield _row([_title(shown), _figure(sittings[-1], shown), shown.limit])
+        yield _row([_title(shown), _figure(newest, shown), shown.limit])
     yield ""
-    yield f"{sittings[-1].date}, Leveret {_version(sittings[-1])}, {sittings[-1].machine.processors} processors."
+    yield f"{newest.date}, Leveret {_version(newest)}, {newest.machine.processors} processors."
 
 
-BLOCKS: dict[str, Callable[[Sequence[Sitting]], Iterator[str]]] = {
+BLOCKS: dict[str, Callable[[Known], Iterator[str]]] = {
     "beside others": _beside_others,
     "one machine": _one_machine,
+    "sizes": lambda known: sizes(known.rows),
+    "origins of sizes": lambda known: origins(known.rows),
+    "health checks": lambda known: health_checks(known.rows),
 }
 
 

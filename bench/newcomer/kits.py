@@ -36,14 +36,20 @@ class NoKitError(Exception):
     """The machine has not got the language, or its packages."""
 
 
+def index() -> Kit:
+    """Return the places in which this machine's pip finds packages, for another Python."""
+    pip = _pip_settings()
+    return Kit({}, tuple(path for path in _paths_in(pip.values()) if path.exists()), pip)
+
+
 def python() -> Kit:
     """Python with pip, git and make. pip keeps nothing."""
-    pip = _pip_settings()
+    packages = index()
     programs = {"git": Path("/usr/bin/git"), "make": Path("/usr/bin/make")}
     return Kit(
         {**programs, "python3": Path(sys.base_prefix, "bin/python3").resolve()},
-        (*_python_paths(), *map(Path, ("/usr/lib/git-core", "/usr/libexec/git-core")), *_paths_in(pip.values())),
-        {"PIP_NO_CACHE_DIR": "1", **pip},
+        (*_python_paths(), *map(Path, ("/usr/lib/git-core", "/usr/libexec/git-core")), *packages.paths),
+        {"PIP_NO_CACHE_DIR": "1", **packages.variables},
     )
 
 

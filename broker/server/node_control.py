@@ -79,7 +79,7 @@ class NodeControl:
                 "protocol": protocol,
                 "purpose": PURPOSES[protocol],
             }
-            for protocol, addresses in self._application.addresses().items()
+            for protocol, addresses in self._application.addresses.items()
             for host, port in addresses
         ]
 

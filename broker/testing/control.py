@@ -69,7 +69,7 @@ class Testing:
         log.warning(RED if _shown(server.config) else "%s", TESTING_ON)
         broker, administration = server.broker, server.administration
         quiescence = Quiescence(broker, server.committer, server.engine.end_turn)
-        self.time = TimeControl(self.clock, broker, quiescence, server.transports, server.engine.wake)
+        self.time = TimeControl(self.clock, broker, quiescence, server.clients.transports, server.engine.wake)
         self.broker_reset = BrokerReset(
             administration,
             server.config,
@@ -89,10 +89,10 @@ class Testing:
             self._recorder.begin_boot,
             event_log=server.config.events.enabled,
         )
-        self.expectations = Expectations(server.registry, self.history, quiescence, server.transports)
+        self.expectations = Expectations(server.registry, self.history, quiescence, server.clients.transports)
         present = PresentFaults(server.registry, server.resources, server.engine.end_turn)
         self.faults.attach(present.begin, present.end)
-        self._parts.attach(server.transports, broker.timers)
+        self._parts.attach(server.clients.transports, broker.timers)
         administration.testing = self
 
     async def carry_out(self, request: str, given: Mapping[str, object]) -> object:

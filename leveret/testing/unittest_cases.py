@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import re
 import unittest
 from functools import cache
+from pathlib import Path
 
 from leveret.testing.broker_for_tests import Broker
 from leveret.testing.failure_report import report
+
+OWN_FRAME = re.compile(rf' +File "{re.escape(str(Path(__file__).parent))}/[^"]+", line .*\n(?:    .*\n)*')
+"""A frame of this library in a traceback: the line of the test that leads to it says enough."""
 
 
 @cache
@@ -22,7 +27,7 @@ def shared_broker() -> Broker:
 class LeveretMixin(unittest.TestCase):
     """For a TestCase of any kind, in front of it: `self.leveret` is a running, empty broker.
 
-    A failure shows the broker's log during the test and the last events of its queues.
+    A failure shows the line of the test, the broker's log during the test and the last events of its queues.
     """
 
     leveret: Broker
@@ -41,7 +46,7 @@ class LeveretMixin(unittest.TestCase):
         for listed in (getattr(result, "failures", []), getattr(result, "errors", [])):
             test, text = listed[-1] if listed else (None, "")
             if getattr(test, "test_case", test) is self and hasattr(self, "leveret"):  # of a subtest it is the case
-                listed[-1] = (test, f"{text}\n{report(self.leveret)}\n")
+                listed[-1] = (test, f"{OWN_FRAME.sub('', text)}\n{report(self.leveret)}\n")
         return result
 
 

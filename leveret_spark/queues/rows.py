@@ -28,10 +28,12 @@ from leveret_spark.amqp.received_message import PROPERTIES
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Writing
 from leveret_spark.queues.message_columns import HEADERS_AS
-from leveret_spark.queues.partition_hash import partition_of
+from leveret_spark.queues.partition_hash import PARTITION, SuperStreamPartitions
 
 TEXT = (StringType,)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
+HASHED = (StringType, BinaryType, *WHOLE)
+"""Types whose values have the same bytes everywhere."""
 ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "body": (BinaryType, StringType),
     "exchange": TEXT,
@@ -54,23 +56,37 @@ class RowShape:
         self.names = schema.fieldNames()
         self.exchange = writing.exchange
         self.routing_key = writing.routing_key
-        self.hash_column = writing.hash_column
-        self.partition_keys = writing.partition_keys
         self.delivery_mode = 2 if writing.persistent else 1
         if "body" not in self.names:
             raise OptionError(f"a message needs a column 'body'; there are {', '.join(self.names) or 'none'}")
-        if writing.hash_column is not None and writing.hash_column not in self.names:
-            raise OptionError(f"option hashColumn has {writing.hash_column!r}; there are {', '.join(self.names)}")
-        if writing.routing_key is None and writing.hash_column is None and "routing_key" not in self.names:
+        self.partitions = None if writing.super_stream is None else _partitions(schema, writing)
+        if writing.routing_key is None and self.partitions is None and "routing_key" not in self.names:
             raise OptionError("a message needs a column 'routing_key', or option routingKey for all")
+        choosing = {PARTITION, *writing.hash_columns} - KNOWN if self.partitions else set()
         for part in schema.fields:
-            if part.name not in OF_A_SOURCE and (part.name != writing.hash_column or part.name in KNOWN):
+            if part.name not in OF_A_SOURCE | choosing:
                 _check(part.name, part.dataType)
 
     @property
     def properties(self) -> list[str]:
         """Columns that are properties of a message."""
         return [name for name in self.names if name in PROPERTIES]
+
+
+def _partitions(schema: StructType, writing: Writing) -> SuperStreamPartitions:
+    """Return the partitions with the columns that choose among them. Raises OptionError for columns that cannot."""
+    kinds = {part.name: part.dataType for part in schema.fields}
+    columns = writing.hash_columns or (("routing_key",) if "routing_key" in kinds else ())
+    if not columns and PARTITION not in kinds:
+        raise OptionError("to a super stream, rows need a column 'routing_key' or 'partition', or option hashColumn")
+    for name in columns:
+        if name not in kinds:
+            raise OptionError(f"option hashColumn has {name!r}; there are {', '.join(kinds)}")
+        if not isinstance(kinds[name], HASHED):
+            raise OptionError(f"column {name!r} is of type {kinds[name].simpleString()}: cast it to string to hash it")
+    if not isinstance(kinds.get(PARTITION, IntegerType()), WHOLE):
+        raise OptionError(f"column {PARTITION!r} is of type {kinds[PARTITION].simpleString()}, and must be a number")
+    return SuperStreamPartitions(writing.partition_keys, columns)
 
 
 def _check(name: str, kind: DataType) -> None:
@@ -117,16 +133,18 @@ class Rows:
         return Outgoing(self._read("exchange", exchange), self._key(row), properties, data)
 
     def _key(self, row: dict[str, Any]) -> str:
-        """The routing key of a row; that of a partition by the hash of a column."""
+        """The routing key of a row; that of its partition in a super stream."""
         shape = self._shape
-        name = shape.hash_column or "routing_key"
         if shape.routing_key is not None:
             return shape.routing_key
-        if row[name] is None:
-            raise self._unfit(name, "is null")
-        if shape.hash_column is not None:
-            return shape.partition_keys[partition_of(row[name], len(shape.partition_keys))]
-        key: str = self._read(name, row[name])
+        if shape.partitions is not None:
+            try:
+                return shape.partitions.key(row, self._number)
+            except IndexError as error:
+                raise self._unfit(PARTITION, str(error)) from None
+        if row["routing_key"] is None:
+            raise self._unfit("routing_key", "is null")
+        key: str = self._read("routing_key", row["routing_key"])
         return key
 
     def _read(self, name: str, value: Any) -> Any:

@@ -41,6 +41,10 @@ FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 
 CHECKPOINT_COMMITS = 150
 """Commits after which SQLite's log is to be moved into the file. SQLite does so within a commit, after 1,000 pages."""
+FIRST_COMMITS = 4
+"""Commits of a start after which this is done first, and the log gets its full size: most brokers declare more."""
+LOG_BYTES = 2 << 20
+"""Full size of SQLite's log: CHECKPOINT_COMMITS of the usual three pages."""
 
 BUSY_SECONDS = 1.0
 """Time to wait for another process that has the file open before giving up."""
@@ -80,7 +84,7 @@ class DefinitionStore:
         self._closed = False
         self._using = threading.Lock()
         """Held by the thread that uses the connection."""
-        self._commits = 0
+        self._commits = CHECKPOINT_COMMITS - FIRST_COMMITS
         """Since the last checkpoint."""
         self.on_durable: Callable[[Sequence[Change], int], None] | None = None
         """Called with the changes of each transaction that is on disk, and its number. In order, by its thread."""
@@ -160,15 +164,16 @@ class DefinitionStore:
         return True
 
     def checkpoint(self) -> None:
-        """Move SQLite's log into the file, so that its space is used again: a file that grows is synced more slowly.
+        """Move SQLite's log into the file, so that its space is used again, and give it its full size.
 
-        Raises DefinitionsError; the log then grows on.
+        A file that grows is synced more slowly. Raises DefinitionsError; the log then grows on.
         """
         self._commits, self.wants_checkpoint = 0, False
         with self._using, self._translating(), self.pending:
             ((_busy, in_log, moved),) = self._sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if in_log == moved:
                 self._count.moved_into_file()
+            synced_files.lengthen(self.path.with_name(f"{self.path.name}-wal"), LOG_BYTES)
 
     def lift_queue_id(self, highest: int) -> None:
         """Give no queue id up to `highest` again: the message store knows them. Raises as `commit` does."""

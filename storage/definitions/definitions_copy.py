@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from storage.storage_errors import StoreError
@@ -16,10 +16,11 @@ ENDINGS = ("", "-wal")
 
 @contextmanager
 def copied(path: Path) -> Iterator[Path]:
-    """Yield a copy of the file and its -wal, and delete it afterwards. Raises StoreError."""
-    with tempfile.TemporaryDirectory(prefix="leveret-") as scratch:
-        copy = Path(scratch) / path.name
+    """Yield a copy of the file and its -wal, and delete it afterwards. Raises StoreError, also where no temporary
+    directory has room."""
+    with ExitStack() as scratch:
         try:
+            copy = Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="leveret-")), path.name)
             for ending in ENDINGS:
                 part = path.with_name(path.name + ending)
                 if part.exists():

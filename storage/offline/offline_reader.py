@@ -12,13 +12,14 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
+from heapq import merge
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import lmdb
 
-from storage.batch import BLIND, DELAYED, TRANSIENT_QUEUE, StoredMessage
+from storage.batch import BLIND, DELAYED, PERSISTENT, TRANSIENT_QUEUE, StoredMessage
 from storage.definitions.definition_rows import Definitions
 from storage.definitions.definition_store import DefinitionStore
 from storage.definitions.definitions_copy import copied
@@ -41,6 +42,7 @@ from storage.messages.message_segments import MessageSegment
 from storage.messages.message_writer import CorruptRecord
 from storage.messages.small_records import decode_counters
 from storage.messages.start.journal_replay import unapplied_in_journal
+from storage.messages.store_origin import read_origin
 from storage.storage_errors import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -64,6 +66,14 @@ class LaneContents(NamedTuple):
     bytes: int
     oldest: int
     """Position of the first message."""
+
+
+class LiveEntry(NamedTuple):
+    """A live message as the indexes have it. `bytes`: of its body."""
+
+    position: int
+    bytes: int
+    persistent: bool
 
 
 class Found(NamedTuple):
@@ -110,6 +120,8 @@ class StoppedStore:
             self._open = undo.pop_all()
         self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)} | set(self._journal.deleted)
         """Deleted queues whose dead records are still there."""
+        self.is_backup = read_origin(self._txn).pending
+        """No broker was started on it yet."""
 
     def __enter__(self) -> Self:
         return self
@@ -180,10 +192,17 @@ class StoppedStore:
         except StoreCorrupt:
             return None
 
-    def _contents(self, queue_id: int, lane: int) -> LaneContents:
-        sweep, unapplied = read_sweep(self._txn, queue_id, lane), self._unapplied(queue_id, lane)
-        messages, size_bytes = len(unapplied.puts), sum(len(record.body) for record, _time in unapplied.puts.values())
-        oldest = next(iter(unapplied.puts), POSITION_END)
+    def live(self, queue_id: int, lane: int) -> Iterator[LiveEntry]:
+        """Yield a lane's live messages, ascending, without those in damaged segments. Only indexes are read."""
+        unapplied = self._unapplied(queue_id, lane)
+        journaled = (
+            LiveEntry(position, len(record.body), bool(record.flags & PERSISTENT))
+            for position, (record, _time) in unapplied.puts.items()
+        )
+        return merge(self._stored(queue_id, lane, unapplied), journaled)
+
+    def _stored(self, queue_id: int, lane: int, unapplied: LaneView) -> Iterator[LiveEntry]:
+        sweep = read_sweep(self._txn, queue_id, lane)
         for key, value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):
             try:
                 segment = MessageSegment(value)
@@ -191,9 +210,20 @@ class StoppedStore:
                 continue
             for entry in segment.live(segment.settled(self._txn.get(SETTLED + key[1:]))):
                 if not sweep.dead(entry.position, entry.flags) and unapplied.keeps(entry.position):
-                    oldest = min(oldest, entry.position)
-                    messages += 1
-                    size_bytes += entry.body_size
+                    yield LiveEntry(entry.position, entry.body_size, bool(entry.flags & PERSISTENT))
+
+    def at(self, queue_id: int, lane: int, position: int) -> StoredMessage | None:
+        """Return the live message at a position; None if there is none that can be read."""
+        reader = LaneReader(self._txn, queue_id, lane, self._unapplied(queue_id, lane))
+        return next(reader.at([position]), None)
+
+    def _contents(self, queue_id: int, lane: int) -> LaneContents:
+        messages = size_bytes = 0
+        oldest = POSITION_END
+        for entry in self.live(queue_id, lane):
+            oldest = min(oldest, entry.position)
+            messages += 1
+            size_bytes += entry.bytes
         return LaneContents(queue_id, lane, messages, size_bytes, oldest if messages else 0)
 
 

@@ -1,7 +1,8 @@
 """The records that wait to be shipped: added by the threads that commit, taken by the one that ships.
 
 Nobody who adds waits. Beyond `limit` bytes all waiting records are dropped, and later ones too, until the shipping
-thread begins a new base: that has whatever was dropped.
+thread begins a new base: that has whatever was dropped. Where confirms wait for the target as well, `safe` tells up to
+which record they may be sent.
 """
 
 from __future__ import annotations
@@ -48,10 +49,14 @@ class _Waiting(NamedTuple):
 class ShipBuffer:
     """Waiting records of one boot, and how far the target is behind. Any thread may call it."""
 
-    def __init__(self, limit: int, on_drop: Callable[[], None]) -> None:
-        """`on_drop` is called when records begin to be dropped, by the thread that adds one: it may not wait."""
+    def __init__(self, limit: int, on_drop: Callable[[], None], on_safe: Callable[[], None] | None = None) -> None:
+        """`on_drop` is called when records begin to be dropped, by the thread that adds one: it may not wait.
+
+        `on_safe` is called by the shipping thread when `safe` has grown; with None no confirm waits for that.
+        """
         self._limit = limit
         self._on_drop = on_drop
+        self._on_safe = on_safe
         self._changed = Condition()
         self._waiting: deque[_Waiting] = deque()
         self._bytes = self._messages = 0
@@ -60,6 +65,10 @@ class ShipBuffer:
         """Bytes at which the thread that waits is woken."""
         self._position = 0
         """Position of the last record."""
+        self._urgent = 0
+        """Position of the last record that a confirm waits for."""
+        self.safe = -1
+        """All records up to this position can be restored from the target; -1: there is no base yet."""
         self._time = 0
         self.closed = False
         self.dropping = False
@@ -77,14 +86,24 @@ class ShipBuffer:
         """Add a batch, which is on disk. `payload`: what the journal has of it; empty if it went to LMDB at once."""
         messages = sum([len(lane.puts) for lane in batch.lanes])
         size = len(payload) if payload else batch.bytes
-        self._add(RecordKind.BATCH, number, messages, size, payload or batch)
+        urgent = self._on_safe is not None and bool(batch.waiters)
+        self._add(RecordKind.BATCH, number, messages, size, payload or batch, urgent=urgent)
 
     def definitions(self, changes: Sequence[Change], number: int) -> None:
         """Add a transaction of definitions, which is on disk."""
         data = encode_changes(changes)
         self._add(RecordKind.DEFINITIONS, number, 0, len(data), data)
 
-    def _add(self, kind: RecordKind, number: int, messages: int, size: int, data: bytes | SealedBatch) -> None:
+    def _add(
+        self,
+        kind: RecordKind,
+        number: int,
+        messages: int,
+        size: int,
+        data: bytes | SealedBatch,
+        *,
+        urgent: bool = False,
+    ) -> None:
         size += HEAD_BYTES
         with self._changed:
             self._position += 1
@@ -100,7 +119,9 @@ class ShipBuffer:
             self._waiting.append(_Waiting(kind, self._position, self._time, number, messages, size, data, since))
             self._messages += messages
             was, self._bytes = self._bytes, self._bytes + size
-            if not was or was < self._wanted <= self._bytes:
+            if urgent:
+                self._urgent = self._position
+            if urgent or not was or was < self._wanted <= self._bytes:
                 self._changed.notify_all()
 
     def _drop(self) -> None:
@@ -115,15 +136,27 @@ class ShipBuffer:
 
     # By the thread that ships
 
-    def wait(self, seconds: float | None, wanted: int = 0) -> None:
+    def wait(self, seconds: float | None, wanted: int = 0, urgent_from: float = 0.0) -> None:
         """Return when there is a record, after at most `seconds` more; at once if records are dropped or it is closed.
 
-        With `wanted`, as soon as there are that many bytes.
+        With `wanted`, as soon as there are that many bytes, or from the monotonic time `urgent_from` on a record that a
+        confirm waits for.
         """
         with self._changed:
             self._wanted = max(wanted, 1)
-            self._changed.wait_for(lambda: self._bytes >= self._wanted or self.dropping or self.closed, seconds)
+            self._changed.wait_for(lambda: self.urgent or self._enough(), seconds)
+            if self.urgent and (early := urgent_from - time.monotonic()) > 0:
+                self._changed.wait_for(self._enough, early)
             self._wanted = 0
+
+    def _enough(self) -> bool:
+        return self._bytes >= self._wanted or self.dropping or self.closed
+
+    @property
+    def urgent(self) -> bool:
+        """True while a record waits that a confirm waits for."""
+        with self._changed:
+            return bool(self._waiting) and self._waiting[0].position <= self._urgent
 
     def take(self, size_max: int) -> list[ShippedRecord]:
         """Take the oldest records, up to about `size_max` bytes; at least one, if there is any."""
@@ -139,22 +172,31 @@ class ShipBuffer:
                 self._in_hand = taken[0].since, messages, size
         return [each.record() for each in taken]  # large batches are encoded here, in the shipping thread
 
-    def shipped(self) -> None:
-        """Note that the records taken last are at the target."""
+    def shipped(self, position: int) -> None:
+        """Note that the records taken last are at the target, and all before, up to this position."""
         with self._changed:
             self._in_hand = None
+            if self._unsafe_since is None:
+                self.safe = position
+        self._tell_safe()
+
+    def _tell_safe(self) -> None:
+        if self._on_safe is not None:
+            self._on_safe()
 
     def restart(self) -> None:
         """Keep records again: the next base will have all that were dropped."""
         with self._changed:
             self.dropping = False
 
-    def based(self) -> None:
-        """Note that a whole base is at the target, and all records before it."""
+    def based(self, position: int) -> None:
+        """Note that a whole base is at the target, and all records up to this position are there or in the base."""
         with self._changed:
             if not self.dropping:
                 self._unsafe_since = None
                 self._unsafe = [0, 0]
+                self.safe = position
+        self._tell_safe()
 
     def close(self) -> None:
         """Wake the shipping thread for good."""
@@ -172,6 +214,11 @@ class ShipBuffer:
         """Return whether a record up to this position waits."""
         with self._changed:
             return bool(self._waiting) and self._waiting[0].position <= position
+
+    @property
+    def confirming(self) -> bool:
+        """True if confirms wait for the target."""
+        return self._on_safe is not None
 
     @property
     def waiting_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,7 @@ def test_a_suite(project: Path, environment: dict[str, str]) -> None:
     assert "FAILED (failures=2)" in ended.stderr, ended.stderr
     assert "last events of queue 'orders'" in ended.stderr
     assert ended.stderr.count("everything is reset") == 2, "one of each failure"
+    assert re.findall(r'File ".*/([^"]+)", line \d+, in (\w+)\n +(\S+)', ended.stderr) == [
+        ("test_it.py", "test_second", 'self.leveret.expect("acked",'),
+        ("test_it.py", "test_third", "self.fail()"),
+    ], "no frame is ours"

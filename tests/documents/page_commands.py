@@ -1,4 +1,4 @@
-"""Commands of the pages: for each page with blocks for a shell, what a reader has before it, or why it is not run.
+"""Commands of the pages: for each page with blocks for a shell, what a reader has before it, and what is not run.
 
 The blocks of a page run in order in one shell, in an empty directory, with a network of their own in which the names
 of other machines lead to this one.
@@ -8,8 +8,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from harness.project import ROOT
+
 BROKER = "leveret serve >ready 2>log &\nleveret wait --timeout 60\n"
 TESTING = "printf '[testing]\\nenabled = true\\n' >leveret.toml\nleveret serve --config leveret.toml >ready 2>log &\n"
+CHECKOUT = f"ln -s {ROOT}/config.example.toml {ROOT}/deploy .\nmkdir -p etc/systemd/system\n"
+SYSTEMD, KUBERNETES = (
+    "systemd: tests/project/test_config.py, test_deploy.py",
+    "Kubernetes: tests/project/test_deploy.py",
+)
+GREEN, WHEELS = (
+    "`make check-clients`: bench/newcomer/green_tests.py",
+    "an index of packages: tests/project/test_wheels.py",
+)
+REFERENCE, SPARK = "a RabbitMQ beside", "a cluster of Spark: tests/pipeline"
 OTHER_BROKER = (
     "leveret serve --data-dir other --listen 127.0.0.2:5672 --management-listen 127.0.0.2:15672 "
     "--prometheus-listen off >ready-2 2>log-2 &\nleveret wait --data-dir other --timeout 60\n"
@@ -30,33 +42,46 @@ END
 
 
 class Page(NamedTuple):
-    """A page for its reader. `before` runs before a block, counted from 0; `skipped` lines have a reason."""
+    """A page for its reader. `before` runs before a block, counted from 0."""
 
     before: dict[int, str]
     replaced: dict[str, str] = {}
     """Directories of a machine, by those in the empty directory."""
     skipped: dict[str, str] = {}
+    """Beginnings of lines that are not run, with the reason, or with the test that does run them."""
+    elsewhere: dict[int, str] = {}
+    """Whole blocks that are not run, in the same way."""
 
 
-RUN = {
+PAGES = {
     "README.md": Page(
-        {1: BROKER}, skipped={"make run": "`make newcomer`", "leveret bench": "the same", "make test": "this is it"}
+        {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n", 3: BROKER},
+        {"npm test": "pytest", "go test ./...": "pytest", "mvn test": "pytest"},
+        {"make run": "`make newcomer`", "make test": "this is it"},
+        {1: GREEN},
     ),
     "docs/pipeline.md": Page({}),
+    "docs/ci.md": Page({0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"}, skipped={"pip install": WHEELS}),
+    "docs/clusters.md": Page({}, elsewhere=dict.fromkeys(range(5), SPARK)),
+    "docs/frameworks.md": Page({0: BROKER}, {"./mvnw test": "printenv SPRING_RABBITMQ_ADDRESSES"}),
+    "docs/services.md": Page(
+        {0: CHECKOUT},
+        {"/etc/": "etc/"},
+        {"useradd": "it would be a user of this machine", "systemctl": SYSTEMD, "kubectl": KUBERNETES},
+    ),
     "docs/jobs.md": Page(
         {
             0: "printf '[events]\\nenabled = true\\n' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n"
             f"{BROKER}leveret publish orders 'an order' --declare\nleveret get orders\n",
             2: "leveret publish orders 'an order'\n",
+            3: "leveret stop\n",
+            4: BROKER,
         },
         {"/var/lib/leveret": "leveret-data", "/srv/audit": "audit", "/lake": "lake", "/tmp/contents": "contents"},
         {
             "leveret pipeline dead-letters": "they take Spark: tests/pipeline",
             "leveret pipeline replay": "the same",
             "leveret archive --queue orders --out s3:": "it takes a bucket",
-            "leveret inspect --data-dir": "the broker runs: tests/pipeline",
-            "leveret inspect --queue orders --bodies": "the same",
-            "leveret inspect --format": "the same",
         },
     ),
     "docs/management.md": Page(
@@ -70,7 +95,8 @@ RUN = {
         },
         {"curl --cacert ca.pem --user reader": "curl --cacert ca.pem --user reader:secret"},
     ),
-    "docs/outgrowing.md": Page(
+    "docs/metrics.md": Page({0: BROKER}),
+    "docs/moving.md": Page(
         {
             0: BROKER + OTHER_BROKER + "leveret publish orders 'an order' --declare\n"
             "leveret user add --data-dir other --tags administrator admin secret\n"
@@ -90,7 +116,8 @@ RUN = {
     "docs/testing-applications.md": Page(
         {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"},
         {"npm test": "pytest", "go test ./...": "pytest"},
-        {"pip install": "tests/project/test_wheels.py", "npm install": "tests/applications/test_node_client.py"},
+        {"pip install": WHEELS, "npm install": "tests/applications/test_node_client.py"},
+        {2: GREEN},
     ),
     "docs/testing-with-leveret.md": Page(
         {0: f"{TESTING}leveret wait --timeout 60\n", 5: "leveret backup monday\n", 7: CONSUMERS},
@@ -98,13 +125,14 @@ RUN = {
         {"leveret test-brokers": "a library writes to it: tests/applications/test_hosted_brokers.py"},
     ),
     "docs/backup.md": Page(
-        {0: BROKER + "leveret publish orders 'an order' --declare\n", 5: BROKER},
+        {0: CHECKOUT + BROKER + "leveret publish orders 'an order' --declare\n", 5: BROKER},
         {
+            "/etc/": "etc/",
             "/backups/leveret-20260131T031500.123Z": '"$(ls -d backups/leveret-*Z)"',
             "/backups": "backups",
             "/tmp/drill": "drill",
         },
-        {"install": "tests/project/test_deploy.py", "systemctl": "the same", "kubectl": "the same"},
+        {"systemctl": SYSTEMD, "kubectl": KUBERNETES},
     ),
     "docs/operations/commands.md": Page(
         {0: BROKER}, skipped={'eval "$(_LEVERET_COMPLETE=zsh': "zsh", "_LEVERET_COMPLETE=fish": "fish"}
@@ -129,6 +157,19 @@ RUN = {
         {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
         {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
     ),
+    "docs/operations/standby.md": Page(
+        {
+            0: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
+            f"mkdir place\n{BROKER}leveret publish orders 'an order' --declare\n",
+            1: "until leveret status --data-dir standby >status 2>&1; do sleep 0.1; done\n",
+        },
+        {
+            "--config /etc/leveret/leveret.toml --data-dir /var/lib/leveret": "--data-dir standby --listen "
+            "127.0.0.2:5672 --management-listen off --prometheus-listen off >following 2>log-2 &",
+            "/var/lib/leveret": "standby",
+        },
+    ),
+    "docs/operations/upgrade.md": Page({0: BROKER}, skipped={"pip install": WHEELS}),
     "docs/operations/starting.md": Page({1: BROKER}, skipped={"leveret serve [": "a synopsis"}),
     "docs/operations/tls.md": Page(
         {
@@ -136,13 +177,21 @@ RUN = {
             'key_file = "server.key"\\n\' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n' + BROKER
         }
     ),
+    "docs/operations/container.md": Page({}, elsewhere={0: "docker"}),
+    "docs/operations/single-directory.md": Page({}, elsewhere={0: "`make single` builds the directory and tries it"}),
+    "docs/testing.md": Page(
+        {4: f"cd {ROOT}\n"},
+        {"--hours 10": "--hours 0.1"},
+        {"make simulate": "a campaign: `make prove`"},
+        {0: REFERENCE, 1: REFERENCE, 2: REFERENCE, 3: "campaigns: `make prove`"},
+    ),
 }
-ELSEWHERE = {
-    "docs/ci.md": "pip installs the checkout: `make newcomer`, tests/project/test_wheels.py",
-    "docs/clusters.md": "a cluster of Spark: tests/pipeline",
-    "docs/services.md": "systemd and Kubernetes: tests/project/test_config.py, tests/project/test_deploy.py",
-    "docs/operations/container.md": "docker",
-    "docs/operations/single-directory.md": "`make single` builds the directory and tries it",
-    "docs/testing.md": "campaigns of this project: `make prove`, and a RabbitMQ beside",
-}
-"""Pages whose commands need another machine, or are run by something else."""
+JOBS = Page(
+    {
+        0: "printf 'test:\\n\\tleveret publish orders one --declare && leveret get orders\\n' >Makefile\n",
+        1: "leveret stop\nrm -r leveret-data\n",
+    },
+    skipped={"pip install": WHEELS},
+    elsewhere={2: "docker, and a registry of images", 3: "docker, and a registry of images"},
+)
+"""The jobs of docs/ci.md by their order: GitHub's and GitLab's, without and with an image."""

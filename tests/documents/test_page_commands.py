@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from harness.project import ROOT
-from tests.documents.page_commands import ELSEWHERE, RUN, Page
+from tests.documents.page_commands import JOBS, PAGES, Page
 
 BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```\w+\n((?:#|//) ([\w./-]+\.\w+)\b.*?)^```$|^ *```sh\n", re.MULTILINE | re.DOTALL)
+"""A block whose first line is a comment with the name of a file; or the beginning of one for a shell."""
+YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PLAIN_BLOCK = re.compile(r"^ *```(?:\w+\n(?:.*\n)*?|\n((?:.*\n)*?)) *```$", re.MULTILINE)
+COMMAND = re.compile(
+    r"^ *(?:leveret|rabbitmq\w+|pip|pytest|npm|node|go|java|make|docker|curl|git|tar) [-\w./]+ ", re.MULTILINE
+)
+RUN_OF_JOB = re.compile(r"^( *)- run: (?!\|)(.+)\n|^( *)(?:- )?run: \|\n((?:\3 {2,}.*\n)+)", re.MULTILINE)
+SCRIPT_OF_JOB = re.compile(r"^( *)script:\n((?:\1 {2}- .*\n)+)", re.MULTILINE)
+NOT_RUN_MAX = 76
+"""Lines of pages that no page test runs; fewer are better."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+SYSTEM_YAML = Path("/usr/lib/python3/dist-packages/yaml").is_dir()
 SECONDS = 120
 HOSTS = {"127.0.0.2": "rabbit.example.com", "127.0.0.3": "broker.example"}
 LOOPBACK_UP = "import fcntl, socket, struct; s = socket.socket(); fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', 1))"
@@ -31,12 +48,35 @@ def pages_with_commands() -> dict[str, list[str]]:
     return {page: blocks for page, blocks in found.items() if blocks}
 
 
-def script(page: Page, blocks: list[str]) -> str:
-    """Return the shell's program: what the reader has before each block, and the block."""
+def not_run(page: Page, blocks: list[str]) -> list[str]:
+    """Return the lines of a page that are not run here."""
+    return [
+        line
+        for number, block in enumerate(blocks)
+        for line in block.splitlines()
+        if not re.match(r" *(#|$)", line)
+        and (number in page.elsewhere or line.strip().startswith(tuple(page.skipped) or "\0"))
+    ]
+
+
+def files_before(text: str) -> dict[int, str]:
+    """Return commands by block for a shell that write the files that a page shows before it."""
+    found, number = defaultdict[int, str](str), 0
+    for content, name in FILE.findall(text):
+        if name:
+            found[number] += f"cat >{name} <<'END OF FILE'\n{content}END OF FILE\n"
+        else:
+            number += 1
+    return found
+
+
+def script(page: Page, blocks: list[str], files: Mapping[int, str]) -> str:
+    """Return the shell's program: what the reader has before each block, files that the page shows, and the block."""
     lines = ["set -euo pipefail"]
     for number, block in enumerate(blocks):
-        lines.append(page.before.get(number, ""))
-        lines += [line for line in block.splitlines() if not line.strip().startswith(tuple(page.skipped) or "\0")]
+        if number not in page.elsewhere:
+            lines += [page.before.get(number, ""), files.get(number, "")]
+            lines += [line for line in block.splitlines() if not line.strip().startswith(tuple(page.skipped) or "\0")]
     text = "\n".join(lines)
     for there, here in page.replaced.items():
         text = text.replace(there, here)
@@ -48,7 +88,7 @@ def run(directory: Path, program: str) -> subprocess.CompletedProcess[str]:
     home, tools = directory / "home", directory / "tools"
     home.mkdir()
     tools.mkdir()
-    for name in ("leveret", "pytest"):
+    for name in ("leveret", "pytest", "celery"):
         (tools / name).symlink_to(Path(sys.executable).with_name(name))
     (tools / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (tools / "python").chmod(0o755)
@@ -78,11 +118,75 @@ def run(directory: Path, program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_page_with_commands_is_known() -> None:
-    assert set(pages_with_commands()) == {*RUN, *ELSEWHERE}
+    assert set(pages_with_commands()) == {*PAGES}
+
+
+def test_commands_are_in_blocks_for_a_shell() -> None:
+    """Blocks of another kind are not run: output, and text to be read."""
+    pages = {page: (ROOT / page).read_text(encoding="utf-8") for page in pages_with_commands()}
+    plain = {page: [text for text in PLAIN_BLOCK.findall(text) if COMMAND.search(text)] for page, text in pages.items()}
+    assert {page: [*texts] for page, texts in plain.items() if texts} == {}
+
+
+def test_the_list_of_commands_that_are_not_run_is_true_and_short() -> None:
+    found = pages_with_commands()
+    stale = [
+        (name, beginning)
+        for name, page in PAGES.items()
+        for beginning in page.skipped
+        if not any(line.strip().startswith(beginning) for block in found[name] for line in block.splitlines())
+    ]
+    stale += [(name, block) for name, page in PAGES.items() for block in page.elsewhere if block >= len(found[name])]
+    assert stale == []
+    lines = [(name, line) for name, page in PAGES.items() for line in not_run(page, found[name])]
+    assert len(lines) <= NOT_RUN_MAX, lines
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize(
+    "name", [name for name, page in PAGES.items() if len(page.elsewhere) < len(pages_with_commands()[name])]
+)
 def test_the_commands_of_a_page_run(name: str, tmp_path: Path) -> None:
-    found = run(tmp_path, script(RUN[name], pages_with_commands()[name]))
+    files = files_before((ROOT / name).read_text(encoding="utf-8"))
+    found = run(tmp_path, script(PAGES[name], pages_with_commands()[name], files))
     assert found.returncode == 0, f"{found.stdout[-1500:]}\n{found.stderr[-3000:]}"
+
+
+def scripts_of_jobs() -> list[str]:
+    """Return the commands of each job of docs/ci.md: steps with `run`, each in a shell of its own, or a `script`."""
+    found = []
+    for block in YAML.findall((ROOT / "docs/ci.md").read_text(encoding="utf-8")):
+        steps = [line or lines for _, line, _, lines in RUN_OF_JOB.findall(block)]
+        steps += [re.sub(r"^ *- ", "", lines, flags=re.MULTILINE) for _, lines in SCRIPT_OF_JOB.findall(block)]
+        found.append("\n".join(f"(\n{textwrap.dedent(step)}\n)" for step in steps))
+    return found
+
+
+@pytest.mark.slow
+def test_the_jobs_for_ci_run(tmp_path: Path) -> None:
+    jobs = scripts_of_jobs()
+    assert len(jobs) == 4
+    program = script(JOBS, jobs, {})
+    assert program.count("make test") == 2, program
+    found = run(tmp_path, program)
+    assert found.returncode == 0, f"{program}\n{found.stdout[-1500:]}\n{found.stderr[-3000:]}"
+    assert found.stdout.count("\none\n") == 2, found.stdout
+
+
+@pytest.mark.skipif(not SYSTEM_YAML, reason="needs a Python with yaml: Debian's python3-yaml")
+def test_yaml_of_pages_can_be_read() -> None:
+    blocks = [
+        block for page in (ROOT / "docs").rglob("*.md") for block in YAML.findall(page.read_text(encoding="utf-8"))
+    ]
+    program = "import json, sys, yaml; print(json.dumps([yaml.safe_load(text) for text in json.load(sys.stdin)]))"
+    done = subprocess.run(
+        [SYSTEM_PYTHON, "-c", program], input=json.dumps(blocks), capture_output=True, text=True, check=True
+    )
+    read = json.loads(done.stdout)
+    assert all(isinstance(found, dict) for found in read)
+    before, after = (found["services"] for found in read if "services" in found)
+    changed = {key for key, value in before["rabbitmq"].items() if value != after["rabbitmq"].get(key)}
+    assert changed == {"image", "volumes", "healthcheck"}
+    assert before["worker"] == after["worker"]
+    jobs = [job for found in read if "jobs" in found for job in found["jobs"].values()]
+    assert all(step.keys() & {"uses", "run"} for job in jobs for step in job["steps"])

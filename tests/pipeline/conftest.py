@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.brokers.http_broker import web_address, web_broker
+from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
 from harness.clients.wire_client import Address
 from harness.project import ROOT
-from tests.pipeline.inputs.queue_client import Desk, desk_at
+from tests.pipeline.inputs.queue_client import Desk, WebDesk, desk_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +59,24 @@ def queue(desk: Desk, name: Callable[..., str]) -> Iterator[Callable[..., str]]:
     yield declare
     for each in declared:
         desk.channel.queue_delete(each)
+
+
+@pytest.fixture
+def web_desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WebDesk]:
+    """A desk at a broker with a management API, and its URL."""
+    if REFERENCE:
+        if not REFERENCE_HTTP:
+            pytest.skip("LEVERET_REFERENCE_HTTP does not say where RabbitMQ's API is")
+        yield WebDesk(request.getfixturevalue("desk"), f"http://{REFERENCE_HTTP}")
+        return
+    process = web_broker(tmp_path)
+    process.start()
+    try:
+        host, port = web_address(process)
+        with desk_at(process.address) as desk:
+            yield WebDesk(desk, f"http://{host}:{port}")
+    finally:
+        process.kill()
 
 
 @pytest.fixture(scope="session")

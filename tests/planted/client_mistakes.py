@@ -14,9 +14,9 @@ from broker import logs
 from broker.config import Config
 from broker.management.host_names import HostNames
 from broker.management.prometheus import metric_groups
-from broker.server import server
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net import heartbeats
+from broker.server.start import configured_sessions
 from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
 from storage.journal.first_format import read_first_format
@@ -36,12 +36,12 @@ FOR_EVER_SECONDS = 1e9
 @mistake("I8", LIMITS)
 def turns_without_end(patch: Patch) -> None:
     """Handle everything that has come in one piece before anybody else has a turn."""
-    settings = server.session_settings
+    settings = configured_sessions.session_settings
 
     def without_budget(config: Config) -> SessionSettings:
         return settings(config)._replace(turn_seconds=FOR_EVER_SECONDS, turn_copies_max=1 << 60)
 
-    patch(server, "session_settings", without_budget)
+    patch(configured_sessions, "session_settings", without_budget)
 
 
 @mistake("I8", LIMITS)

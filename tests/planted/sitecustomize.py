@@ -28,6 +28,7 @@ def change_program() -> None:
         lmdb_environment.COMPACT_FILE_BYTES, lmdb_environment.COMPACT_RATIO = 0, 0
         resource_alarms.SHRINK_SECONDS, resource_alarms.REUSABLE_BYTES_KEPT = 0.0, 0
         lone_changes.QUICK_WRITES_MIN, definition_store.CHECKPOINT_COMMITS = 0, 3
+        definition_store.LOG_BYTES = 1 << 16
     if "PLANTED" in os.environ:
         from tests.planted.planted_catalogue import plant_here
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from bench.figures import figure_page, figures_in_pages
+from broker import __version__
 from broker.cli.catalogue import TOP as VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
@@ -29,6 +30,7 @@ PAGES = sorted(
         *(ROOT / "examples").glob("*.md"),
     ]
 )
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -135,6 +137,15 @@ def test_the_first_page_is_read_in_a_terminal() -> None:
     assert [line for line in lines if len(line) > FIRST_PAGE_LENGTH_MAX and not line.startswith("|")] == []
 
 
+def test_the_first_page_states_version_and_requirements_as_they_are() -> None:
+    text, project = (ROOT / "README.md").read_text(encoding="utf-8"), PROJECT["project"]
+    assert re.findall(r"^Version (\S+),", text, re.MULTILINE) == [__version__]
+    oldest = project["requires-python"].removeprefix(">=")
+    assert set(re.findall(r"Python (\d\.\d+) or later", text)) == {oldest}
+    assert project["license"] == "Apache-2.0"
+    assert "[Apache 2.0](LICENSE)" in text
+
+
 def test_rates_stand_where_they_were_measured() -> None:
     """README and docs show rates of the data file alone, which `python -m bench.figures.figure_page` writes there."""
     pages = [page for page in PAGES if page.parts[len(ROOT.parts)] != "bench" and "decisions" not in page.parts]
@@ -149,6 +160,51 @@ def test_every_page_is_in_the_index() -> None:
     listed = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(prose(index))}
     pages = {page for page in PAGES if page.parts[len(ROOT.parts)] == "docs" and "decisions" not in page.parts}
     assert {shown(page) for page in pages - listed} == {"docs/README.md"}
+
+
+TWO_CLICKS = {
+    "CI": "docs/ci.md",
+    "pytest": "docs/testing-applications.md#pytest",
+    "Node": "docs/testing-applications.md#node",
+    "compose": "docs/compose.md",
+    "moving": "docs/moving.md",
+    "backup": "docs/backup.md#make",
+    "restore": "docs/backup.md#restore",
+    "TLS": "docs/operations/tls.md",
+    "users": "docs/operations/users.md",
+    "metrics": "docs/metrics.md",
+    "upgrade": "docs/operations/upgrade.md",
+    "what is lost at a crash": "docs/durability.md",
+    "instead of Toxiproxy": "docs/testing-with-leveret.md#instead-of-toxiproxy",
+    "Celery": "docs/frameworks.md#celery-with-quorum-queues-and-native-delayed-delivery",
+    "Spring": "docs/frameworks.md#spring",
+    "Testcontainers": "docs/ci.md#testcontainers",
+}
+"""Places by the subject that a reader of README looks for."""
+
+
+def within_clicks(page: Path, clicks: int) -> set[str]:
+    """Return pages at most `clicks` links away, and their headings, which an open page shows."""
+    reached, seen = {page}, {page}
+    for _ in range(clicks):
+        links = {((at.parent / link.partition("#")[0]).resolve()) for at in reached for link in LINK.findall(prose(at))}
+        reached = {target for target in links if target.suffix == ".md" and target.is_file()} - seen
+        seen |= reached
+    return {shown(at) for at in seen} | {f"{shown(at)}#{anchor}" for at in seen for anchor in anchors(at)}
+
+
+def test_what_readers_look_for_is_two_clicks_from_the_readme() -> None:
+    near = within_clicks(ROOT / "README.md", 2)
+    assert {subject: place for subject, place in TWO_CLICKS.items() if place not in near} == {}
+    assert near > within_clicks(ROOT / "README.md", 1), "the second click leads further"
+
+
+def test_the_index_has_one_row_for_a_page_that_readers_look_for() -> None:
+    """One question leads to it; the others are rows of README or links in a page."""
+    rows = re.findall(r"^\| [^|]+ \| (.+) \|$", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    first = [LINK.findall(row)[0] for row in rows if LINK.search(row)]
+    pages = {place.partition("#")[0].removeprefix("docs/") for place in TWO_CLICKS.values()}
+    assert {page: first.count(page) for page in pages if first.count(page) != 1} == {}
 
 
 def mannered(text: str) -> list[str]:
@@ -223,7 +279,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 INSTALL = re.compile(r"pip3? install ((?:--[\w-]+ )*)('[^'\n]+'|[^\s`#&|']+)")
 PUBLISHING = ROOT / "docs" / "releasing.md"
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 
 
 def installed_wrongly(text: str) -> Iterator[str]:

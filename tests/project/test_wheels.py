@@ -22,6 +22,7 @@ from broker import __version__
 from harness.brokers.installed_broker import try_out
 from harness.project import ROOT
 from tools.compiled_core import CORE
+from tools.image_stages import read
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -58,9 +59,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-COPY = re.compile(r"^COPY (?:--chown=\S+ )?((?:[^-\s]\S* )+)(\S+)$", re.MULTILINE)
-"""Sources and destination of a COPY in the Dockerfile."""
-COPIED = [(names.split(), place) for names, place in COPY.findall((ROOT / "Dockerfile").read_text())]
+STAGES = read(ROOT / "Dockerfile", {})
+COPIES = [rest for stage in STAGES.values() for instruction, rest in stage.steps if instruction == "COPY"]
+COPIED = [re.sub(r"--chown=\S+ ", "", rest).rsplit(" ", 1) for rest in COPIES if "--from" not in rest]
+"""Sources and destination of each COPY that takes from the checkout."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with exactly what the stages of the image that build have copied."""
     root = tmp_path_factory.mktemp("image")
     for names, place in COPIED:
-        for name in names if place.startswith(("/src/", "/needs/")) else ():
+        for name in names.split() if place.startswith(("/src/", "/needs/")) else ():
             target = root / place.removeprefix("/")
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, target)
@@ -86,7 +88,7 @@ def image_wheel(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    copied = dict.fromkeys(name.rstrip("/") for names, _ in COPIED for name in names)
+    copied = dict.fromkeys(name.rstrip("/") for names, _ in COPIED for name in names.split())
     assert ignored == [ignored[0], "*", *(f"!{name}" for name in copied), "**/__pycache__"]
 
 
@@ -99,12 +101,9 @@ def test_the_image_installs_what_is_required(image: Path) -> None:
 
 def test_the_image_has_a_compiled_core_and_no_compiler(image: Path) -> None:
     """Docker takes the stage that CORE names: the others are not built."""
-    text = (ROOT / "Dockerfile").read_text()
-    assert "ARG CORE=compiled\n" in text
-    assert "FROM ${CORE} AS wheel\n" in text
-    stages = dict(re.findall(r"^FROM (?:.* AS (\w+)|\S+)\n((?:(?!FROM ).*\n)*)", text, re.MULTILINE))
-    assert [name for name, stage in stages.items() if "gcc" in stage] == ["compiled"]
-    assert "HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip wheel" in stages["compiled"]
+    assert (STAGES["wheel"].base, read(ROOT / "Dockerfile", {"CORE": "pure"})["wheel"].base) == ("compiled", "pure")
+    assert [name for name, stage in STAGES.items() if "gcc" in str(stage.steps)] == ["compiled"]
+    assert "HATCH_BUILD_HOOK_ENABLE_CUSTOM=true pip wheel" in STAGES["compiled"].last("RUN")
     hook = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["path"]
     assert (image / "src" / hook).is_file(), "the hook that compiles is where pyproject.toml says"
     compiled = [name for name in CORE if not (image / "src" / name).exists()]

@@ -133,7 +133,7 @@ class PurgeQueue(_QueueChange):
 
     async def apply(self, administration: Administration) -> dict[str, int]:
         messages = administration.queue(self.vhost, self.name).purge()
-        await administration.written()
+        await administration.written(removals=True)
         return {"messages": messages}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 
 from broker.admin.commands.node_admin import Backup
 from broker.cli.jobs.progress import progress
+from broker.cli.stores.restore_output import show_report
 from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted
 from broker.cli.usage.command_groups import CommandWithExample
@@ -70,10 +72,19 @@ def _back_up(target: Target, directory: Path) -> None:
 @click.command(cls=CommandWithExample, example="/var/backups/leveret-monday --replace")
 @targeted
 @click.option("--replace", is_flag=True, help="Replace existing data, which is kept in a directory beside the new.")
-@click.option("--from", "place", type=click.Path(path_type=Path), help="Restore what was shipped to this place.")
+@click.option("--from", "place", metavar="PLACE", help="Restore what was shipped to this place.")
 @click.option("--at", default="last", show_default=True, help="With --from: last, a time in UTC, or BOOT:POSITION.")
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIRECTORY",
+    help="With --from: the old data directory, to name what is not restored; default: the one that is replaced.",
+)
+@json_option
 @click.argument("backup", type=click.Path(path_type=Path), required=False)
-def restore(target: Target, replace: bool, place: Path | None, at: str, backup: Path | None) -> None:
+def restore(
+    target: Target, replace: bool, place: str | None, at: str, compare: Path | None, as_json: bool, backup: Path | None
+) -> None:
     """Replace the data directory of a stopped broker by BACKUP, or by a moment that was shipped (ship.to).
 
     The backup is checked first. Positions of messages, offsets of streams and numbers of events continue above all that
@@ -86,34 +97,37 @@ def restore(target: Target, replace: bool, place: Path | None, at: str, backup: 
         context = click.get_current_context()
         raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "backup"))
     if backup is not None:
+        if compare is not None or as_json:
+            raise click.UsageError("--compare and --json are for a restore --from a place")
         from broker.server.offline.restore_backup import restore as restore_backup
 
         _tell_restored(target, restore_backup(target.config, backup, replace=replace))
     elif place is not None:
-        _restore_shipped(target, place, at, replace=replace)
+        _restore_shipped(target, place, at, compare, replace=replace, as_json=as_json)
 
 
-def _restore_shipped(target: Target, place: Path, at: str, *, replace: bool) -> None:
+def _restore_shipped(
+    target: Target, place: str, at: str, compare: Path | None, *, replace: bool, as_json: bool
+) -> None:
+    from broker.server.offline.restore_report import compare_with, report_of
     from broker.server.offline.restore_shipped import restore_shipped
-    from storage.ship.shipped_chains import moment
 
     bar = partial(progress, "pieces", counts=True)
     found = restore_shipped(target.config, place, at, replace=replace, progress=bar)
-    reached = found.moment
+    old = compare or found.restored.replaced
+    compared = None if old is None else compare_with(old, target.directory)
+    report = report_of(found, target.directory, max(0.0, time.time() - found.moment.time / 1000), compared)
+    if as_json:
+        show_tree(report, as_json)
+        return
     _tell_restored(target, found.restored)
-    place_of = f"{reached.boot}:{reached.position}"
-    done(
-        "as of {}, position {}, {} behind the base", moment(reached.time), place_of, counted(reached.records, "record")
-    )
-    done("messages that were acknowledged after that come again, those that were confirmed after it are not there")
-    for problem in reached.problems:
-        done("{}", problem)
+    show_report(report)
 
 
 def _tell_restored(target: Target, restored: Restored) -> None:
     done(
         "{}, {} restored into {} (boot {})",
-        counted(restored.queues, "queue"),
+        counted(len(restored.queues), "queue"),
         counted(restored.messages, "message"),
         str(target.directory.absolute()),
         str(restored.boot),

@@ -19,6 +19,7 @@ from broker.entities.node.broker import Broker
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy, Wait
 from broker.server.commits.commit_thread import CatchUp, CommitSignal, CommitThread, Item, Progress
 from broker.server.commits.deferred_commit import DeferredCommit
+from broker.server.commits.held_confirms import HeldConfirms
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from storage.storage_errors import StoreFull
@@ -96,6 +97,8 @@ class Committer:
         self._progressed = RecurringEvent()
         """A batch is on disk, or the disk has become full, or is not any more."""
         self.deleted: dict[int, None] = {}
+        self.held_confirms: HeldConfirms | None = None
+        """The confirms that wait for a second place as well; None: none do."""
         self._writer = writer(store, self, self.deleted, self._policy)
         self.round_robin = trio.Lock()
         """Lock of connections that have more to do than one turn allows. One of them handles input in each round of the
@@ -159,8 +162,10 @@ class Committer:
 
     def crowded(self, *, confirmed: bool) -> bool:
         """Return True if the disk is so far behind that a publisher, `confirmed` or not, is not read."""
-        batches = self._broker.batches
+        batches, held = self._broker.batches, self.held_confirms
         if confirmed:
+            if held is not None and held.crowded:
+                return True
             return self._policy.confirmed_publisher_waits(len(batches.sealed), overfull=batches.overfull)
         behind, gathered = len(batches.sealed), batches.current.bytes
         return self._policy.unconfirmed_publisher_waits(behind, gathered, under_way=self.busy)
@@ -219,13 +224,21 @@ class Committer:
     # Called by the thread
 
     def stored(self, batch: SealedBatch) -> None:
-        """Send the confirms of a batch, and of every one before it: they are on disk."""
+        """Send the confirms of a batch, and of every one before it: they are on disk. Those that wait for a second
+        place are held back."""
         assert batch.number <= self._last, f"batch {batch.number} is stored, and {self._last} was the last to commit"
         self._stored_up_to = batch.number
         self._end_waits(batch.number)
-        self._broker.stored(batch)
+        held = self.held_confirms
+        self._broker.stored(batch if held is None else held.hold(batch))
         self._progressed.happened()
         self._on_stored()
+
+    def shipped(self) -> None:
+        """Send the confirms of batches that are at the second place by now."""
+        if self.held_confirms is not None and self.held_confirms.release():
+            self._progressed.happened()
+            self._on_stored()
 
     def _end_waits(self, number: int) -> None:
         waiting = self.waiting

@@ -19,7 +19,6 @@ from broker.wire.field_tables import Table, from_python
 if TYPE_CHECKING:
     from broker.client.link import Entered
     from broker.client.uris import AmqpEndpoint
-    from broker.entities.node.broker import Broker
     from broker.server.net.transport import Transport
     from broker.session.registry import Registry
 
@@ -30,9 +29,8 @@ _numbers = count(1)
 
 
 class Host(Protocol):
-    """The server as local connections see it."""
+    """The broker's clients as local connections see them."""
 
-    broker: Broker
     registry: Registry
 
     def transport(self, sock: socket.socket, peer: Peer) -> Transport:
@@ -68,7 +66,7 @@ def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, propert
     connection.frame_max = connection.settings.frame_max
     connection.channel_max = connection.settings.channel_max
     connection.opened(properties)
-    enter(connection, host.broker.vhosts[vhost], trusted=user is None)
+    enter(connection, host.registry.broker.vhosts[vhost], trusted=user is None)
     connection.registry.handshaking.pop(connection, None)
     connection_event_messages.connection_created(connection)
     host.serve_transport(transport)
@@ -76,15 +74,16 @@ def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, propert
 
 def _refusal(host: Host, endpoint: AmqpEndpoint) -> str:
     """Return the reason for which a connection is refused; empty if it is not."""
-    if endpoint.vhost not in host.broker.vhosts:
+    broker = host.registry.broker
+    if endpoint.vhost not in broker.vhosts:
         return f"there is no virtual host '{endpoint.vhost}'"
     if endpoint.user is None:
         return ""
-    user = host.broker.users.by_name.get(endpoint.user)
+    user = broker.users.by_name.get(endpoint.user)
     password = endpoint.password
     right = user is not None and (
         password is None or verify(password.encode("utf-8"), user.password_hash, user.hashing_algorithm)
     )
-    if not right or not host.broker.users.may_enter(endpoint.user, endpoint.vhost):
+    if not right or not broker.users.may_enter(endpoint.user, endpoint.vhost):
         return f"user '{endpoint.user}' may not connect to virtual host '{endpoint.vhost}'"
     return ""

@@ -22,6 +22,7 @@ from broker.server.recovery import (
     MESSAGES_DIRECTORY,
     REPLACED,
     STORE_FILES,
+    Stores,
     logged_boot,
     open_stores,
 )
@@ -33,10 +34,21 @@ from storage.restored_files import PREPARING
 from storage.storage_errors import StoreError, StoreLocked
 
 
-class Restored(NamedTuple):
-    """The outcome: contents of the directory, the boot it begins with, and the directory of the old files, if any."""
+class QueueContents(NamedTuple):
+    """A durable queue and the number of its messages."""
 
-    queues: int
+    vhost: str
+    name: str
+    messages: int
+
+
+class Restored(NamedTuple):
+    """The outcome: contents of the directory, the boot it begins with, and the directory of the old files, if any.
+
+    `messages`: of all queues, and of exchanges with delayed messages.
+    """
+
+    queues: list[QueueContents]
     messages: int
     boot: int
     replaced: Path | None
@@ -110,13 +122,19 @@ def _prepare(source: str, fill: Callable[[Path], None], fresh: Path, known: int)
     stores = open_stores(fresh, known_boot=max(known, boot + 1))
     assert stores.messages.boot > known, f"boot {stores.messages.boot} begins behind boot {known}"
     try:
-        queues, lanes = len(stores.definitions.load().queues), stores.messages.lanes()
-        messages = sum(state.messages for states in lanes.values() for state in states.values())
-        return Restored(queues, messages, stores.messages.boot, None)
+        return contents_of(stores)
     finally:
         stores.definitions.close()
         stores.messages.close()
         os.close(stores.lock)
+
+
+def contents_of(stores: Stores) -> Restored:
+    """Return what is in open stores, by queue."""
+    lanes = stores.messages.lanes()
+    held = {queue_id: sum(state.messages for state in states.values()) for queue_id, states in lanes.items()}
+    queues = [QueueContents(row.vhost, row.name, held.get(row.id, 0)) for row in stores.definitions.load().queues]
+    return Restored(queues, sum(held.values()), stores.messages.boot, None)
 
 
 def _store_parts(messages: Path) -> Iterator[Path]:

@@ -10,8 +10,9 @@ from broker.admin.protocol import AdministrationError, invalid
 from broker.config import Config
 from broker.server.offline.restore_backup import Restored, replace_contents
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
+from broker.server.shipping.second_place import opened_place
 from storage.ship.restored_moment import Moment, Progress, RestoredMoment, restore_moment
-from storage.ship.targets.directory_target import DirectoryTarget
+from storage.ship.targets.ship_target import ShipTarget
 
 LAST = "last"
 
@@ -23,23 +24,30 @@ class RestoredShipped(NamedTuple):
     moment: RestoredMoment
 
 
-def restore_shipped(config: Config, place: Path, at: str, *, replace: bool, progress: Progress) -> RestoredShipped:
+def restore_shipped(config: Config, place: str, at: str, *, replace: bool, progress: Progress) -> RestoredShipped:
     """Restore a moment from the place that a broker has shipped to. `at`: see `parse_moment`.
 
     Raises AdministrationError, StoreLocked, StoreError if there is no base for the moment, and OSError; the data
     directory is then unchanged.
     """
-    wanted, target = parse_moment(at), DirectoryTarget(place)
-    if not place.is_dir():
-        raise AdministrationError("not_found", f"{place} is no directory: name the one of ship.to")
+    wanted = parse_moment(at)
     moments: list[RestoredMoment] = []
+    with opened_place(config.ship, place) as target:
+        _look_at(target)
 
-    def fill(fresh: Path) -> None:
-        files = fresh / MESSAGES_DIRECTORY, fresh / DEFINITIONS_FILE
-        moments.append(restore_moment(target, wanted, *files, progress))
+        def fill(fresh: Path) -> None:
+            files = fresh / MESSAGES_DIRECTORY, fresh / DEFINITIONS_FILE
+            moments.append(restore_moment(target, wanted, *files, progress))
 
-    restored = replace_contents(config, str(place), fill, replace=replace)
+        restored = replace_contents(config, str(target), fill, replace=replace)
     return RestoredShipped(restored, moments[0])
+
+
+def _look_at(target: ShipTarget) -> None:
+    try:
+        target.chains()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise AdministrationError("not_found", f"{target} is no directory: name the place of ship.to") from error
 
 
 def parse_moment(text: str) -> Moment:

@@ -1,7 +1,7 @@
 """The thread that ships: it seals the records that wait into pieces, and makes bases between them.
 
-Nothing waits for it. A target that does not answer is tried again; when too much waits, the records are dropped, and a
-new base is made once the target answers (`ShipBuffer`).
+Nothing waits for it, but confirms where the settings want that. A target that does not answer is tried again; when too
+much waits, the records are dropped, and a new base is made once the target answers (`ShipBuffer`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ShipRules(NamedTuple):
     """Rules by which pieces are sealed, bases are made, and old ones are kept.
 
     A base is due after `base_seconds`, or when the records behind it have `base_records_bytes`, and more than it has.
-    `bytes_per_second` 0: no limit.
+    `bytes_per_second` 0: no limit. `confirm_seconds`: between two pieces that are sealed because a confirm waits.
     """
 
     piece_seconds: float
@@ -57,6 +57,7 @@ class ShipRules(NamedTuple):
     base_records_bytes: int
     bytes_per_second: int
     retention: ShipRetention
+    confirm_seconds: float = 0.0
 
 
 class ShipState(NamedTuple):
@@ -76,7 +77,10 @@ class _Ended(Exception):
 
 
 class ShipThread:
-    """Ships one boot. `catch_up` returns when LMDB has all batches that were on disk when it was called."""
+    """Ships one boot, and closes the target.
+
+    `catch_up` returns when LMDB has all batches that were on disk when it was called.
+    """
 
     def __init__(
         self,
@@ -118,6 +122,7 @@ class ShipThread:
     def cannot(self, problem: str) -> None:
         """Note why it is not started."""
         self._problem, self._ended = problem, True
+        self._target.close()
 
     def stop(self, seconds: float) -> None:
         """Ship what waits within this time, and end. The stores may be closed then. It may be called again."""
@@ -163,12 +168,14 @@ class ShipThread:
             self._on_fenced(error)
         except (StoreIncompatible, PieceExists) as error:
             self._problem = str(error)
-            log.error("nothing is shipped: %s", error)
+            log.error("nothing is shipped%s: %s", self._held, error)
             self._buffer.give_up()
         except Exception as error:
             self._problem = f"shipping failed ({error})"
-            log.exception("nothing is shipped any more, until the next start")
+            log.exception("nothing is shipped any more%s, until the next start", self._held)
             self._buffer.give_up()
+        finally:
+            self._target.close()
 
     def _enter(self) -> None:
         """Return once the place is this store's and, if the start could not claim it, this broker's."""
@@ -191,7 +198,8 @@ class ShipThread:
         else:
             self._buffer.wait(0.0 if self._remove_some() else FENCE_SECONDS)
             if self._buffer.waiting_bytes:
-                self._buffer.wait(self._rules.piece_seconds, self._rules.piece_bytes)
+                urgent_from = self._shipped_at + self._rules.confirm_seconds
+                self._buffer.wait(self._rules.piece_seconds, self._rules.piece_bytes, urgent_from)
                 self._ship_records()
             elif self._owner is not None:
                 with suppress(OSError):  # while nothing is to be shipped, a target that does not answer is no matter
@@ -236,7 +244,7 @@ class ShipThread:
         self._ship_up_to(self._buffer.position)
         end = BaseEnd(self._position + 1, sizes[PieceKind.MESSAGES], sizes[PieceKind.DEFINITIONS])
         self._write(PieceKind.BASE, first, msgspec.msgpack.encode(end))
-        self._buffer.based()
+        self._buffer.based(self._position)
         self._bases, self._log_bytes, self._base_bytes = self._bases + 1, 0, sum(sizes.values())
         self._base_at, self._problem = began, ""
         log.info("shipped a base of %d bytes to %s", self._base_bytes, self._target)
@@ -248,7 +256,8 @@ class ShipThread:
 
     def _ship_due_records(self) -> None:
         """Ship records between two parts of a base, as often as without one."""
-        due = time.monotonic() - self._shipped_at >= self._rules.piece_seconds
+        seconds = self._rules.confirm_seconds if self._buffer.urgent else self._rules.piece_seconds
+        due = time.monotonic() - self._shipped_at >= seconds
         if due or self._buffer.waiting_bytes >= self._rules.piece_bytes:
             self._ship_records()
 
@@ -263,8 +272,8 @@ class ShipThread:
         records, self._shipped_at = self._buffer.take(self._rules.piece_bytes), time.monotonic()
         if records:
             self._write(PieceKind.RECORDS, records[0].position, pack(records))
-            self._buffer.shipped()
             self._position = records[-1].position
+            self._buffer.shipped(self._position)
             self._log_bytes += sum(len(record.data) for record in records)
 
     def _write(self, kind: PieceKind, first: int, payload: bytes) -> None:
@@ -291,11 +300,16 @@ class ShipThread:
         self._note(error)
         self._pause(seconds)
 
+    @property
+    def _held(self) -> str:
+        """The rest of a line in the log about a target that takes nothing."""
+        return ", and confirms wait" if self._buffer.confirming else ""
+
     def _note(self, error: Exception) -> None:
         """Log a failure, once for each text of it."""
         problem = f"{self._target}: {error}"
         if problem != self._problem:
-            log.warning("cannot ship to %s; it is tried again", problem)
+            log.warning("cannot ship to %s; it is tried again%s", problem, self._held)
         self._problem = problem
 
     def _pause(self, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import trio
 
 from broker.config import Config, ConfigError, ShipSettings
 from broker.server.commits.committer import Committer
+from broker.server.commits.held_confirms import HeldConfirms
 from broker.server.recovery import Stores
+from broker.server.shipping.second_place import open_place
 from broker.server.shipping.ship_thread import ShipRules, ShipThread
 from storage.ship.place_owner import Fenced, PlaceOwner, refuse_fenced
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
-from storage.ship.targets.directory_target import DirectoryTarget
+from storage.ship.targets.opened_target import PlaceUnusable
 from storage.storage_errors import StoreError
 
 log = logging.getLogger("leveret.ship")
@@ -31,9 +34,13 @@ STOP_SHARE = 0.3
 def check(config: Config) -> None:
     """Raise ConfigError for settings with which nothing can be shipped."""
     if not config.ship.to:
+        if config.ship.confirm == "shipped":
+            raise ConfigError('ship.confirm: "shipped" needs a place to ship to, and ship.to is empty')
         return
-    if "://" in config.ship.to:
-        raise ConfigError(f'ship.to: expected a directory, got "{config.ship.to}"')
+    try:
+        open_place(config.ship).close()
+    except PlaceUnusable as error:
+        raise ConfigError(f"ship.to: {error}") from error
     if not config.store.journal_bytes:
         raise ConfigError("ship.to: shipping needs the journal, and store.journal_bytes is 0")
     if config.testing.enabled:
@@ -50,7 +57,7 @@ def owner_of(config: Config) -> PlaceOwner | None:
     refuse_fenced(directory)
     if not config.ship.to:
         return None
-    owner = PlaceOwner(DirectoryTarget(Path(config.ship.to)), config.ship.to, directory)
+    owner = PlaceOwner(open_place(config.ship), config.ship.to, directory)
     failures: list[Exception] = []
 
     def claim() -> None:
@@ -74,15 +81,21 @@ def owner_of(config: Config) -> PlaceOwner | None:
 class Shipping:
     """Ships both stores to `settings.to`, from `start` to `stop`."""
 
-    def __init__(self, settings: ShipSettings, stores: Stores, committer: Committer, directory: Path) -> None:
+    def __init__(
+        self, settings: ShipSettings, owner: PlaceOwner, stores: Stores, committer: Committer, directory: Path
+    ) -> None:
+        """`owner`: of the place, claimed if it answered."""
         self._settings = settings
+        self._owner = owner
         self._stores = stores
         self._committer = committer
         self._token = trio.lowlevel.current_trio_token()
         self._catching_up = trio.CancelScope()
         self._ended = False
-        self._owner: PlaceOwner | None = None
-        self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base())
+        confirming = settings.confirm == "shipped"
+        on_safe = self._tell_committer if confirming else None
+        self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base(), on_safe)
+        self._held = committer.held_confirms = HeldConfirms(self._buffer) if confirming else None
         retention = ShipRetention(settings.kept_seconds, settings.kept_bases)
         rules = ShipRules(
             settings.piece_seconds,
@@ -91,28 +104,29 @@ class Shipping:
             settings.base_records_bytes,
             settings.bytes_per_second_max,
             retention,
+            settings.confirm_seconds,
         )
-        target = DirectoryTarget(Path(settings.to))
         self._thread = ShipThread(
-            stores.messages, stores.definitions, target, rules, self._buffer, directory, self._catch_up
+            stores.messages, stores.definitions, owner.target, rules, self._buffer, directory, self._catch_up
         )
 
-    def start(self, nursery: trio.Nursery, owner: PlaceOwner | None, on_fenced: Callable[[Fenced], None]) -> None:
+    def start(self, nursery: trio.Nursery, on_fenced: Callable[[Fenced], None]) -> None:
         """Ship all that is committed from now on, behind a base. To be called before anything is.
 
         The nursery must end before the stores are closed. `on_fenced` is called in the event loop.
         """
-        self._owner = owner
         assert self._stores.messages.journal.number == 0, "batches before the first are missing"
         if not self._stores.messages.journal.numbers_all:
-            log.error("nothing is shipped: there was no room for the journal; free some space and start again")
+            held = ", and confirms wait" if self._held is not None else ""
+            log.error("nothing is shipped%s: there was no room for the journal; free some space and start again", held)
             self._thread.cannot("there is no journal: free some space and start again")
             return
         self._stores.messages.journal.on_durable = self._buffer.batch
         self._stores.definitions.on_durable = self._buffer.definitions
-        self._thread.start(owner, lambda error: self._token.run_sync_soon(on_fenced, error))
+        self._thread.start(self._owner, lambda error: self._token.run_sync_soon(on_fenced, error))
         nursery.start_soon(self._end_with_nursery)
-        log.info("shipping to %s", self._settings.to)
+        held = ", and confirms wait for it" if self._held is not None else ""
+        log.info("shipping to %s%s", self._settings.to, held)
 
     async def stop(self, seconds: float) -> None:
         """Ship what waits, and end, in a share of `seconds`. Nothing is committed any more."""
@@ -145,9 +159,16 @@ class Shipping:
             "bytes": state.bytes,
             "chain": state.chain,
             "position": state.position,
-            "epoch": 0 if self._owner is None else self._owner.epoch,
+            "epoch": self._owner.epoch,
+            "confirm": self._settings.confirm,
+            "confirm_wait_seconds": 0.0 if self._held is None else round(self._held.seconds(), 3),
             "problem": state.problem,
         }
+
+    def _tell_committer(self) -> None:
+        """Have the event loop send confirms; called by the thread."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._committer.shipped, idempotent=True)
 
     def _catch_up(self) -> None:
         """Return when LMDB has all batches that are on disk; called by the thread. Raises StoreError."""
@@ -162,8 +183,3 @@ class Shipping:
                 await self._committer.catch_up()
                 return
         raise StoreError("the broker stops")
-
-
-def shipping_of(config: Config, stores: Stores, committer: Committer) -> Shipping | None:
-    """Return the shipping that the settings want; None if it is off."""
-    return Shipping(config.ship, stores, committer, config.server.directory) if config.ship.to else None

@@ -121,7 +121,7 @@ class ShovelHost:
         from broker.shovel.shovels import RunningShovels
 
         server = self._server
-        enter = partial(local_connections.open_pair, server)
+        enter = partial(local_connections.open_pair, server.clients)
         surroundings = Surroundings(enter, lambda: server.registry.cluster_name)
         return RunningShovels(server.nursery, surroundings, self._forget, self._publish)
 

@@ -1,230 +1,139 @@
-"""Kill Spark's driver, an executor, a task's Python, or the broker, while a stream and a queue are written into files.
+"""Kill Spark's driver, an executor, a task's Python, or the brokers, while streams and queues are written into files.
 
-python -m tests.durability.stream_kills [--cycles 10 | --minutes 10] [--seed 1] [--broker HOST:PORT --kill COMMAND]
+python -m tests.durability.stream_kills [--cycles 10 | --minutes 10] [--seed 1] [--broker HOST:PORT --kill COMMAND]...
+    [--directory DIR [--unfinished]]
 
-A publisher numbers messages, sends each to both, and awaits each confirm; at the end the files must have every
-confirmed number, and of the stream every offset once. By default the broker is Leveret; another one, as RabbitMQ 3.10
-or 4, is at `--broker`, and COMMAND kills and starts it again.
+The broker is Leveret; others, as RabbitMQ 3.10 and 4, come beside it with `--broker`, each with a COMMAND that kills
+and starts it again. The same kills are for all of them: to start Spark is what takes long. For each broker a publisher
+numbers messages, sends each to a stream and a queue, and awaits each confirm; at the end its files must have every
+confirmed number, and of the stream every offset once. With `--directory` a run goes on with an earlier one that was
+`--unfinished`: its last act was a kill of everything, and nothing of it is judged before.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import argparse
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import pika
-from pika.exceptions import AMQPError
-
 from harness.brokers.broker_process import BrokerProcess
-from harness.campaign_options import campaign_parser, first_seed, numbered
-from harness.project import ROOT
-from harness.waiting import eventually
+from harness.campaign_options import campaign_parser, exit_on_sigterm, first_seed, numbered
+from tests.durability.stream_kills.killed_brokers import KilledBroker, KilledBrokers, broker_at
+from tests.durability.stream_kills.killed_job import Job
+from tests.durability.stream_kills.notes import Notes
+from tests.durability.stream_kills.numbered_messages import Publisher, verdict
 
-TYPES = {"stream": "stream", "queue": "classic"}
-"""Types of the queues by what ends their names."""
-COMMIT_SECONDS = 180
-PAUSE_SECONDS_MAX = 2.0
-AGAIN = 0.6
+VICTIMS = {"driver": 1, "executor": 2, "worker": 2, "broker": 2}
+"""Parts that are killed, and how often: after a kill of the driver everything takes a minute to be there again."""
+AGAIN = 0.7
 """Probability that something is killed once more before a batch is committed: while all recovers from the last kill."""
-PUBLISH_SECONDS = 0.002
-VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
-"""Processes to kill, each with a part of its command line."""
+PAUSE_SECONDS_MAX, START_SECONDS = 3.0, 20.0
+"""Longest pauses before the next kill; the second one after a kill of the driver, so that all of its start is hit."""
 
 
-class Publisher(threading.Thread):
-    """Publishes 0, 1, 2, ..., one confirm at a time, until it is stopped; what was not confirmed is published again."""
+class Campaign:
+    """The kills, and what they have come to. `publishers` are by the labels of brokers."""
 
-    def __init__(self, address: tuple[str, int], name: str) -> None:
-        super().__init__(name="publisher", daemon=True)
-        self._name = name
-        self.confirmed = 0
-        self._address = address
-        self._over = threading.Event()
+    def __init__(self, job: Job, brokers: KilledBrokers, publishers: Mapping[str, Publisher], notes: Notes) -> None:
+        self._job = job
+        self._brokers = brokers
+        self._publishers = publishers
+        self._notes = notes
 
-    def run(self) -> None:
-        while not self._over.is_set():
-            with suppress(AMQPError, OSError):
-                self._publish()
-            self._over.wait(0.1)
+    def kill_parts(self, cycles: Iterable[int], seed: int) -> None:
+        """Kill one part after the other."""
+        chance = random.Random(seed)
+        for _ in cycles:
+            self._job.start()
+            self._job.await_commit()
+            longest, again = PAUSE_SECONDS_MAX, True
+            while again:
+                time.sleep(chance.uniform(0, longest))  # the instant of the kill, not a wait for anything
+                (victim,) = chance.choices([*VICTIMS], [*VICTIMS.values()])
+                self._kill(victim)
+                self._job.start()
+                longest = START_SECONDS if victim == "driver" else PAUSE_SECONDS_MAX
+                again = chance.random() < AGAIN
+        self._brokers.await_started()
 
-    def stop(self) -> None:
-        """Return when nothing is published any more."""
-        self._over.set()
-        self.join()
+    def kill_all(self) -> None:
+        """End all that runs by a kill."""
+        for publisher in self._publishers.values():
+            publisher.stop()
+        self._kill("driver")
 
-    def _publish(self) -> None:
-        with pika.BlockingConnection(pika.ConnectionParameters(*self._address)) as connection:
-            channel = connection.channel()
-            for kind, queue_type in TYPES.items():
-                channel.queue_declare(f"{self._name}-{kind}", durable=True, arguments={"x-queue-type": queue_type})
-            channel.confirm_delivery()
-            while not self._over.wait(PUBLISH_SECONDS):
-                for kind in TYPES:
-                    persistent = pika.BasicProperties(delivery_mode=2)
-                    channel.basic_publish("", f"{self._name}-{kind}", b"%d" % self.confirmed, persistent)
-                self.confirmed += 1
+    def _kill(self, victim: str) -> None:
+        if victim == "broker":
+            self._brokers.kill()
+        elif not self._job.kill(victim):
+            return
+        confirmed = {label: publisher.confirmed for label, publisher in self._publishers.items()}
+        self._notes.add(victim, confirmed)
+        print(f"{time.strftime('%X')} killed {victim}, confirmed: {confirmed}", flush=True)
 
-
-class Job:
-    """The job, started again whenever its driver was killed."""
-
-    def __init__(self, address: tuple[str, int], name: str, directory: Path) -> None:
-        scratch = directory / "scratch"
-        scratch.mkdir()
-        self._places = (address[0], str(address[1]), name, str(directory))
-        self._directory = directory
-        settings = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
-        self._environment = {**os.environ, **settings}
-        self._log = (directory / "job.log").open("ab")
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        if self._process is None:
-            self._process = subprocess.Popen(self._command(), cwd=ROOT, env=self._environment, stdout=self._log,
-                                             stderr=self._log, start_new_session=True)  # fmt: skip
-
-    def rows(self) -> list[tuple[str, int, int]]:
-        """Write all that is left, and return what is in the files: stream or queue, offset, number."""
-        with_end = [*self._command(), "to-end"]
-        done = subprocess.run(
-            with_end, cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=self._log, check=True
-        )
-        return [(kind, offset, int(body)) for kind, offset, body in map(json.loads, done.stdout.splitlines())]
-
-    def await_commit(self) -> None:
-        """Return when both queries have committed another batch."""
-        known = {kind: self._committed(kind) for kind in TYPES}
-
-        def is_committed() -> bool:
-            assert self._process is not None
-            assert self._process.poll() is None, f"the job has ended by itself: see {self._log.name}"
-            return all(self._committed(kind) > last for kind, last in known.items())
-
-        eventually(is_committed, "a batch to be committed", seconds=COMMIT_SECONDS)
-
-    def kill(self, victim: str) -> bool:
-        """Kill the driver with all it has started, or one process of a kind; False if there is none."""
-        assert self._process is not None
-        marks = VICTIMS.get(victim, "")
-        found = [pid for pid in _of_session(self._process.pid) if marks in _command_line(pid)]
-        for pid in found if victim == "driver" else found[-1:]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if victim == "driver":
-            self._process.wait()
-            self._process = None
-        return bool(found)
-
-    def _committed(self, kind: str) -> int:
-        commits = self._directory / kind / "checkpoint" / "commits"
-        return max((int(each.name) for each in commits.glob("[0-9]*") if each.name.isdigit()), default=-1)
-
-    def _command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.durability.stream_kills.archiving_job", *self._places]
+    def judged(self) -> str:
+        """Have all that is left written; what was tried. Raises AssertionError for a missing message, or one twice."""
+        for publisher in self._publishers.values():
+            publisher.stop()
+        self._notes.confirm({label: publisher.confirmed for label, publisher in self._publishers.items()})
+        rows = self._job.rows()
+        told = [
+            f"{label}: {len(self._notes.numbers(label)):,} confirmed; in the files"
+            f" {verdict([row for row in rows if row.broker == label], self._notes.numbers(label))}"
+            for label in self._publishers
+        ]
+        return f"{self._notes.kills}; {'; '.join(told)}"
 
 
-def _of_session(leader: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(int(place.name)) == leader:
-                found.append(int(place.name))
-    return sorted(found)
-
-
-def _command_line(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return ""
-
-
-def campaign(
-    job: Job, publisher: Publisher, kill_broker: Callable[[], object], cycles: Iterable[int], seed: int
-) -> str:
-    """The cycles, and what was tried. Raises AssertionError when a message is missing or there twice."""
-    chance, killed = random.Random(seed), Counter[str]()
-
-    def kill(victim: str) -> bool:
-        if victim != "broker":
-            return job.kill(victim)
-        kill_broker()
-        return True
-
-    publisher.start()
-    for _ in cycles:
-        job.start()
-        job.await_commit()
-        again = True
-        while again:
-            time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
-            victim = chance.choice(["driver", "executor", "worker", "broker"])
-            if kill(victim):
-                killed[victim] += 1
-                print(f"killed {victim}, {publisher.confirmed:,} confirmed", flush=True)
-            job.start()
-            again = chance.random() < AGAIN
-    publisher.stop()
-    job.start()
-    job.kill("driver")
-    in_files = verdict(job.rows(), publisher.confirmed)
-    kills = ", ".join(f"{count} of the {victim}" for victim, count in sorted(killed.items()))
-    return f"kills: {kills}; {publisher.confirmed:,} confirmed; in the files {in_files}"
-
-
-def verdict(rows: Sequence[tuple[str, int, int]], confirmed: int) -> str:
-    """Judge what is in the files. Raises AssertionError when a message is missing, or an offset there twice."""
-    offsets = Counter(offset for kind, offset, _ in rows if kind == "stream")
-    assert max(offsets.values()) == 1, f"twice: {[offset for offset, times in offsets.items() if times > 1][:10]}"
-    for kind in TYPES:
-        missing = set(range(confirmed)) - {number for each, _, number in rows if each == kind}
-        assert not missing, f"confirmed and not in the files of the {kind}: {sorted(missing)[:10]}"
-    of_queue = Counter(number for kind, _, number in rows if kind == "queue")
-    again = sum(times - 1 for times in of_queue.values())
-    once = f"{len(offsets):,} offsets of the stream, each once"
-    return f"{once}, and {len(of_queue):,} messages of the queue, {again:,} of them again"
+def run(directory: Path, brokers: Mapping[str, KilledBroker], options: argparse.Namespace) -> str:
+    """Kill, and judge unless it is to be gone on with; what was tried."""
+    name = f"kills-{directory.name}"  # at another broker queues of earlier runs are there, with the same numbers
+    notes = Notes(directory / "notes.json")
+    addresses = {label: broker.address for label, broker in brokers.items()}
+    job = Job(addresses, name, directory)
+    publishers = {label: Publisher(address, name, notes.first) for label, address in addresses.items()}
+    try:
+        with KilledBrokers([*brokers.values()]) as killing:
+            campaign = Campaign(job, killing, publishers, notes)
+            for publisher in publishers.values():
+                publisher.start()
+            campaign.kill_parts(numbered(options), first_seed(options))
+        if options.unfinished:
+            campaign.kill_all()
+            return f"{notes.kills}; to be gone on with in {directory}"
+        return campaign.judged()
+    finally:
+        job.kill("driver")
 
 
 def main() -> None:
     """Run the cycles; exit with 1 when a message is missing or there twice."""
     parser = campaign_parser("tests.durability.stream_kills", __doc__, rounds=10, unit="cycles")
-    parser.add_argument("--broker", help="HOST:PORT of another broker")
-    parser.add_argument("--kill", help="a command that kills the other broker and starts it again")
+    parser.add_argument("--broker", action="append", default=[], help="HOST:PORT of another broker")
+    parser.add_argument("--kill", action="append", default=[], help="a command that kills that broker and starts it")
+    parser.add_argument("--directory", type=Path, help="where an unfinished run is, or is to be")
+    parser.add_argument("--unfinished", action="store_true", help="end with a kill, and judge another time")
     options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="leveret-stream-kills-"))
-    seed = first_seed(options)
-    print(f"seed {seed}, data in {directory}", flush=True)
-    if options.broker:
-        host, _, port = options.broker.partition(":")
-        address, kill = (host, int(port)), lambda: subprocess.run(options.kill, shell=True, check=True)
-        broker = None
-    else:
-        broker = BrokerProcess(directory / "data")
-        broker.start()
-        address, kill = broker.address, broker.kill_and_restart
-    name = directory.name  # at another broker queues of earlier runs are still there, with the same numbers
-    job, publisher = Job(address, name, directory), Publisher(address, name)
+    if len(options.broker) != len(options.kill):
+        parser.error("each --broker goes with a --kill")
+    exit_on_sigterm()
+    directory = options.directory or Path(tempfile.mkdtemp(prefix="leveret-stream-kills-"))
+    directory.mkdir(exist_ok=True)
+    print(f"data in {directory}", flush=True)
+    leveret = BrokerProcess(directory / "data")
+    leveret.start()
+    others = map(broker_at, options.broker, options.kill)
+    brokers = [KilledBroker("leveret", leveret.address, leveret.kill_and_restart), *others]
     try:
-        print(campaign(job, publisher, kill, numbered(options), seed), flush=True)
+        print(run(directory, {each.label: each for each in brokers}, options), flush=True)
     finally:
-        publisher.stop()
-        job.start()
-        job.kill("driver")
-        if broker is not None:
-            broker.stop()
-    shutil.rmtree(directory)
+        leveret.kill()
+    if not options.unfinished:
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,13 @@ class Desk(NamedTuple):
         return int(self.channel.queue_declare(queue, passive=True).method.consumer_count)
 
 
+class WebDesk(NamedTuple):
+    """A desk at a broker, and the URL of its management API."""
+
+    desk: Desk
+    url: str
+
+
 @contextmanager
 def desk_at(address: Address) -> Iterator[Desk]:
     """A desk of its own at any broker, which must not go away meanwhile."""

@@ -75,12 +75,19 @@ def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
         (reading_of, {"queue": "q", "maxBytesPerBatch": "2147483648"}, "a number from 1 to 1073741824"),
         (broker_of, {"host": "a,:5672"}, "option host has hosts such as broker-1,broker-2:5673, not ':5672'"),
         (reading_of, {"queue": "q", "ack": "after", "partitions": "2"}, "option partitions is not for ack = after"),
-        (writing_of, {"superStream": "s"}, "options superStream and hashColumn of a sink go together"),
+        (writing_of, {"hashColumn": "c"}, "option hashColumn goes with superStream, whose partitions it chooses"),
         (
             writing_of,
             {"superStream": "s", "hashColumn": "c", "routingKey": "k"},
             "options superStream and routingKey exclude each other",
         ),
+        (
+            writing_of,
+            {"superStream": "s", "hashColumn": "c", "hashColumns": "c"},
+            "options hashColumn and hashColumns exclude each other",
+        ),
+        (writing_of, {"superStream": "s", "hashColumns": "a,,b"}, "names of columns, each once, not 'a,,b'"),
+        (writing_of, {"superStream": "s", "hashColumns": "a, a"}, "names of columns, each once, not 'a, a'"),
         (writing_of, {"onRefused": "ignore"}, "option onRefused is one of fail, count, not 'ignore'"),
     ],
 )

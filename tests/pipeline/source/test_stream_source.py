@@ -6,21 +6,18 @@ Kills of the driver, of a worker and of the broker are a campaign (tests/durabil
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, StructType
 
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import web_address, web_broker
-from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
+from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.waiting import eventually
 from leveret_spark.amqp.broker_api import management_of
 from leveret_spark.amqp.float_headers import Properties
@@ -31,18 +28,14 @@ from leveret_spark.option_errors import AmqpError, HttpError, OptionError
 from leveret_spark.option_uses import QUEUE_QUERY, QUEUE_TABLE, SINK, STREAM_QUERY, STREAM_TABLE, USES, check_use
 from leveret_spark.options import KNOWN, Given, broker_of, writing_of
 from leveret_spark.queues.message_columns import Columns
-from leveret_spark.queues.partition_hash import murmur3, partition_of
-from leveret_spark.queues.rows import Rows
-from leveret_spark.queues.sink import QueueWriter
 from leveret_spark.spark_engine import ReadMaxRows
 from leveret_spark.streams.stream_ends import StreamEnds, is_stream
 from leveret_spark.streams.stream_options import stream_reading_of
 from leveret_spark.streams.stream_position import Position
 from leveret_spark.streams.stream_range import RangePartition, RangeRead
-from leveret_spark.streams.stream_source import StreamsReader
 from tests.pipeline.inputs.command import leveret
-from tests.pipeline.inputs.queue_client import Desk, desk_at
-from tests.pipeline.inputs.streams import run_to_end
+from tests.pipeline.inputs.queue_client import Desk, WebDesk, desk_at
+from tests.pipeline.inputs.streams import bodies, grown, publish, reader_of, run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +94,15 @@ def test_ends_are_exact_and_ranges_too(desk: Desk, queue: Queue, stream: Queue) 
     ends.close()
 
 
+def test_a_look_at_a_time_finds_what_is_there(desk: Desk, stream: Queue) -> None:
+    """RabbitMQ delivers some messages behind its answer to what it is asked after the consumer."""
+    name, begun = stream(1), datetime.now(UTC).replace(microsecond=0)
+    with StreamEnds(broker_of(desk.options)) as ends:
+        for number in range(1, 400):
+            desk.channel.basic_publish("", name, b"%d" % number)
+            assert ends.since({name: begun - timedelta(seconds=1)}) == {name: 0}
+
+
 def test_what_retention_removed_is_named_or_passed_over(desk: Desk, stream: Queue) -> None:
     """RabbitMQ numbers records of its own as well, one in each segment."""
     name = stream(300, **{"x-max-length-bytes": 4000, "x-stream-max-segment-size-bytes": 2000})
@@ -112,24 +114,6 @@ def test_what_retention_removed_is_named_or_passed_over(desk: Desk, stream: Queu
     assert 0 < kept[0] <= first < end
     with pytest.raises(AmqpError, match=r"offsets 5 to \d+ were removed by retention before they were read"):
         numbers(desk, name, 5, end)
-
-
-def reader_of(desk: Desk, name: str, **options: str) -> StreamsReader:
-    """A reader as the planner of a query has it."""
-    told = {**desk.options, **({"queue": name} if name else {}), "startingOffsets": "earliest", **options}
-    reader = AmqpDataSource(told).streamReader(Columns("json").schema)
-    assert isinstance(reader, StreamsReader)
-    return reader
-
-
-def bodies(reader: DataSourceReader | StreamsReader, parts: Iterable[InputPartition]) -> list[int]:
-    """Return the numbers that tasks read."""
-    return [int(body) for part in parts for batch in reader.read(part) for body in batch.column("body").to_pylist()]
-
-
-def publish(desk: Desk, name: str, numbers: Iterable[int]) -> None:
-    for number in numbers:
-        desk.channel.basic_publish("", name, b"%50d" % number)
 
 
 def replace(desk: Desk, name: str, count: int) -> None:
@@ -330,98 +314,6 @@ def test_a_schema_may_have_some_columns_and_the_time_of_the_broker(desk: Desk, s
         source.reader(StructType().add("body", IntegerType()))
 
 
-class WebDesk(NamedTuple):
-    """A desk at a broker, and the URL of its management API."""
-
-    desk: Desk
-    url: str
-
-
-@pytest.fixture
-def web_desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WebDesk]:
-    """A desk at a broker with a management API, and its URL."""
-    if REFERENCE:
-        yield WebDesk(request.getfixturevalue("desk"), f"http://{REFERENCE_HTTP}")
-        return
-    process = web_broker(tmp_path)
-    process.start()
-    try:
-        host, port = web_address(process)
-        with desk_at(process.address) as desk:
-            yield WebDesk(desk, f"http://{host}:{port}")
-    finally:
-        process.kill()
-
-
-@pytest.fixture
-def super_stream(web_desk: WebDesk, name: Any) -> Iterator[Callable[[int], str]]:
-    """A function that adds a partition to a super stream; returns the stream."""
-    desk, exchange, added = web_desk.desk, name("invoices"), []
-    desk.channel.exchange_declare(exchange, "direct", durable=True)
-
-    def add(order: int) -> str:
-        stream = f"{exchange}-{order}"
-        added.append(stream)
-        desk.channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
-        arguments = {"x-stream-partition-order": order}
-        desk.channel.queue_bind(stream, exchange, f"key {order}", arguments)
-        return stream
-
-    yield add
-    desk.channel.exchange_delete(exchange)
-    for each in added:
-        desk.channel.queue_delete(each)
-
-
-@pytest.mark.skipif(bool(REFERENCE) and not REFERENCE_HTTP, reason="no LEVERET_REFERENCE_HTTP")
-def test_a_super_stream_is_its_partitions_and_those_that_are_added(
-    web_desk: WebDesk, super_stream: Callable[[int], str]
-) -> None:
-    desk, web = web_desk
-    second, first = super_stream(1), super_stream(0)
-    exchange = first.removesuffix("-0")
-    place = {"managementUrl": web}
-    writing = AmqpDataSource({**desk.options, **place, "superStream": exchange, "hashColumn": "customer"})
-    sink = writing.writer(StructType().add("body", "string").add("customer", "string"), overwrite=False)
-    assert isinstance(sink, QueueWriter)
-    batch = pa.RecordBatch.from_pylist([{"body": str(n), "customer": f"c{n % 5}"} for n in range(40)])
-    desk.channel.confirm_delivery()
-    for message in Rows(sink.shape, "x").messages(batch):
-        desk.channel.basic_publish(message.exchange, message.routing_key, message.body, message.properties)
-    reader = reader_of(desk, "", **place, superStream=exchange)
-    start = reader.initialOffset()
-    end = eventually(partial(_grown, reader, start, 40), "all messages")
-    assert [*Position.read(start).offsets] == [first, second]
-    assert end[first] > 0 < end[second]
-    assert sorted(bodies(reader, reader.partitions(start, end))) == [*range(40)]
-    third = super_stream(2)
-    publish(desk, third, range(40, 50))
-    for later in (reader, reader_of(desk, "", **place, superStream=exchange)):
-        grown = eventually(partial(_grown, later, end, 50), "the new partition", seconds=30)
-        assert grown[third] == 10
-        assert bodies(later, later.partitions(end, grown)) == [*range(40, 50)]
-        later.stop()
-    told = {"assign": json.dumps({exchange: [2, 0]})}, {"subscribePattern": f"{exchange}-[02]"}
-    for options in told:
-        source = AmqpDataSource({**desk.options, **place, **options})
-        table = source.reader(source.schema())
-        assert {part.queue for part in table.partitions()} == {first, third}
-    with pytest.raises(OptionError, match=r"option assign has partition 7 of 'inv.*', which has \[0, 1, 2\]"):
-        AmqpDataSource({**desk.options, **place, "assign": json.dumps({exchange: [7]})}).reader(
-            source.schema()
-        ).partitions()
-    with pytest.raises((OptionError, HttpError), match=r"misspelt' of http://.*: no stream is bound|misspelt/.*: 404 "):
-        reader_of(desk, "", **place, superStream="misspelt").initialOffset()
-    partly = reader_of(desk, "", **place, assign=json.dumps({exchange: [0]}))
-    with pytest.raises(AmqpError, match="is not among the streams to read any more; failOnDataLoss = false leaves it"):
-        partly.latestOffset(grown)
-    partly.stop()
-    desk.channel.queue_bind(first, exchange, "key", {"x-stream-partition-order": "second"})
-    with pytest.raises(OptionError, match="has x-stream-partition-order = 'second', which is to be a whole number"):
-        reader_of(desk, "", **place, superStream=exchange).initialOffset()
-
-
-@pytest.mark.skipif(bool(REFERENCE) and not REFERENCE_HTTP, reason="no LEVERET_REFERENCE_HTTP")
 def test_a_group_commits_its_offsets_at_the_broker(web_desk: WebDesk, name: Any) -> None:
     """Those before the start of each batch that Spark asks for. RabbitMQ has no such request, and says so."""
     desk, web = web_desk
@@ -437,7 +329,7 @@ def test_a_group_commits_its_offsets_at_the_broker(web_desk: WebDesk, name: Any)
         desk.channel.queue_delete(stream)
         return
     offsets = management_of(Given({"managementUrl": web}), broker_of(desk.options))
-    end = eventually(partial(_grown, reader, start, 20), "all messages")
+    end = eventually(partial(grown, reader, start, 20), "all messages")
     for position, lag in ((start, 20), (end, 0)):
         reader.latestOffset(position)
         rows = offsets.get("/api/leveret/stream-offsets")
@@ -448,12 +340,6 @@ def test_a_group_commits_its_offsets_at_the_broker(web_desk: WebDesk, name: Any)
     reader.stop()
 
 
-def _grown(reader: StreamsReader, start: dict[str, Any], messages: int) -> dict[str, Any] | None:
-    """The end of a batch, once it has a number of messages before it."""
-    end = reader.latestOffset(start)
-    return end if sum(Position.read(end).offsets.values()) == messages else None
-
-
 def test_a_checkpoint_of_another_source_is_told(desk: Desk, queue: Queue) -> None:
     for told in ({"run": "1f", "messages": 3}, {"clicks": 1, "$identity": {"clicks": 7}}, {"rabbit@a": None}):
         with pytest.raises(AmqpError, match=r"the checkpoint is not of streams, .*: take another checkpointLocation"):
@@ -461,13 +347,6 @@ def test_a_checkpoint_of_another_source_is_told(desk: Desk, queue: Queue) -> Non
     source = AmqpDataSource({**desk.options, "queue": queue()})
     with pytest.raises(AmqpError, match=r"the checkpoint is not of a queue, .*: take another checkpointLocation"):
         source.streamReader(Columns("json").schema).latestOffset({"clicks": 1}, ReadMaxRows(10))
-
-
-def test_partitions_are_those_of_rabbitmqs_stream_clients() -> None:
-    """Vectors of MurmurHash3; the seed of the clients is in their sources."""
-    known = [(b"", 1, 0x514E28B7), (b"test", 0x9747B28C, 0x704B81DC), (b"Hello, world!", 0x9747B28C, 0x24884CBA)]
-    assert [murmur3(data, seed) for data, seed, _ in known] == [found for *_, found in known]
-    assert {partition_of(value, 3) for value in ("a", b"b", 7, "c", "d")} <= {0, 1, 2}
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.clients.client_steps import Waits
 from bench.figures.client_waits import ClientSitting, client_section
 from bench.figures.figure_page import made, table
+from bench.figures.figures_in_pages import PAGES
+from bench.figures.figures_in_words import CLAIMS, part, reworded
 from bench.figures.measured_loads import LOADS
+from bench.figures.row_figures import EMPTY_START
+from bench.figures.row_figures import read as read_rows
 from bench.figures.sittings import OURS, Broker, Machine, Runs, Sitting, append, read
 from harness.project import ROOT
 from leveret.testing.power.c_compiler import compiler
@@ -39,6 +44,22 @@ THREE = Sitting(
 def test_page_and_picture_are_those_of_the_data() -> None:
     """`python -m bench.figures.figure_page` makes them again."""
     assert {path: path.read_text(encoding="utf-8") for path in made(read())} == made(read())
+
+
+def test_an_older_figure_in_a_sentence_is_noticed() -> None:
+    """Every claim stands in some page, and words that state another figure are replaced by those of the data."""
+    pages = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    assert [claim.pattern.pattern for claim in CLAIMS if not any(map(claim.pattern.search, pages.values()))] == []
+    rows = read_rows()
+    rows[EMPTY_START] = msgspec.structs.replace(rows[EMPTY_START], figures={"median_s": 0.1})
+    assert reworded("It is ready in a fifth of\na second.", rows) == "It is ready in a tenth of\na second."
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.215, "a fifth"), (0.26, "a quarter"), (0.12, "an eighth"), (0.024, "a fortieth")]
+)
+def test_a_figure_is_the_nearest_of_the_usual_parts(value: float, words: str) -> None:
+    assert part(value) == words
 
 
 def test_a_table_has_medians_and_the_ratios_of_rounds() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -209,7 +210,11 @@ def test_metadata_is_kept(store: DefinitionStore) -> None:
 # Opening, closing, copying.
 
 
-def test_a_start_after_a_crash_needs_no_room_on_the_disk(store: DefinitionStore, path: Path) -> None:
+def test_a_start_after_a_crash_needs_no_room_on_the_disk(
+    store: DefinitionStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new process has not looked for a temporary directory yet, and finds none that it can write to."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
     store.commit([Put(VHOST)])
     left = contents(path.parent)
     store.close()
