@@ -7,6 +7,7 @@ RUN_STAMP := $(VENV)/.run-installed
 TEST_STAMP := $(VENV)/.test-installed
 FUZZ_STAMP := $(VENV)/.fuzz-installed
 # An installed Leveret with a compiled core, as its wheels have it; the checkout itself contains nothing compiled.
+SSH_SERVER := build/ssh-server
 COMPILED := build/installed
 COMPILED_STAMP := $(COMPILED)/.installed
 COMPILED_FROM := $(shell find broker leveret leveret_events leveret_spark migrations pipeline pytest_leveret storage tools/compiled_core.py \
@@ -39,7 +40,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, hostile-contents and model-walks: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, standby-kills, hostile-contents and model-walks: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -47,7 +48,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill hostile-contents soak disk-faults simulate model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -67,9 +68,11 @@ help:
 	@echo "make hostile-contents messages and names that look like records, log lines, frames and markup, MINUTES=60 SEED="
 	@echo "make operators     operations around a crash: commands, settings, copies, harmed files, MINUTES=60 SEED="
 	@echo "make restore-drill the drill of docs/backup.md on brokers that lose their directory, MINUTES=60 SEED="
+	@echo "make standby-kills promotions of standbys with kills of broker and standby, a place that fails; MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
+	@echo "make audited-lives the same with the event log, each run judged by the audit, SEEDS=200 HOURS=10"
 	@echo "make model-walks   long walks of the models in tests/models, on all cores, MINUTES=60 SEED="
 	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
@@ -99,6 +102,10 @@ $(FUZZ_STAMP): $(TEST_STAMP)
 
 venv: $(TEST_STAMP)
 
+# An SSH server for tests that ship to one, where the system has none. Without packages to be had, such tests are skipped.
+$(SSH_SERVER):
+	sh tools/ssh_server.sh $@
+
 run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
@@ -123,10 +130,10 @@ lint: $(TEST_STAMP)
 
 check: lint fast
 
-test: $(TEST_STAMP)
+test: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
-fast: $(TEST_STAMP)
+fast: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # The fast tests with each Python that is found, each in an environment of its own.
@@ -142,9 +149,10 @@ test-portable: $(TEST_STAMP)
 	PYTHONPATH="$(CURDIR)/harness/portable:$(CURDIR)" $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 # A copy, so that nothing compiled lies beside the sources.
-test-compiled: $(TEST_STAMP)
+test-compiled: $(TEST_STAMP) $(SSH_SERVER)
 	$(BIN)/python -m tools.compiled_core build/compiled
 	ln -s "$(CURDIR)/$(VENV)" build/compiled/$(VENV)
+	mkdir -p build/compiled/build && ln -s "$(CURDIR)/$(SSH_SERVER)" build/compiled/$(SSH_SERVER)
 	cd build/compiled && $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 crash-states: $(TEST_STAMP)
@@ -171,6 +179,9 @@ hostile-contents: $(TEST_STAMP)
 restore-drill: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.drill --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+standby-kills: $(TEST_STAMP)
+	$(BIN)/python -m tests.durability.standby_kills --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 operators: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.operators --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
@@ -182,6 +193,9 @@ disk-faults: $(TEST_STAMP)
 
 simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+audited-lives: $(TEST_STAMP)
+	$(BIN)/python -m tests.simulation --audited --seeds $(SEEDS) --hours $(HOURS)
 
 model-walks: $(TEST_STAMP)
 	$(BIN)/python -m tests.models --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -231,7 +245,7 @@ check-clients: single
 # The image's stages by the Dockerfile's own lines, in root directories: what docker would make of it, where no docker is.
 check-image: $(TEST_STAMP)
 	[ -d build/debian ] || { rm -rf build/debian.part && debootstrap --variant=minbase \
-		--include=ca-certificates,python3,python3-venv,python3-pip trixie build/debian.part && mv build/debian.part build/debian; }
+		--include=ca-certificates,python3-dev,python3-pip,python3-venv trixie build/debian.part && mv build/debian.part build/debian; }
 	$(BIN)/python -m tools.try_image $(if $(CORE),--core $(CORE)) build/debian build/image
 
 # What is published; docs/releasing.md has the order. The directory and the archives for npm take root and npm, the image

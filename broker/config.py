@@ -239,6 +239,10 @@ class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kept_bases: Positive = 2
     bytes_per_second_max: Count = 0
     buffer_bytes: Positive = 64 * MEBIBYTE
+    sftp_key: str = ""
+    sftp_known_hosts: str = ""
+    s3_endpoint: str = ""
+    s3_region: str = ""
 
 
 class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -39,6 +39,7 @@ STARTS = 5
 RUNNING = (
     *("status", "ping", "wait", "health running", "memory", "environment", "report", "stop --help"),
     *("publish kept.orders text --declare", "peek kept.orders", "get kept.orders", "list queues", "list connections"),
+    *("publish kept.orders more", "consume kept.orders --count 1", "rabbitmqadmin list queues", "test-brokers"),
     *("bench --seconds 0.2", "testing clock", "trace on", "trace off", "set-log-level info", "set-log-form text"),
     *("queue declare q", "exchange declare x", "binding add x q key", "purge-queue q", "delete-queue q"),
     *("user add reader secret", "vhost add v", "permission set -p v reader . . .", "topic-permission set reader x . ."),
@@ -51,6 +52,17 @@ RUNNING = (
 )
 STOPPED = ("check", "inspect", "recover", "restore --replace /tmp/monday", "list queues", "user list")
 """Commands on the broker's data directory, which end with exit code 0 while it runs, and afterwards."""
+STARTED = "serve", "config", "test"
+"""Commands that are run in other ways."""
+ASKED_FOR_HELP = {
+    "archive": "takes Spark",
+    "pipeline": "takes Spark",
+    "close-connection": "takes the name of a connection that is open",
+    "migrate": "takes a second broker",
+    "promote": "takes a second place for what is stored",
+    "tail": "takes a publisher beside it",
+}
+"""Commands of which only the help is shown, and the reason."""
 PAGE = re.compile(r"listening for HTTP on (http://127\.0\.0\.1:\d+)")
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -40,15 +42,29 @@ STEP_SECONDS = 0.005
 """Pause for all other work between two steps."""
 
 
+class Log(Protocol):
+    """The log of a boot, as `EventLog` is one."""
+
+    def append(self, part: Part) -> None: ...
+
+    def seal(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+OpenLog = Callable[[Path, str, int, EventLogSettings], tuple[Log, NumberInBoot | None]]
+"""Opens the log of a boot in a directory, for a node; returns the last event before it, too."""
+
+
 class Events:
     """The event log of one boot, from the start to the end of the broker."""
 
-    def __init__(self, config: Config, store: MessageStore) -> None:
+    def __init__(self, config: Config, store: MessageStore, open_log: OpenLog = EventLog.open) -> None:
         settings = EventLogSettings(
             config.events.segment_bytes, config.events.segment_seconds, config.events.kept_bytes
         )
         self.node = config.identity.shown_cluster_name
-        self._log, last = EventLog.open(config.events_directory, self.node, store.boot, settings)
+        self._log, last = open_log(config.events_directory, self.node, store.boot, settings)
         self._gathering = trio.Event()
         self.recorder = Recorder(store.boot, self._hand_over, self._wake_up, _labels(config.events))
         self._store = store
@@ -69,6 +85,16 @@ class Events:
             if boot > before.boot:
                 self.recorder.add(LOSS, 1, loss.first, loss.last)
 
+    @property
+    def gathering(self) -> bool:
+        """True if events have been recorded that are to be written soon."""
+        return self._gathering.is_set()
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        self._gathering = trio.Event()
+        self.recorder.flush()
+
     async def run(self, broker: Broker) -> None:
         """Record the queued messages, and write recorded events every FLUSH_SECONDS, until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -76,8 +102,7 @@ class Events:
             while True:
                 await self._gathering.wait()
                 await trio.sleep(FLUSH_SECONDS)
-                self._gathering = trio.Event()
-                self.recorder.flush()
+                self.flush()
 
     def record_stop(self, broker: Broker, seconds: float) -> None:
         """Record the messages queued at the end, within `seconds`, and an orderly stop.
@@ -102,9 +127,14 @@ class Events:
         self._log.close()
 
     async def _snapshot(self, broker: Broker) -> None:
-        """Record the messages of earlier boots, without those of purged queues, which may be on disk still."""
-        for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, _was_purged):
+        for _ in self.snapshot(broker):
             await trio.sleep(STEP_SECONDS)
+
+    def snapshot(self, broker: Broker) -> Iterator[None]:
+        """Record the messages of earlier boots, some in each step, without those of purged queues, which may be on disk
+        still.
+        """
+        yield from self._queued(broker, self.recorder.boot << COUNTER_BITS, _was_purged)
         self.recorder.add(SNAPSHOT, 1)
 
     def _queued(self, broker: Broker, before: int, gone: Callable[[Queue], bool]) -> Iterator[None]:

@@ -32,6 +32,7 @@ from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, whe
 from pipeline.audit.publish_verdicts import Counts, Messages
 from pipeline.audit.queue_settings import QueueSettings
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
+from pipeline.audit.seen_moments import seen
 from pipeline.audit.verdict_table import (
     HOW,
     LOST,
@@ -376,7 +377,8 @@ class _Copies:
     def _table(self, verdict: Any, violations: Any, origin: Origin) -> pa.Table:
         size = len(self.place)
         ended, guilty = self.end < NEVER, np.nonzero(violations)
-        wanted = (verdict > QUEUED) | violations.any(axis=1)
+        wrong = violations.any(axis=1)
+        wanted = (verdict > QUEUED) | wrong
         vhosts, queues = ([place[at] for place in self._node.places] for at in (0, 1))
         columns = {
             "node": pa.repeat(pa.scalar(self._node.name), size),
@@ -399,6 +401,14 @@ class _Copies:
             "evidence": self._evidence(wanted, ended),
             "size_bytes": pa.array(origin.size_bytes, mask=~wanted | (origin.size_bytes < 0)),
             "properties": self._properties(np.where(wanted, origin.described, -1)),
+            "seen": seen(
+                (verdict == LOST) | wrong,
+                self._rows,
+                self._groups,
+                self._node.messages,
+                self.msg_id,
+                (self.end, self.ended),
+            ),
         }
         return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)
 

@@ -13,6 +13,7 @@ from pipeline.audit.bound_queues import Bindings, Span
 from pipeline.audit.log_timeline import NEARBY_EVENTS, LogTimeline, boot_of, where
 from pipeline.audit.message_rules import VIOLATIONS, Answers, answers, violations
 from pipeline.audit.reduction import NEVER, Groups, Place, Route
+from pipeline.audit.seen_moments import OF_MESSAGES
 from pipeline.audit.verdict_table import LOST, OF_MESSAGE, SCHEMA, VERDICTS
 
 
@@ -46,7 +47,7 @@ class Messages:
         self._sizes = self._groups.max(self._column("size_bytes"))
 
     def about(self, row: int) -> dict[str, Any]:
-        """Columns of SCHEMA that tell a reader which message it is: its size, and the properties in the log."""
+        """Columns of SCHEMA on a message: its size, the properties in the log, and where it is seen there."""
         size, properties = int(self._sizes[row]), self._table.column("properties")
         begin = self._groups.starts[row]
         end = self._groups.starts[row + 1] if row + 1 < len(self._groups) else len(self._groups.order)
@@ -54,7 +55,12 @@ class Messages:
         return {
             "size_bytes": None if size < 0 else size,
             "properties": next((value for value in values if value is not None), None),
+            "seen": self._seen(slice(begin, end)),
         }
+
+    def _seen(self, rows: slice) -> list[int]:
+        moments = np.concatenate([self._column(name)[rows] for name in (*OF_MESSAGES, "routed_last")])
+        return np.repeat(np.unique(moments[(moments >= 0) & (moments < NEVER)]), 2).tolist()
 
     def _column(self, name: str) -> Any:
         return self._table.column(name).to_numpy()[self._groups.order]

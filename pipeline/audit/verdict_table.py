@@ -62,5 +62,6 @@ SCHEMA = pa.schema(
         ("evidence", pa.string()),
         ("size_bytes", pa.int32()),
         ("properties", pa.string()),
+        ("seen", pa.list_(pa.int64())),
     ]
 )

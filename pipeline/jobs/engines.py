@@ -116,7 +116,7 @@ def engine(
         if name == "local":
             yield _local
         else:
-            with spark_for(job, master=master, settings=settings) as spark:
+            with spark_for(job, master=master, settings=settings, sources=False) as spark:
                 if master is not None and not master.startswith("local["):
                     spark.addArtifacts(str(packed_code()), pyfile=True)
                 yield SparkEngine(spark)
@@ -126,9 +126,17 @@ def engine(
 
 @contextmanager
 def spark_for(
-    job: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, progress: bool = False
+    job: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    progress: bool = False,
+    sources: bool = True,
 ) -> Iterator[SparkSession]:
-    """Start Spark for a job. `progress` shows stages on standard error. Raises JobError for every error of Spark."""
+    """Start Spark for a job. `progress` shows stages on standard error; `sources`: the job reads or writes ours.
+
+    Raises JobError for every error of Spark.
+    """
     try:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
@@ -141,7 +149,12 @@ def spark_for(
     ours = {**SETTINGS, "spark.ui.showConsoleProgress": str(progress).lower(), **(settings or {})}
     try:
         with session(
-            f"leveret {job}", master=master or "local[*]", settings=ours, java_options=JAVA, keep_classes=True
+            f"leveret {job}",
+            master=master or "local[*]",
+            settings=ours,
+            java_options=JAVA,
+            keep_classes=True,
+            sources=sources,
         ) as spark:
             yield spark
     except (PySparkException, Py4JJavaError) as error:

@@ -1,9 +1,9 @@
-"""Timelines of some copies that an audit has found: all their events, read again from few parts of the log."""
+"""Timelines of some copies that an audit has found: all their events, read again where the log has them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from operator import itemgetter
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.audit.log_coverage import moment
+from pipeline.audit.log_timeline import NEARBY_EVENTS
 from pipeline.audit.reduction import SEQ_BITS
 from pipeline.audit.verdict_counts import FIRST_OF_CAUSE, SAMPLES
 from pipeline.event_parts import Part
@@ -20,7 +21,7 @@ from pipeline.jobs.engines import Engine
 
 FOUND_AT_ONCE = 10_000
 """Findings that are rows of Python at a time: half a million would take 400 MB."""
-LOOKED_AT = ("node", "vhost", "queue", "position", "msg_id", "verdict", "violations", "first", "last")
+LOOKED_AT = ("node", "vhost", "queue", "position", "msg_id", "verdict", "violations", "first", "last", "seen")
 COLUMNS = (
     *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "exchange", "routing_key", "connection", "channel"),
     *("consumer_tag", "msg_id", "position", "redelivered", "reason", "size_bytes", "properties"),
@@ -43,7 +44,9 @@ SWEEPS = ("purge", "delete")
 
 
 class Wanted(NamedTuple):
-    """A copy, its message, and the moments of its first and last event; without a queue a message."""
+    """A copy, its message, the moments of its first and last event, and pairs of moments between which all of them are;
+    without a queue a message.
+    """
 
     node: str
     vhost: str | None
@@ -52,6 +55,7 @@ class Wanted(NamedTuple):
     msg_id: int | None
     first: int
     last: int
+    seen: list[int]
 
 
 def cause(row: dict[str, Any]) -> str:
@@ -68,10 +72,10 @@ def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
         seen[group] += 1
         if seen[group] <= FIRST_OF_CAUSE:
             at = row["msg_id"] if row["queue"] is None else row["position"]  # a message that is in no queue, or in all
-            copy = Wanted(*group[:3], at, row["msg_id"], row["first"], row["last"])
+            copy = Wanted(*group[:3], at, row["msg_id"], row["first"], row["last"], row["seen"])
             ranked.append((seen[group], copy))
     wanted = [copy for _, copy in sorted(ranked, key=itemgetter(0))[:SAMPLES]]
-    chosen = [part for part in parts if any(_may_have(part, each) for each in wanted)]
+    chosen = [narrow for part in parts for narrow in _narrowed(part, wanted)]
     rows = [row for of_part in read(partial(_told, wanted), chosen) for row in of_part]
     rows.sort(
         key=lambda row: (*(row[name] or "" for name in ("node", "vhost", "queue")), row["position"], row["moment"])
@@ -79,11 +83,21 @@ def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _may_have(part: Part, wanted: Wanted) -> bool:
-    name = part.name
-    begins, ends = moment(name.boot, part.after + 1), moment(name.boot, part.until)
-    # Its publish is a little sooner than the first of the copy, its confirm may be later than the last.
-    return name.node == wanted.node and begins <= wanted.last + (1 << 20) and ends >= wanted.first - (1 << 16)
+def _narrowed(part: Part, wanted: Sequence[Wanted]) -> Iterator[Part]:
+    """Yield the events of a part among which there are some of wanted copies."""
+    boot, last = moment(part.name.boot, 0), part.after
+    for first, end in sorted(pair for each in wanted if each.node == part.name.node for pair in _seen(each)):
+        after, until = max(first - boot - 1, last), min(end - boot, part.until)
+        if after < until:
+            yield part._replace(after=after, until=until)
+            last = until
+
+
+def _seen(wanted: Wanted) -> Iterator[tuple[int, int]]:
+    """Yield the ends of where a copy is seen; all routes of a message follow its publish within NEARBY_EVENTS."""
+    further = NEARBY_EVENTS if wanted.queue is None else 0
+    for first, last in zip(wanted.seen[::2], wanted.seen[1::2], strict=True):
+        yield first, last + further
 
 
 def _told(wanted: Sequence[Wanted], part: Part) -> list[dict[str, Any]]:

@@ -80,14 +80,16 @@ def session(
     settings: Mapping[str, str] | None = None,
     java_options: str = "",
     keep_classes: bool = False,
+    sources: bool = True,
 ) -> Iterator[SparkSession]:
     """Start Spark, and stop it at the end. A session that runs already is used, and not stopped.
 
     `master` replaces `cores` of this machine; for a cluster no address of this process is set, and PYSPARK_PYTHON in
     the environment names the Python of its nodes. `settings` are Spark's, and override ours; `java_options` go to the
     virtual machine. `keep_classes`: Java writes an archive of its classes at its end, unless there is one
-    (`class_archive`). SIGINT and SIGTERM end it with KeyboardInterrupt. Raises MissingError if a package or Java is
-    missing, JavaEndedError if Java ends during a request to Spark.
+    (`class_archive`). Without `sources` none of ours is registered, and a process less is started. SIGINT and SIGTERM
+    end it with KeyboardInterrupt. Raises MissingError if a package or Java is missing, JavaEndedError if Java ends
+    during a request to Spark.
     """
     _check_packages()
     for logger in TALKATIVE:
@@ -106,7 +108,7 @@ def session(
     here = {**HERE, **_search_path()} if master.startswith("local") else {}
     ours = {**QUIET, **here, "spark.driver.extraJavaOptions": options}
     with _spark(name, master, {**ours, **(settings or {})}) as spark:
-        yield _with_sources(spark)
+        yield _with_sources(spark) if sources else spark
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.audit import NodeFacts
 from pipeline.audit.log_coverage import Boot, Gap
 from pipeline.audit.publish_verdicts import Counts
 from pipeline.audit.verdict_counts import CAUSES, TALLY, found_in
@@ -28,7 +27,7 @@ from pipeline.event_parts import Part
 from pipeline.file_target import Target
 from pipeline.spark_audit import log_reading, share_verdicts
 from pipeline.spark_audit.kept_state import Kept, state_rows
-from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ, Reading
+from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ, LogRead, Reading
 from pipeline.spark_audit.moved_copies import LINKS
 from pipeline.spark_audit.number_blocks import BLOCK_BITS, table_of
 from pipeline.spark_audit.share_verdicts import (
@@ -83,7 +82,8 @@ class Outcome(NamedTuple):
     found: pa.Table
 
 
-BLOCKS = "node string, block bigint, share bigint"
+BLOCKS = pa.schema([("node", pa.string()), ("block", pa.int64()), ("share", pa.int64())])
+"""The share of each block."""
 
 
 class _Shares(NamedTuple):
@@ -114,8 +114,8 @@ def judged_by_spark(
     try:
         with described(spark, "audit: read and reduce the events"):
             told = read.where(f"what = '{LOG}'").select("node", "messages").toArrow()
-        facts = log_reading.node_facts(zip(*(column.to_pylist() for column in told.columns), strict=True))
-        return _Judgement(spark, read, facts, tables, cut).outcome()
+        log = log_reading.log_read(zip(*(column.to_pylist() for column in told.columns), strict=True))
+        return _Judgement(spark, read, log, tables, cut).outcome()
     finally:
         read.unpersist()
 
@@ -153,35 +153,29 @@ _TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.binary(): "binary"}
 class _Judgement:
     """The judgement of a log whose reduced rows are there."""
 
-    def __init__(self, spark: SparkSession, read: DataFrame, facts: list[NodeFacts], tables: Tables, cut: Cut) -> None:
+    def __init__(self, spark: SparkSession, read: DataFrame, log: LogRead, tables: Tables, cut: Cut) -> None:
         self._spark = spark
         self._read = read
-        self._facts = facts
+        self._log = log
         self._tables = tables
         self._cut = cut
 
     def outcome(self) -> Outcome:
         """Judge all shares."""
-        with described(self._spark, "audit: count the rows of each block"):
-            sizes = self._read.where(f"what <> '{LOG}'").groupBy("what", "node", "block").agg({"size": "sum"}).toArrow()
-        kinds, nodes, blocks, rows = (column.to_pylist() for column in sizes.columns)
-        shares = _shares(
-            sorted(each[1:] for each in zip(kinds, nodes, blocks, rows, strict=True) if each[0] == PIECE),
-            self._cut.share_rows,
-        )
+        shares = _shares(self._log.blocks, self._cut.share_rows)
         before = str(self._spark.conf.get("spark.sql.shuffle.partitions"))
         self._spark.conf.set("spark.sql.shuffle.partitions", str(max(shares.last, 1)))
         try:
-            return self._judged(self._shared(shares, moved=LINK in kinds), shares)
+            return self._judged(self._shared(shares), shares)
         finally:
             self._spark.conf.set("spark.sql.shuffle.partitions", before)
 
-    def _shared(self, shares: _Shares, *, moved: bool) -> DataFrame:
+    def _shared(self, shares: _Shares) -> DataFrame:
         """The pieces of the log, each with its share."""
         from pyspark.sql import functions as sql
 
         pieces, bits = self._read.where(f"what = '{PIECE}'"), self._cut.block_bits
-        if moved:
+        if self._log.moves:
             links = self._read.where(f"what = '{LINK}'").mapInArrow(log_reading.decoded_links, columns_of(LINKS))
             of_queues = links.groupBy("node", "vhost", "queue").applyInArrow(
                 lambda of_queue: log_reading.begins(bits, of_queue), columns_of(READ)
@@ -190,35 +184,30 @@ class _Judgement:
             pieces = both.applyInArrow(
                 lambda key, cut, begun: log_reading.with_moves(bits, key, cut, begun), columns_of(READ)
             )
-        blocks = sql.broadcast(self._spark.createDataFrame(shares.blocks, BLOCKS))
+        columns = zip(*shares.blocks, strict=True) if shares.blocks else ([] for _ in BLOCKS)
+        known = [pa.array(values, field.type) for values, field in zip(columns, BLOCKS, strict=True)]
+        blocks = sql.broadcast(self._spark.createDataFrame(pa.table(known, schema=BLOCKS)))
         # Copies that have moved into a block of which the log has nothing else go anywhere, all of them together.
-        known = pieces.join(blocks, ["node", "block"], "left")
-        return known.select(sql.coalesce("share", sql.lit(1)).alias("share"), "node", "copies", "messages")
+        shared = pieces.join(blocks, ["node", "block"], "left")
+        return shared.select(sql.coalesce("share", sql.lit(1)).alias("share"), "node", "copies", "messages")
 
     def _judged(self, pieces: DataFrame, shares: _Shares) -> Outcome:
         from pyspark import StorageLevel
 
-        facts_of = {each.name: each for each in self._facts}
+        facts_of = {each.name: each for each in self._log.nodes}
         judging = Judging(*self._tables, self._cut.block_bits, facts_of, shares.begins, shares.numbers, {})
         once = _by_share(pieces, partial(share_verdicts.judge_share, judging), FACTS).persist(StorageLevel.DISK_ONLY)
-        facts, again = once, None
         try:
-            with described(self._spark, "audit: judge the messages"):
-                counted = _counted(facts)
-            with described(self._spark, "audit: compare the order of shares"):
-                spans = _crossing(facts) if shares.last > 1 else []
+            with described(self._spark, "audit: judge the messages, compare the order of shares"):
+                spans = _crossing(once)
             if spans:
                 with described(self._spark, "audit: judge again where copies of other shares have overtaken"):
-                    again = self._again(pieces, judging, spans).persist(StorageLevel.DISK_ONLY)
-                    facts = facts.where(f"share not in {_shares_of(spans)}").union(again)
-                    counted = _counted(facts)
-            with described(self._spark, "audit: collect samples"):
-                samples = facts.where(f"what = '{SAMPLES}'").select("rows").toArrow()
-            return self._outcome(counted, samples.column("rows").to_pylist())
+                    again = self._again(pieces, judging, spans)
+                    return self._outcome(_counted(once.where(f"share not in {_shares_of(spans)}").union(again)))
+            with described(self._spark, "audit: count the verdicts"):
+                return self._outcome(_counted(once))
         finally:
-            for each in (once, again):
-                if each is not None:
-                    each.unpersist()
+            once.unpersist()
 
     def _again(self, pieces: DataFrame, judging: Judging, spans: Sequence[Any]) -> DataFrame:
         """Judge some shares with the first deliveries at higher positions of other shares."""
@@ -245,7 +234,7 @@ class _Judgement:
         judging = judging._replace(elsewhere=dict(elsewhere))
         return _by_share(pieces, partial(share_verdicts.judge_share, judging), FACTS)
 
-    def _outcome(self, counted: pa.Table, samples: list[bytes]) -> Outcome:
+    def _outcome(self, counted: pa.Table) -> Outcome:
         rows = defaultdict[str, list[dict[str, Any]]](list)
         for row in counted.to_pylist():
             rows[row["what"]].append(row)
@@ -257,15 +246,15 @@ class _Judgement:
             {**row, "verdict": row["name"], "copies": row["one"], "violations": row["two"]} for row in rows[TALLIED]
         ]
         causes = [{**row, "cause": row["name"], "copies": row["one"]} for row in rows[CAUSE]]
-        gaps = [gap for each in self._facts for gap in each.coverage.gaps]
+        gaps = [gap for each in self._log.nodes for gap in each.coverage.gaps]
         return Outcome(
-            [boot for each in self._facts for boot in each.coverage.boots],
+            [boot for each in self._log.nodes for boot in each.coverage.boots],
             gaps,
             [doubts.get((gap.node, gap.moment), 0) if gap.doubtful else 0 for gap in gaps],
             Counts(**messages),
             pa.Table.from_pylist([{name: row[name] for name in TALLY.names} for row in tally], TALLY),
             pa.Table.from_pylist([{name: row[name] for name in CAUSES.names} for row in causes], CAUSES),
-            found_in(pa.concat_tables([SCHEMA.empty_table(), *map(table_of, samples)])),
+            found_in(pa.concat_tables([SCHEMA.empty_table(), *(table_of(row["rows"]) for row in rows[SAMPLES])])),
         )
 
 
@@ -284,12 +273,14 @@ def _by_share(pieces: DataFrame, function: Any, schema: pa.Schema) -> DataFrame:
 
 
 def _counted(facts: DataFrame) -> pa.Table:
-    """Sum up the counts of all shares."""
+    """Sum up the counts of all shares; samples stay as they are."""
     from pyspark.sql import functions as sql
 
     keys = ("what", "node", "vhost", "queue", "name", "moment")
-    counts = facts.where(sql.col("what").isin(TALLIED, CAUSE, DOUBT, MESSAGES))
-    return counts.groupBy(*keys).agg(sql.sum("one").alias("one"), sql.sum("two").alias("two")).toArrow()
+    sampled = sql.when(sql.col("what") == SAMPLES, sql.col("share"))
+    counts = facts.where(sql.col("what") != SPAN).withColumn("part", sampled)
+    summed = (sql.sum("one").alias("one"), sql.sum("two").alias("two"), sql.first("rows").alias("rows"))
+    return counts.groupBy(*keys, "part").agg(*summed).toArrow()
 
 
 def _crossing(facts: DataFrame) -> list[Any]:

@@ -23,7 +23,7 @@ from pipeline.spark_audit.number_blocks import BLOCK_BITS
 
 STATE = "audit/_state"
 NAME = "_state.json"
-FORMAT = [1, BLOCK_BITS]
+FORMAT = [2, BLOCK_BITS]
 """Version of the files. Those of another one are not read: the log is read from its begin."""
 
 

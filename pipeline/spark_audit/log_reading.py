@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -31,17 +31,27 @@ READ = pa.schema(
 - piece: the copies and messages of a batch in a block, `size` of them;
 - link: moved copies (`moved_copies.LINKS`), as an Arrow stream in `copies`;
 - begin: links of a block straight to their begin, in the same form;
-- log: what a part says of its node as a whole, in `messages`.
+- log: what a part says of its node as a whole (`LogFacts`), in `messages`.
 """
 
 
 class LogFacts(NamedTuple):
-    """Facts on a node in one part of its log."""
+    """Facts on a node in one part of its log; the rows of each of its blocks, and whether copies have moved."""
 
     bound: list[Bound]
     told: list[Told]
     stretches: list[Stretch]
     damaged: list[Damage]
+    rows: dict[int, int]
+    moves: bool
+
+
+class LogRead(NamedTuple):
+    """Facts on all nodes of a log; rows of its blocks, in their order, as node, block, number; whether copies moved."""
+
+    nodes: list[NodeFacts]
+    blocks: list[tuple[str, int, int]]
+    moves: bool
 
 
 class Reading(NamedTuple):
@@ -68,30 +78,36 @@ def read_parts(reading: Reading, numbers: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def _rows(node: str, part: ReducedPart, block_bits: int) -> Iterator[dict[str, Any]]:
-    bound, told, stretches = list[Bound](), list[Told](), list[Stretch]()
+    facts = LogFacts([], [], [], [part.damage] if part.damage else [], defaultdict(int), moves=False)
     for reduced in part.batches:
-        bound += reduced.bound
-        told += reduced.told
-        stretches += reduced.stretches
+        facts.bound.extend(reduced.bound)
+        facts.told.extend(reduced.told)
+        facts.stretches.extend(reduced.stretches)
         for piece in pieces(reduced, block_bits):
+            facts.rows[piece.block] += piece.rows
             yield {"what": PIECE, "node": node, "size": piece.rows, **piece._asdict()}
         moved = links(reduced)
         if moved.num_rows:
+            facts = facts._replace(moves=True)
             yield {"what": LINK, "node": node, "size": moved.num_rows, "copies": arrow_stream(moved)}
-    facts = msgspec.msgpack.encode(LogFacts(bound, told, stretches, [part.damage] if part.damage else []))
-    yield {"what": LOG, "node": node, "messages": facts}
+    yield {"what": LOG, "node": node, "messages": msgspec.msgpack.encode(facts)}
 
 
-def node_facts(rows: Iterable[tuple[str, bytes]]) -> list[NodeFacts]:
-    """Put together what all parts say of their nodes."""
+def log_read(rows: Iterable[tuple[str, bytes]]) -> LogRead:
+    """Put together what all parts say of their nodes and blocks."""
     decode = msgspec.msgpack.Decoder(LogFacts).decode
     of_nodes = defaultdict[str, list[LogFacts]](list)
+    blocks, moves = Counter[tuple[str, int]](), False
     for node, content in rows:
-        of_nodes[node].append(decode(content))
-    return [
-        facts_of(node, *(list(chain(*column)) for column in zip(*of_nodes[node], strict=True)))
+        facts = decode(content)
+        of_nodes[node].append(facts)
+        blocks.update({(node, block): size for block, size in facts.rows.items()})
+        moves |= facts.moves
+    nodes = [
+        facts_of(node, *(list(chain(*column)) for column in zip(*(each[:4] for each in of_nodes[node]), strict=True)))
         for node in sorted(of_nodes)
     ]
+    return LogRead(nodes, sorted((*block, size) for block, size in blocks.items()), moves)
 
 
 def decoded_links(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

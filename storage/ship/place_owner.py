@@ -7,7 +7,6 @@ A broker whose epoch is not the newest one is fenced: it notes so, and no broker
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from threading import Lock
 from typing import final
@@ -66,7 +65,7 @@ class PlaceOwner:
 
     def __init__(self, target: ShipTarget, place: str, directory: Path) -> None:
         """`place`: how the settings name the target. The caller has locked the directory."""
-        self._target = target
+        self.target = target
         self._place = place
         self._directory = directory
         self._lock = Lock()
@@ -87,14 +86,14 @@ class PlaceOwner:
     def check(self) -> None:
         """Return if nobody has taken a later epoch. Raises Fenced, OSError."""
         try:
-            later = read_epoch(self._target, self.epoch + 1)
+            later = read_epoch(self.target, self.epoch + 1)
         except StoreCorrupt as error:
             raise self._fence(read_note(self._directory), str(error)) from error
         if later is not None:
             raise self._fence(read_note(self._directory), str(later))
 
     def _take(self, *, over_others: bool) -> Epoch | None:
-        note, newest = None if over_others else read_note(self._directory), newest_epoch(self._target)
+        note, newest = None if over_others else read_note(self._directory), newest_epoch(self.target)
         known = note is not None and note.place == self._place
         own = newest is None or (note is not None and newest.token in (note.token, note.before))
         if not (own or over_others):
@@ -104,7 +103,7 @@ class PlaceOwner:
         before = newest.token if newest is not None else ""
         self._write(EpochNote(self._place, epoch.number, epoch.token, before if own else ""))
         try:
-            take_epoch(self._target, epoch)
+            take_epoch(self.target, epoch)
         except PieceExists:
             raise self._fence(read_note(self._directory), "another broker, at the same moment") from None
         self.epoch = epoch.number
@@ -117,16 +116,7 @@ class PlaceOwner:
         return Fenced(_sentence(self._directory, self._place, owner))
 
     def _write(self, note: EpochNote) -> None:
-        path = self._directory / NAME
-        fresh = path.with_name(f"{NAME}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            synced_files.write_all(descriptor, msgspec.json.encode(note), 0)
-            synced_files.sync(descriptor)
-        finally:
-            os.close(descriptor)
-        fresh.rename(path)
-        synced_files.sync_directory(self._directory)
+        synced_files.replace(self._directory / NAME, msgspec.json.encode(note))
 
 
 def _sentence(directory: Path, place: str, owner: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count
 from typing import NamedTuple
 
 import msgspec
@@ -65,14 +66,23 @@ def read_bases(target: ShipTarget) -> ShippedBases:
     """Read the ends of all bases. Raises OSError, StoreIncompatible."""
     bases = ShippedBases([], [])
     for chain in chains_of_store(target):
-        for name in target.names(chain):
-            parsed = parse_piece_name(name)
-            if parsed is None or parsed[1] is not PieceKind.BASE:
-                continue
-            try:
-                bases.found.append(_base(target, chain, name))
-            except StoreCorrupt as error:
-                bases.damaged.append(str(error))
+        found, damaged = bases_of(target, chain)
+        bases.found.extend(found)
+        bases.damaged.extend(damaged)
+    return bases
+
+
+def bases_of(target: ShipTarget, chain: str) -> ShippedBases:
+    """Read the ends of the bases in one chain. Raises OSError."""
+    bases = ShippedBases([], [])
+    for name in target.names(chain):
+        parsed = parse_piece_name(name)
+        if parsed is None or parsed[1] is not PieceKind.BASE:
+            continue
+        try:
+            bases.found.append(_base(target, chain, name))
+        except StoreCorrupt as error:
+            bases.damaged.append(str(error))
     return bases
 
 
@@ -91,19 +101,34 @@ def read_pieces(target: ShipTarget, base: ShippedBase) -> Iterator[OpenedPiece]:
     Pieces before the base are not read: they may be gone.
     """
     names = dict(filter(None, map(parse_piece_name, target.names(base.chain))))
+    last = max(names, default=0)
     expected = digest_before_first(base.chain) if base.first == 1 else b""
-    for number in range(base.first, max(names, default=0) + 1):
-        if number not in names:
+    for number in count(base.first):
+        found = _get(target, base.chain, number, names.get(number))
+        if found is None and number > last:
+            return
+        if found is None:
             raise StoreCorrupt(f"piece {number} of {base.chain} is missing")
-        name = f"{base.chain}/{piece_name(number, names[number])}"
-        opened = unseal(target.get(base.chain, piece_name(number, names[number])), name)
+        kind, data = found
+        name = f"{base.chain}/{piece_name(number, kind)}"
+        opened = unseal(data, name)
         piece = opened.piece
-        if (piece.number, piece.kind, piece.store) != (number, names[number], base.store):
+        if (piece.number, piece.kind, piece.store) != (number, kind, base.store):
             raise StoreCorrupt(f"{name} is another piece than its name says")
         if expected and piece.previous != expected:
             raise StoreCorrupt(f"{name} does not follow the piece before it")
         expected = opened.digest
         yield opened
+
+
+def _get(target: ShipTarget, chain: str, number: int, kind: PieceKind | None) -> tuple[PieceKind, bytes] | None:
+    """Read a piece; None if it is not there. `kind`: as it was listed; a listing may lack pieces that are there."""
+    for each in reversed(PieceKind) if kind is None else (kind,):
+        try:
+            return each, target.get(chain, piece_name(number, each))
+        except FileNotFoundError:
+            pass
+    return None
 
 
 def moment(milliseconds: int) -> str:

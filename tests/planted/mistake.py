@@ -24,10 +24,14 @@ class Kills(NamedTuple):
 
 
 class BrokerCrashes(NamedTuple):
-    """Found among the crash states of a recorded broker. `steps` are those of each client, one number per start."""
+    """Found among the crash states of a recorded broker. `steps` are those of each client, one number per start.
+
+    With `offsets` one of the clients commits offsets of streams.
+    """
 
     symptom: str = ""
     steps: tuple[int, ...] = (4,)
+    offsets: bool = False
 
 
 class Simulation(NamedTuple):

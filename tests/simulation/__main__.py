@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import chain, count, islice
 
 from harness.waiting import begun_within
@@ -30,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--without", type=int, action="append", default=[], help="a client that stays away")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--verbose", action="store_true", help="tell everything that happens")
+    parser.add_argument("--audited", action="store_true", help="log events, and have the audit judge each run")
     parser.add_argument("--shrink", action="store_true", help="look for a smaller run that fails as well")
     return parser.parse_args()
 
@@ -39,7 +41,7 @@ def main() -> int:
     said = arguments()
     if said.seed is not None:
         tell = print if said.verbose else None
-        outcome = replay(said.seed, said.hours, frozenset(said.without), tell)
+        outcome = replay(said.seed, said.hours, frozenset(said.without), tell, audited=said.audited)
         print(outcome.line())
         if outcome.failure and said.shrink:
             print(shrink(said.seed, said.hours).line())
@@ -51,16 +53,16 @@ def main() -> int:
     known = [seed for seed, minutes in FOUND_ONCE if minutes > TESTED_MINUTES_MAX] if said.first is None else []
     seeds = (seed for _, seed in zip(numbers, chain(known, count(first)), strict=False))
     print(f"seeds from {first}, {said.hours:g} virtual hours each, {said.jobs} processes", flush=True)
-    return run_many(seeds, said.hours, said.jobs)
+    return run_many(seeds, said.hours, said.jobs, audited=said.audited)
 
 
-def run_many(seeds: Iterator[int], hours: float, jobs: int) -> int:
+def run_many(seeds: Iterator[int], hours: float, jobs: int, *, audited: bool) -> int:
     """Run seeds as long as there are any."""
     totals: Counter[str] = Counter()
     started, found = time.monotonic(), 0
     with ProcessPoolExecutor(jobs) as pool:
         while batch := list(islice(seeds, jobs * 5)):
-            for outcome in pool.map(replay, batch, [hours] * len(batch)):
+            for outcome in pool.map(partial(replay, hours=hours, audited=audited), batch):
                 totals.update(outcome.counts)
                 found += bool(outcome.failure)
                 if outcome.failure:

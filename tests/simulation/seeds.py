@@ -50,10 +50,12 @@ def replay(
     hours: float,
     without: frozenset[int] = frozenset(),
     tell: Callable[[str], None] | None = None,
+    *,
+    audited: bool = False,
 ) -> Outcome:
-    """Run a seed, without some of its clients perhaps, and tell everything that happens."""
+    """Run a seed, without some of its clients perhaps, and tell everything that happens. `audited`: see `World`."""
     logging.disable(logging.CRITICAL)
-    world, failure = World(seed, hours, without=without, tell=tell), ""
+    world, failure = World(seed, hours, without=without, tell=tell, audited=audited), ""
     try:
         world.run()
     except Failed as failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from broker.admin.protocol import AdministrationError, invalid
 from broker.config import Config
 from broker.server.offline.restore_backup import Restored, replace_contents
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
-from broker.server.shipping.second_place import open_place
+from broker.server.shipping.second_place import opened_place
 from storage.ship.restored_moment import Moment, Progress, RestoredMoment, restore_moment
 from storage.ship.targets.ship_target import ShipTarget
 
@@ -33,7 +32,7 @@ def restore_shipped(config: Config, place: str, at: str, *, replace: bool, progr
     """
     wanted = parse_moment(at)
     moments: list[RestoredMoment] = []
-    with closing(open_place(config.ship, place)) as target:
+    with opened_place(config.ship, place) as target:
         _look_at(target)
 
         def fill(fresh: Path) -> None:

@@ -77,7 +77,10 @@ class _Ended(Exception):
 
 
 class ShipThread:
-    """Ships one boot. `catch_up` returns when LMDB has all batches that were on disk when it was called."""
+    """Ships one boot, and closes the target.
+
+    `catch_up` returns when LMDB has all batches that were on disk when it was called.
+    """
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class ShipThread:
     def cannot(self, problem: str) -> None:
         """Note why it is not started."""
         self._problem, self._ended = problem, True
+        self._target.close()
 
     def stop(self, seconds: float) -> None:
         """Ship what waits within this time, and end. The stores may be closed then. It may be called again."""
@@ -170,6 +174,8 @@ class ShipThread:
             self._problem = f"shipping failed ({error})"
             log.exception("nothing is shipped any more%s, until the next start", self._held)
             self._buffer.give_up()
+        finally:
+            self._target.close()
 
     def _enter(self) -> None:
         """Return once the place is this store's and, if the start could not claim it, this broker's."""

@@ -81,14 +81,17 @@ def owner_of(config: Config) -> PlaceOwner | None:
 class Shipping:
     """Ships both stores to `settings.to`, from `start` to `stop`."""
 
-    def __init__(self, settings: ShipSettings, stores: Stores, committer: Committer, directory: Path) -> None:
+    def __init__(
+        self, settings: ShipSettings, owner: PlaceOwner, stores: Stores, committer: Committer, directory: Path
+    ) -> None:
+        """`owner`: of the place, claimed if it answered."""
         self._settings = settings
+        self._owner = owner
         self._stores = stores
         self._committer = committer
         self._token = trio.lowlevel.current_trio_token()
         self._catching_up = trio.CancelScope()
         self._ended = False
-        self._owner: PlaceOwner | None = None
         confirming = settings.confirm == "shipped"
         on_safe = self._tell_committer if confirming else None
         self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base(), on_safe)
@@ -103,17 +106,15 @@ class Shipping:
             retention,
             settings.confirm_seconds,
         )
-        target = open_place(settings)
         self._thread = ShipThread(
-            stores.messages, stores.definitions, target, rules, self._buffer, directory, self._catch_up
+            stores.messages, stores.definitions, owner.target, rules, self._buffer, directory, self._catch_up
         )
 
-    def start(self, nursery: trio.Nursery, owner: PlaceOwner | None, on_fenced: Callable[[Fenced], None]) -> None:
+    def start(self, nursery: trio.Nursery, on_fenced: Callable[[Fenced], None]) -> None:
         """Ship all that is committed from now on, behind a base. To be called before anything is.
 
         The nursery must end before the stores are closed. `on_fenced` is called in the event loop.
         """
-        self._owner = owner
         assert self._stores.messages.journal.number == 0, "batches before the first are missing"
         if not self._stores.messages.journal.numbers_all:
             held = ", and confirms wait" if self._held is not None else ""
@@ -122,7 +123,7 @@ class Shipping:
             return
         self._stores.messages.journal.on_durable = self._buffer.batch
         self._stores.definitions.on_durable = self._buffer.definitions
-        self._thread.start(owner, lambda error: self._token.run_sync_soon(on_fenced, error))
+        self._thread.start(self._owner, lambda error: self._token.run_sync_soon(on_fenced, error))
         nursery.start_soon(self._end_with_nursery)
         held = ", and confirms wait for it" if self._held is not None else ""
         log.info("shipping to %s%s", self._settings.to, held)
@@ -158,7 +159,7 @@ class Shipping:
             "bytes": state.bytes,
             "chain": state.chain,
             "position": state.position,
-            "epoch": 0 if self._owner is None else self._owner.epoch,
+            "epoch": self._owner.epoch,
             "confirm": self._settings.confirm,
             "confirm_wait_seconds": 0.0 if self._held is None else round(self._held.seconds(), 3),
             "problem": state.problem,
@@ -182,8 +183,3 @@ class Shipping:
                 await self._committer.catch_up()
                 return
         raise StoreError("the broker stops")
-
-
-def shipping_of(config: Config, stores: Stores, committer: Committer) -> Shipping | None:
-    """Return the shipping that the settings want; None if it is off."""
-    return Shipping(config.ship, stores, committer, config.server.directory) if config.ship.to else None

@@ -80,7 +80,7 @@ def expect_rebuilt(recording: Recording) -> None:
 
 @pytest.mark.parametrize(("name", "crashes"), found_by(BrokerCrashes))
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str, crashes: BrokerCrashes) -> None:
-    recording = record_broker(tmp_path / "record", SEED, crashes.steps, planted=name)
+    recording = record_broker(tmp_path / "record", SEED, crashes.steps, planted=name, offsets=crashes.offsets)
     findings = explored(recording, "--until", crashes.symptom)  # a state that is wrong may break another promise, too
     assert findings.failures, f"nobody noticed: {name} (seed {SEED}, {findings.states} states)"
     shown = any(re.search(crashes.symptom, failure.problem) for failure in findings.failures)
@@ -89,7 +89,7 @@ def test_a_planted_mistake_is_found(tmp_path: Path, name: str, crashes: BrokerCr
 
 def test_a_failure_is_kept_and_repeats_exactly(tmp_path: Path) -> None:
     """The same disk, byte by byte, and the same verdict, in another process and after the first record has gone."""
-    recording = record_broker(tmp_path / "record", SEED, (1,), planted="no directory sync")
+    recording = record_broker(tmp_path / "record", SEED, (1,), planted="no directory sync", offsets=False)
     failure = explored(recording, "--until", "").failures[0]
     kept = recording.keep(tmp_path / "kept")
     shutil.rmtree(recording.home)

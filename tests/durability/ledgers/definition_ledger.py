@@ -1,7 +1,8 @@
 """Definitions that a broker owes after its end, by requests and answers.
 
-A fact is a queue, an exchange, a binding, a user, a permission, a virtual host or a policy, with a value; None is:
-not there. From the request on the new value may be there; from its answer on no older one may.
+A fact is a queue, an exchange, a binding, a user, a permission, a virtual host, a policy or a group's committed offset
+in a stream, with a value; None is: not there. From the request on the new value may be there; from its answer on no
+older one may.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def _binding(method: methods.QueueBind | methods.QueueUnbind | methods.ExchangeB
 
 
 def _queue_deleted(ledger: DefinitionLedger, method: methods.QueueDelete) -> Facts:
-    return {("queue", method.queue): None, **ledger._gone("binding", at1="queue", at2=method.queue)}
+    bindings, offsets = ledger._gone("binding", at1="queue", at2=method.queue), ledger._gone("offset", at0=method.queue)
+    return {("queue", method.queue): None, **bindings, **offsets}
 
 
 def _exchange_deleted(ledger: DefinitionLedger, method: methods.ExchangeDelete) -> Facts:
@@ -110,6 +112,7 @@ _METHODS: dict[type, Callable[[DefinitionLedger, Any], Facts]] = {
 }
 
 _REQUESTS: dict[str, Callable[[DefinitionLedger, Mapping[str, Any]], Facts]] = {
+    "status": lambda ledger, given: {},
     "add_user": lambda ledger, given: {(USERS, given["name"]): (given["password"], tuple(given["tags"]))},
     "delete_user": lambda ledger, given: {
         (USERS, given["name"]): None,
@@ -126,5 +129,9 @@ _REQUESTS: dict[str, Callable[[DefinitionLedger, Mapping[str, Any]], Facts]] = {
     },
     "clear_permissions": lambda ledger, given: {("permission", given["vhost"], given["user"]): None},
     "set_policy": lambda ledger, given: {("policy", given["vhost"], given["name"]): _policy(given)},
+    "commit_offsets": lambda ledger, given: {
+        ("offset", stream, given["group"]): offset for stream, offset in given["offsets"].items()
+    },
+    "forget_offsets": lambda ledger, given: ledger._gone("offset", at1=given["group"]),
     "clear_policy": lambda ledger, given: {("policy", given["vhost"], given["name"]): None},
 }

@@ -132,6 +132,8 @@ def facts_of(broker: Broker) -> Facts:
     """Every definition that the workload could have asked for."""
     main, facts = broker.vhosts["/"], Facts()
     facts |= {("queue", name): True for name in main.queues}
+    streams = [queue for queue in main.queues.values() if isinstance(queue, Stream)]
+    facts |= {("offset", each.name, group): found.offset for each in streams for group, found in each.committed.items()}
     facts |= {("exchange", name): exchange.type for name, exchange in main.exchanges.items()}
     for exchange in main.exchanges.values():
         for binding in exchange.bindings:

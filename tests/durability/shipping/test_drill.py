@@ -18,6 +18,7 @@ from harness.clients.shorthand import ack, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from harness.waiting import eventually, pass_by
 from tests.durability.restart.test_around_a_crash import leveret
+from tests.durability.shipping.conftest import Place
 
 SECONDS = 60.0
 LARGE = bytes(6 << 20)
@@ -56,7 +57,8 @@ def moment() -> str:
 
 
 @pytest.mark.slow
-def test_three_moments_come_back_message_by_message(shipped: BrokerProcess, away: Path) -> None:
+@pytest.mark.parametrize("place", ["directory", "sftp", "s3"], indirect=True)
+def test_three_moments_come_back_message_by_message(shipped: BrokerProcess, place: Place) -> None:
     client = Client.connect(shipped.address)
     client.ask(queue_declare("first", durable=True))
     deposit(client, *[b"%d" % number for number in range(50)], key="first", properties=PERSISTENT)
@@ -76,10 +78,10 @@ def test_three_moments_come_back_message_by_message(shipped: BrokerProcess, away
     client.close()
     shipped.kill()
     shutil.rmtree(shipped.data_dir)
-    shipped.options = ()
+    options, shipped.options = shipped.options, ()
     boots = []
     for at, expected in reversed(moments):
-        done = leveret(shipped.data_dir, "restore", "--from", str(away), "--at", at, "--replace")
+        done = leveret(shipped.data_dir, "restore", "--from", place.to, "--at", at, "--replace", *options)
         assert done.returncode == 0, done
         assert f"{len(expected)} queue" in done.stdout
         shipped.start()

@@ -5,12 +5,14 @@ Each story is that of a broker of its own. All are judged at once, as a log with
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from broker.entities.queues.events.event_recording import ACK, BOOT, CONFIRM, ROUTE
@@ -18,8 +20,11 @@ from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
 from leveret_events.segment_blocks import START, blocks, encode_block, owned
 from leveret_events.segment_names import SegmentName, node_name, parse_name
 from pipeline.audit.audit import audit, reduce
-from pipeline.event_parts import PART_EVENTS, parts_of
-from pipeline.jobs.engines import engine
+from pipeline.audit.reduction import SEQ_BITS
+from pipeline.audit.verdict_counts import SAMPLES, found_in
+from pipeline.event_parts import PART_EVENTS, Part, parts_of
+from pipeline.jobs.engines import engine, events_in
+from pipeline.jobs.timelines import OF_MESSAGES, timelines
 from tests.pipeline.inputs.made_up_events import export_of
 from tests.pipeline.inputs.planted_faults import ANSWERED, BESIDE, FAULTS, told_among_innocents, told_beside
 from tests.pipeline.inputs.planted_stories import STORIES, Gap, Place, Story, history_of
@@ -215,3 +220,28 @@ def test_a_log_with_a_little_of_everything_comes_to_what_was_planted(judged: Jud
     planted = dict(judged.made.planted)
     assert judged.violations == planted.pop(VIOLATIONS)
     assert {verdict: judged.verdicts[verdict] for verdict in planted} == planted
+
+
+def test_a_timeline_has_all_events_of_a_finding_and_few_others_are_read(tmp_path: Path) -> None:
+    write(tmp_path, 60_000)
+    parts = parts_of(str(tmp_path), most=5_000)
+    found, read = found_in(audit(map(reduce, parts)).rows), list[Part]()
+
+    def here(function: Callable[[Part], Any], chosen: Sequence[Part]) -> Iterator[Any]:
+        read.extend(chosen)
+        return map(function, chosen)
+
+    told = defaultdict[tuple[str, int], set[int]](set)
+    for row in timelines(here, parts, found).to_pylist():
+        told[row["queue"], row["position"]].add(row["moment"])
+    of_message = dict(zip(found.column("position").to_pylist(), found.column("msg_id").to_pylist(), strict=True))
+    happened = defaultdict[tuple[str | None, int], set[int]](set)
+    for part in parts:
+        for batch in part.batches(("boot", "seq", "kind", "queue", "msg_id", "position"), []):
+            chosen = (pc.is_in(batch.column(name), pa.array(of_message)) for name in ("position", "msg_id"))
+            for row in batch.filter(pc.or_(*chosen)).to_pylist():
+                place = (None, row["msg_id"]) if row["kind"] in OF_MESSAGES else (row["queue"], row["position"])
+                happened[place].add(row["boot"] << SEQ_BITS | row["seq"])
+    assert len(told) == SAMPLES
+    assert told == {copy: happened[copy] | happened[None, of_message[copy[1]]] for copy in told}
+    assert sum(part.events for part in read) < events_in(parts) / 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -92,6 +92,15 @@ def test_ends_are_exact_and_ranges_too(desk: Desk, queue: Queue, stream: Queue) 
     read = [numbers(desk, filled, part.start, part.end) for part in parts]
     assert list(chain(*read)) == [*range(3, 150)]
     ends.close()
+
+
+def test_a_look_at_a_time_finds_what_is_there(desk: Desk, stream: Queue) -> None:
+    """RabbitMQ delivers some messages behind its answer to what it is asked after the consumer."""
+    name, begun = stream(1), datetime.now(UTC).replace(microsecond=0)
+    with StreamEnds(broker_of(desk.options)) as ends:
+        for number in range(1, 400):
+            desk.channel.basic_publish("", name, b"%d" % number)
+            assert ends.since({name: begun - timedelta(seconds=1)}) == {name: 0}
 
 
 def test_what_retention_removed_is_named_or_passed_over(desk: Desk, stream: Queue) -> None:

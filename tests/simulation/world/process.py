@@ -22,6 +22,7 @@ from broker.config import (
     Config,
     DebugSettings,
     DiskSettings,
+    EventsSettings,
     IdentitySettings,
     LimitsSettings,
     ServerSettings,
@@ -35,7 +36,7 @@ from broker.server import directory_lock
 from broker.server.commits.commit_policy import CommitLimits, CommitPolicy
 from broker.server.commits.commit_thread import Progress
 from broker.server.commits.committer import Committer
-from broker.server.recovery import Stores, open_stores, recover
+from broker.server.recovery import Stores, logged_boot, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.start.configured_sessions import session_settings
 from broker.session.registry import Registry
@@ -46,6 +47,7 @@ from storage.space.free_pages import listed_pages
 from storage.storage_errors import StoreFull, StoreIncomplete
 from tests.simulation.copies import Broken
 from tests.simulation.world.disk import FREE_LIMIT_BYTES, JOURNAL_BYTES, PAGE_BYTES, Disk
+from tests.simulation.world.logged_life import LoggedLife
 from tests.simulation.world.memory import Memory
 from tests.simulation.world.writer import SimulatedWriter
 
@@ -62,14 +64,14 @@ HOUR_SECONDS = 3600.0
 TURNS_MAX = 10_000
 
 
-def _open(directory: Path, disk: Disk) -> Stores:
+def _open(directory: Path, disk: Disk, settings: Config) -> Stores:
     """Open the stores. Raises StoreFull or DefinitionsFull where there is no room, not even the ballast's."""
     lock = directory_lock.lock(directory)
     try:
         try:
-            stores = _open_within(directory, disk, lock)
+            stores = _open_within(directory, disk, lock, settings)
         except (StoreFull, DefinitionsFull):  # the ballast is gone now, which a limit set before does not know
-            stores = _open_within(directory, disk, lock)
+            stores = _open_within(directory, disk, lock, settings)
     except (StoreFull, DefinitionsFull):
         os.close(lock)
         raise
@@ -94,10 +96,11 @@ def _check_end(store: MessageStore, disk: Disk) -> None:
         raise Broken(f"the store's file has {pages} pages after a start, {sorted(missing)} of those in use lie behind")
 
 
-def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:
+def _open_within(directory: Path, disk: Disk, lock: int, settings: Config) -> Stores:
+    known_boot, recorded = logged_boot(settings), settings.events.enabled
     with disk.held_to_its_size():
         try:
-            return open_stores(directory, lock, JOURNAL_BYTES)
+            return open_stores(directory, lock, JOURNAL_BYTES, recorded=recorded, known_boot=known_boot)
         except StoreIncomplete as error:
             raise Broken(f"a start is refused, and nobody but the broker has touched its files: {error}") from error
 
@@ -112,14 +115,36 @@ def _chance_from(seed: str) -> Iterator[None]:
         entities.Random = real  # type: ignore[misc]
 
 
+def _settings(directory: Path, events: Path | None, *, check_invariants: bool) -> Config:
+    return Config(
+        server=ServerSettings(data_dir=str(directory)),
+        identity=IdentitySettings(cluster_name="simulation"),
+        limits=LimitsSettings(
+            queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=OUTPUT_BYTES, held_bytes_max=16384
+        ),
+        store=StoreSettings(batch_bytes_max=16384, lazy_bytes_max=8192),
+        disk=DiskSettings(FREE_LIMIT_BYTES),
+        debug=DebugSettings(check_invariants),
+        events=EventsSettings(events is not None, "" if events is None else str(events), kept_bytes=0),
+    )
+
+
 class Process:
     """One life of a broker. `on_crash` is called when it dies of a commit."""
 
     check_invariants = True
 
     def __init__(
-        self, directory: Path, agenda: Agenda, disk: Disk, memory: Memory, seed: str, on_crash: Callable[[], None]
+        self,
+        directory: Path,
+        agenda: Agenda,
+        disk: Disk,
+        memory: Memory,
+        seed: str,
+        on_crash: Callable[[], None],
+        events: Path | None = None,
     ) -> None:
+        """`events`: the directory of the event log, if there is to be one."""
         self.agenda = agenda
         self.disk = disk
         self.memory = memory
@@ -134,20 +159,13 @@ class Process:
         self._lazily_at: int | None = None
         self._timers_at: int | None = None
         self._writing = False
-        settings = Config(
-            server=ServerSettings(data_dir=str(directory)),
-            identity=IdentitySettings(cluster_name="simulation"),
-            limits=LimitsSettings(
-                queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=OUTPUT_BYTES, held_bytes_max=16384
-            ),
-            store=StoreSettings(batch_bytes_max=16384, lazy_bytes_max=8192),
-            disk=DiskSettings(FREE_LIMIT_BYTES),
-            debug=DebugSettings(self.check_invariants),
-        )
+        settings = _settings(directory, events, check_invariants=self.check_invariants)
         self.settings = settings
-        self.stores = _open(directory, disk)
+        self.stores = _open(directory, disk, settings)
+        self.life = None if events is None else LoggedLife(settings, self.stores.messages)
         with _chance_from(seed):
-            recovered = recover(settings, self.stores, Pace(self._watch_timers))
+            recorder = None if self.life is None else self.life.events.recorder
+            recovered = recover(settings, self.stores, Pace(self._watch_timers), recorder=recorder)
         self.broker = recovered.broker
         self.log = recovered.definition_log
         self.registry = Registry(self.broker, session_settings(settings)._replace(turn_seconds=HOUR_SECONDS))
@@ -165,6 +183,8 @@ class Process:
             writer=self._make_writer,
         )
         self.alive = True
+        if self.life is not None:
+            self.life.begin(self.broker, self._later)
         self.committer.start(recovered.tombstones)
         self._later(LOOK, self.look_around)
         self.end_turn()
@@ -212,6 +232,8 @@ class Process:
         if self._lazily_at is None and not self.broker.batches.current.empty:
             self._lazily_at = self.agenda.times.now + LAZY_FLUSH
             self._later(LAZY_FLUSH, self._flush_lazily)
+        if self.life is not None:
+            self.life.write_soon(self._later)
         self._watch_timers()
 
     def _later(self, milliseconds: int, action: Callable[[], None]) -> None:
@@ -322,6 +344,8 @@ class Process:
             connection.release()
         self.end_turn()
         everything = self._everything_to_disk()
+        if self.life is not None and everything:
+            self.life.stop(self.broker)
         self.end()
         return everything
 
@@ -338,6 +362,8 @@ class Process:
     def end(self) -> None:
         """Let go of the stores, with whatever is not in them."""
         self.alive = False
+        if self.life is not None:
+            self.life.close()
         self.stores.definitions.close()
         self.stores.messages.close()
         os.close(self.stores.lock)

@@ -57,7 +57,7 @@ class Failed(AssertionError):
 
 
 class World:
-    """One run. `without` are the numbers of clients that stay away."""
+    """One run. `without` are the numbers of clients that stay away. `audited`: its events are logged, and judged."""
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class World:
         *,
         without: frozenset[int] = frozenset(),
         tell: Callable[[str], None] | None = None,
+        audited: bool = False,
     ) -> None:
         self.seed = seed
         self.hours = hours
@@ -76,6 +77,7 @@ class World:
         self.directory = Path(
             tempfile.mkdtemp(prefix="leveret-sim-", dir=SHARED_MEMORY if SHARED_MEMORY.exists() else None)
         )
+        self._events = self.directory / "events" if audited else None
         self.recipes = build(self.chance("town"))
         self.policies = build_policies(self.chance("policies"))
         self.promises = Promises(self.times, self.recipes, self.policies)
@@ -131,10 +133,18 @@ class World:
                 self.begin()
                 self.live()
                 final_count.settle(self)
+                self._judge()
             except Exception as error:
                 raise Failed(self._report(error)) from error
             finally:
                 self.clean()
+
+    def _judge(self) -> None:
+        if self._events is not None:
+            from tests.simulation.world.audited_lives import judge  # few runs need Arrow, which takes long to import
+
+            self.process.stop()
+            self.counts.update(judge(self._events))
 
     def begin(self) -> None:
         """Start the broker and declare what there is; nobody acts yet."""
@@ -283,7 +293,13 @@ class World:
         self._lives += 1
         seed = f"{self.seed}/life {self._lives}"
         self.process = Process(
-            self.directory / "data", self.agenda, self.disk, self.memory, seed, lambda: self.kill("crash in a commit")
+            self.directory / "data",
+            self.agenda,
+            self.disk,
+            self.memory,
+            seed,
+            lambda: self.kill("crash in a commit"),
+            self._events,
         )
         self.promises.begin()  # not before it has started: what its predecessor went by counts until then
         self.promises.batch = lambda: self.process.batch
@@ -462,7 +478,8 @@ class World:
         shutil.rmtree(self.directory)
 
     def _report(self, error: BaseException) -> str:
-        away = "".join(f" --without {number}" for number in sorted(self.without))
+        away = " --audited" * (self._events is not None)
+        away += "".join(f" --without {number}" for number in sorted(self.without))
         command = f"python -m tests.simulation --seed {self.seed} --hours {self.hours:g}{away} --verbose"
         trace = "\n  ".join(self.recent)
         told = f"{type(error).__name__}: {error}"

@@ -15,7 +15,9 @@ from bench.newcomer import kits
 from bench.newcomer.bare_root import HOME, USER, NoNamespacesError, bare_root
 from bench.newcomer.green_tests import NEWCOMERS, Newcomer, play
 from bench.newcomer.readme import green_lines, read
+from broker.cli.catalogue import TOP
 from harness.project import ROOT
+from tools.try_single import ASKED_FOR_HELP, RUNNING, STARTED, STOPPED
 
 LOOK = """
 import json, os
@@ -38,6 +40,12 @@ def test_the_readme_has_every_command_of_the_newcomer() -> None:
 
 def test_the_readme_has_lines_to_a_green_test_for_each_newcomer() -> None:
     assert list(green_lines(ROOT / "README.md")) == [newcomer.language for newcomer in NEWCOMERS]
+
+
+def test_each_command_is_run_in_the_empty_root_or_a_reason_is_given() -> None:
+    run = {line.partition(" ")[0] for line in (*RUNNING, *STOPPED)} | set(STARTED)
+    assert run.isdisjoint(ASKED_FOR_HELP)
+    assert run | set(ASKED_FOR_HELP) == set(TOP)
 
 
 @pytest.fixture(scope="module")

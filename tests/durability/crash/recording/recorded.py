@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import WITHOUT_METRICS
 from harness.clients.wire_client import Client
 from tests.durability.crash.recording.recorder import Recording
 from tests.durability.crash.recording.workload_definitions import Definer
+from tests.durability.crash.recording.workload_offsets import Committer
 from tests.durability.ledgers.topology import SMALL_WINDOWS
 from tests.durability.ledgers.workload import Publisher, Transactor, Worker
 from tests.planted.planted_catalogue import with_eager_work, with_mistake
@@ -20,13 +22,19 @@ LIVES = (5, 4, 3)
 
 
 def record_broker(
-    home: Path, seed: int, lives: Sequence[int] = LIVES, *, planted: str = "", abrupt: bool = False
+    home: Path,
+    seed: int,
+    lives: Sequence[int] = LIVES,
+    *,
+    planted: str = "",
+    abrupt: bool = False,
+    offsets: bool = True,
 ) -> Recording:
     """Run a broker with several clients at once; end it after `steps` of their steps, mostly with a kill.
 
     An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something. Each start
     compacts the message store, and then once a second its free pages are made holes. Lone changes of definitions are
-    written by the event loop.
+    written by the event loop. Without `offsets` nobody commits any, and HTTP, which takes long to start, is off.
     """
     recording = Recording(home)
     recording.begin(seed, planted)
@@ -39,6 +47,9 @@ def record_broker(
     process = BrokerProcess(data, "--config", str(config), environment=environment)
     choose = random.Random(seed)
     workers = _workers(data, choose)
+    if offsets:
+        process.http = ("--management-listen", "127.0.0.1:0", *WITHOUT_METRICS)
+        workers.insert(0, Committer(process, random.Random(f"offsets {seed}")))
     for steps in lives:
         _live(process, workers, steps, killed=choose.random() < 0.75, abrupt=abrupt)
     return recording

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +13,9 @@ from tests.durability.ledgers.conversation import Answer, Listener, Request, Sai
 
 COMMAND = b'{"command": '
 """Beginning of a request to the administration socket; no frame begins so."""
+OFFSETS = tuple(method + b" /api/leveret/stream-offsets/" for method in (b"PUT", b"DELETE"))
+LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
+NO_CONTENT = b"HTTP/1.1 204 "
 
 
 class Conversation:
@@ -51,11 +55,45 @@ class Administration:
         raise AssertionError(f"an answer of the administration socket was cut by {size} bytes")
 
 
+class OffsetRequest:
+    """One request for committed offsets over HTTP, on a connection of its own."""
+
+    def __init__(self) -> None:
+        self._heard = {"r": b"", "s": b""}
+
+    def heard(self, kind: str, data: bytes) -> Iterator[Any]:
+        """The request or the answer, if it is whole now."""
+        before, self._heard[kind] = self._heard[kind], self._heard[kind] + data
+        if not _is_whole(before) and _is_whole(self._heard[kind]):
+            yield (
+                _offset_request(self._heard[kind]) if kind == "r" else Answer(self._heard[kind].startswith(NO_CONTENT))
+            )
+
+    def sent_less(self, size: int) -> None:
+        """Answers are short."""
+        raise AssertionError(f"an answer over HTTP was cut by {size} bytes")
+
+
+def _is_whole(data: bytes) -> bool:
+    head, end, body = data.partition(b"\r\n\r\n")
+    length = LENGTH.search(head)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
+
+
+def _offset_request(data: bytes) -> Request:
+    head, _, body = data.partition(b"\r\n\r\n")
+    method, path, _ = head.decode().split(" ", 2)
+    group = path.rpartition("/")[2]
+    if method == "DELETE":
+        return Request("forget_offsets", {"group": group})
+    return Request("commit_offsets", {"group": group, **json.loads(body)})
+
+
 class Conversations:
     """Every connection of a recorded broker."""
 
     def __init__(self) -> None:
-        self._by_socket: dict[int, tuple[int, Conversation | Administration]] = {}
+        self._by_socket: dict[int, tuple[int, Conversation | Administration | OffsetRequest]] = {}
         self._connections = 0
 
     def end(self) -> None:
@@ -70,6 +108,8 @@ class Conversations:
             data = data[len(PROTOCOL_HEADER) :]
         elif event.kind == "r" and data.startswith(COMMAND):
             self._begin(event.handle, Administration())
+        elif event.kind == "r" and data.startswith(OFFSETS):
+            self._begin(event.handle, OffsetRequest())
         number, conversation = self._by_socket.get(event.handle, (0, None))
         if conversation is None:
             return
@@ -79,6 +119,6 @@ class Conversations:
         for item in conversation.heard(event.kind, data):
             yield Said.of(number, event.kind == "r", item)
 
-    def _begin(self, socket: int, conversation: Conversation | Administration) -> None:
+    def _begin(self, socket: int, conversation: Conversation | Administration | OffsetRequest) -> None:
         self._connections += 1
         self._by_socket[socket] = self._connections, conversation

@@ -1,0 +1,1 @@
+"""Servers that pieces are shipped to: real ones, each started for a test."""

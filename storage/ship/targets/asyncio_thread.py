@@ -1,0 +1,47 @@
+"""A thread that runs asyncio, for a library that knows no other loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar, final
+
+Result = TypeVar("Result")
+END_SECONDS = 2.0
+"""Time in which the last coroutine may end."""
+
+
+@final
+class AsyncioThread:
+    """The thread; it starts with the first call. Any thread may call it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to its end and return what it returns."""
+        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """End the thread, if it was started, behind a last coroutine. Nobody may be waiting for a result."""
+        if self._loop is None or self._thread is None:
+            last.close()
+            return
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(asyncio.wait_for(last, END_SECONDS), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
