@@ -11,7 +11,7 @@ import base64
 import io
 import json
 import tempfile
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -125,7 +125,7 @@ def main() -> None:
     if found is None:
         parser.error("there is no Chromium, and no npm to install one with")
     with tempfile.TemporaryDirectory(prefix="pictures-") as scratch, shop(Path(scratch)) as broker:
-        time.sleep(options.minutes * 60)
+        threading.Event().wait(options.minutes * 60)
         with chromium(*program(found, CACHE), Path(scratch, "profile")) as tab:
             take_all(tab, broker, tuple(options.names) or ("",))
 
