@@ -1,4 +1,4 @@
-"""Take the pictures of the web page in docs/screenshots anew, light and dark: `python -m tests.page.pictures`.
+"""Take the pictures of the web page in docs/screenshots again, light and dark: `python -m tests.page.pictures`.
 
 A broker with clients runs for some minutes first, so that charts have a history. Needs a Chromium, or npm to install
 one with. The reports in docs/screenshots/report are of another program.

@@ -42,7 +42,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 BINDINGS = {"orders.eu": "eu.#", "orders.us": "us.#", "orders.asia": "asia.#", "audit": "#", "invoices": "*.paid"}
 KEYS = ("eu.placed", "eu.paid", "us.placed", "us.placed", "us.paid", "asia.placed")
 REFUSED = 40
-"""One delivery in so many is refused, and becomes a dead letter."""
+"""Every fortieth delivery is refused, and becomes a dead letter."""
 
 
 @contextmanager
