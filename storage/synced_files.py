@@ -90,6 +90,22 @@ def lengthen(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
+def replace(path: Path, data: bytes) -> None:
+    """Write a file of its owner's, synced, in place of the one that may be there: it is the old or the new, whole.
+
+    Raises OSError.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(descriptor, data, 0)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    fresh.rename(path)
+    sync_directory(path.parent)
+
+
 def _write_zeros(descriptor: int, first: int, end: int) -> None:
     for at in range(first, end, len(_BLOCK)):
         write_all(descriptor, _BLOCK[: end - at], at)

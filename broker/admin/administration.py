@@ -141,6 +141,22 @@ class TestOrders(Protocol):
         """Carry out an order. Returns its answer, as JSON can hold it. Raises AdministrationError."""
 
 
+class StandbyControl(Protocol):
+    """A node that follows a second place: nothing is changed there but by what is shipped."""
+
+    read_only: str
+    """The sentence with which a change is refused."""
+
+    def state(self) -> dict[str, Any]:
+        """Return how far the place is followed."""
+
+    async def promote(self, *, without_place: bool) -> dict[str, Any]:
+        """Make this node the broker. Returns what is fenced, and what was not read. Raises StoreError and OSError."""
+
+    async def copy_stores(self, directory: Path) -> None:
+        """Copy both stores, as far as they are followed, into a new directory. Raises as `leveret backup` does."""
+
+
 class ShovelControl(Protocol):
     """The shovels of this broker, static and dynamic."""
 
@@ -207,6 +223,8 @@ class Administration:
         self.statistics: StatisticsControl = NoStatistics()
         self.turns = trio.Lock()
         """Held by a change from its check until it is written, so that changes happen one after the other."""
+        self.standby: StandbyControl | None = None
+        """None unless this node only follows another."""
         self.testing: TestOrders | None = None
         """None unless the settings let tests give orders."""
         self.by = CLI

@@ -96,11 +96,13 @@ def certificates(target: Target, within: int, unit: str) -> None:
 @targeted
 @click.option("--within", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds it may be behind.")
 def shipping(target: Target, within: float) -> None:
-    """Check that the second place (ship.to) is not far behind."""
-    state = target.ask(Status()).get("ship")
+    """Check that the second place (ship.to) is not far behind; of a standby, that it is not far behind its place."""
+    status = target.ask(Status())
+    state = status.get("ship") or status.get("standby")
     if state is None:
         raise _unhealthy("nothing is shipped: ship.to is not set")
-    behind = f"{state['to']} is {state['lag_seconds']:.1f} s behind"
+    who = state["to"] if "to" in state else f"the standby of {state['follows']}"
+    behind = f"{who} is {state['lag_seconds']:.1f} s behind"
     if state["problem"] or state["lag_seconds"] > within:
         raise _unhealthy(f"{behind}: {state['problem']}" if state["problem"] else behind)
     click.echo(behind)

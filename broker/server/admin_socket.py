@@ -13,7 +13,7 @@ import math
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import trio
 from broker.admin.administration import Administration
 from broker.admin.commands.admin_command import AdminCommand, ListCommand
 from broker.admin.commands.argument_values import table
-from broker.admin.commands.command_execution import carry_out, rows_of
+from broker.admin.commands.command_execution import carry_out, refuse_on_standby, rows_of
 from broker.admin.commands.connection_admin import OpenAmqp
 from broker.admin.json_input.body_parts import BodyParts
 from broker.admin.json_input.json_reader import read_json
@@ -76,10 +76,11 @@ async def serve(administration: Administration, listener: trio.SocketListener, a
 
     `admit` serves a caller's socket as an AMQP connection after the command `open_amqp`.
     """
-    await trio.serve_listeners(partial(_serve_caller, administration, admit), [listener])
+    await trio.serve_listeners(partial(serve_caller, administration, admit), [listener])
 
 
-async def _serve_caller(administration: Administration, admit: Admit, stream: trio.SocketStream) -> None:
+async def serve_caller(administration: Administration, admit: Admit, stream: trio.SocketStream) -> None:
+    """Carry out the commands of one caller, until it goes."""
     lines = Lines(stream)
     try:
         while await _answer_next(administration, admit, lines, stream):
@@ -88,6 +89,14 @@ async def _serve_caller(administration: Administration, admit: Admit, stream: tr
         log.debug("administration: the caller has gone before the answer")
     finally:
         await trio.aclose_forcefully(stream)
+
+
+async def refuse_caller(stream: trio.SocketStream, error: AdministrationError) -> None:
+    """Answer a caller, whatever it asks, with an error."""
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError, AdministrationError):
+        await Lines(stream).next()
+        await _say(stream, _refusal(error))
+    await trio.aclose_forcefully(stream)
 
 
 async def _answer_next(administration: Administration, admit: Admit, lines: Lines, stream: trio.SocketStream) -> bool:
@@ -122,6 +131,7 @@ async def _carry_out(administration: Administration, admit: Admit, line: bytes, 
     administration.process.look_around()
     match _read_command(request):
         case OpenAmqp() as command:
+            refuse_on_standby(administration, command)
             await _open_amqp(administration, admit, command, stream)
             return False
         case ListCommand() as command:

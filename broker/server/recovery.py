@@ -61,6 +61,8 @@ from storage.events.event_log_recovery import highest_boot
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.store_origin import StoreOrigin
+from storage.ship.standby.follow_note import NAME as STANDBY_NOTE
+from storage.ship.standby.follow_note import refuse_following
 from storage.space import ballast
 from storage.storage_errors import StoreIncompatible, StoreIncomplete
 
@@ -76,7 +78,7 @@ STORE_FILES = (
     MESSAGES_DIRECTORY,
 )
 """The files of both stores in a data directory."""
-REPLACED = (*STORE_FILES, "events")
+REPLACED = (*STORE_FILES, STANDBY_NOTE, "events")
 """The files that a restore replaces; also the event log, if it is in the data directory: it has the old messages."""
 _COMPLETE = "message_store"
 _ORPHANS = "orphans"
@@ -110,10 +112,11 @@ def open_stores(
 
     `lock`: the directory's lock if the caller has it. `journal_bytes`: size of the journal, 0: none.
     `recorded`: events of this boot are logged; `known_boot`: the last boot in the event log. Raises
-    StoreIncomplete if data is missing that was on disk, unless `accept_loss`.
+    StoreIncomplete if data is missing that was on disk, unless `accept_loss`, and Following for a standby's directory.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
     restored_files.finish(directory, REPLACED)  # a restore that was cut short between two renames
+    refuse_following(directory)
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
     origin = lmdb_environment.origin_of(directory / MESSAGES_DIRECTORY)
     open_definitions = partial(
@@ -198,10 +201,31 @@ def recover(
     """Recover all durable entities. New stores get the default virtual host and, with `default_user`, its user."""
     found = _with_defaults(config, stores, default_user=default_user)
     lanes = _with_offsets(stores.messages.lanes(), found, stores.messages.origin)
+    recovered = _empty(config, stores, found, pace, recorder, clock or SteadyClock())
+    # Refused before anything is deleted: an older definitions file must not cost messages.
+    _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
+    bring_back(recovered.broker, found, lanes)
+    stores.messages.delete_queues(found.tombstones)
+    return recovered
+
+
+def recover_for_reading(
+    config: Config, stores: Stores, lanes: Mapping[int, Mapping[int, LaneState]], pace: Pace
+) -> Recovered:
+    """Recover all durable entities with the message counts of `lanes`, and write nothing."""
+    found = stores.definitions.load()
+    recovered = _empty(config, stores, found, pace, None, SteadyClock())
+    bring_back(recovered.broker, found, lanes)
+    return recovered
+
+
+def _empty(
+    config: Config, stores: Stores, found: Definitions, pace: Pace, recorder: Recorder | None, clock: Clock
+) -> Recovered:
+    """Return a broker without entities yet."""
     limits = config.limits
     highest_queue_id = max(found.queue_id_sequence, stores.messages.highest_queue_id())
     definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake, recorder)
-    clock = clock or SteadyClock()
     broker = Broker(
         BrokerSettings(
             MemoryWindow(limits.queue_window_messages, limits.queue_window_bytes),
@@ -222,10 +246,6 @@ def recover(
         watch=new_watch(config, clock) if config.rehearsal.watch else None,
     )
     broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
-    # Refused before anything is deleted: an older definitions file must not cost messages.
-    _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
-    bring_back(broker, found, lanes)
-    stores.messages.delete_queues(found.tombstones)
     return Recovered(broker, definition_log, found.tombstones, found.metadata.get(unfinished_import.NAME, b""))
 
 

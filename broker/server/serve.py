@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -84,6 +84,16 @@ def run(config: Config, on_ready: Callable[[], None] | None = None, settings_fil
     return 0
 
 
+class HttpApplications(Protocol):
+    """The applications that listen for HTTP."""
+
+    def listen_management(self, listener: socket.socket, security: Security | None) -> None:
+        """Serve the API and the web page on a socket."""
+
+    def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
+        """Serve metrics and probes on a socket."""
+
+
 async def _serve(config: Config, readiness: Readiness) -> Config | None:
     """Run the broker until it stops. Returns the settings with which it is to start again, if it is."""
     directory = config.server.directory
@@ -95,7 +105,7 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
         freed_memory.keep_freed_memory()
-        bound = _bind_listeners(config)
+        bound = bind_listeners(config)
     try:
         with _starting():
             owner, stores = _open_stores(config)
@@ -182,7 +192,7 @@ async def _read_definitions(where: str) -> DefinitionsFile | None:
     return await read_url(where)
 
 
-def _bind_listeners(config: Config) -> Listeners:
+def bind_listeners(config: Config) -> Listeners:
     """Read the certificates and listen. If it raises ConfigError or ListenError, no socket is open."""
     security = Security(config.tls) if config.tls.listen or config.management.tls_listen else None
     default = Config()
@@ -268,7 +278,7 @@ async def _run(
             clients.start_soon(_open_http, server, bound, readiness)
             clients.start_soon(readiness.feed_watchdog)
             with server.application.starts_again:
-                await _handle_signals(signals, bound, readiness)
+                await handle_signals(signals, bound, readiness)
             await _stop(server, bound, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
@@ -287,7 +297,7 @@ def _watching(server: Server, bound: Listeners, operators: trio.SocketListener) 
         yield
 
 
-async def _handle_signals(signals: AsyncIterator[int], bound: Listeners, readiness: Readiness) -> None:
+async def handle_signals(signals: AsyncIterator[int], bound: Listeners, readiness: Readiness) -> None:
     """Obey signals; return at the one to stop."""
     async for number in signals:
         if number in STOP_SIGNALS:
@@ -338,6 +348,12 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     services = server.application.http = HttpServices(
         server.config, server.registry, server.administration, server.nursery, server.unready, server.disk_watch.hangs
     )
+    if listen_http(services, server.application.addresses, bound):
+        readiness.ready()
+
+
+def listen_http(services: HttpApplications, shown: dict[str, list[tuple[str, int]]], bound: Listeners) -> bool:
+    """Serve applications on their sockets, and note the addresses. False if the sockets are closed already."""
     for sockets, scheme, security, listen, protocol in (
         (bound.management, "http", None, services.listen_management, "http"),
         (bound.management_tls, "https", bound.security, services.listen_management, "https"),
@@ -345,12 +361,12 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     ):
         for listener in sockets:
             if listener.fileno() < 0:  # closed: the stop began while the modules were loaded
-                return
+                return False
             host, port = listener.getsockname()[:2]
             listen(listener, security)
-            server.application.addresses[protocol].append((host, port))
+            shown[protocol].append((host, port))
             log.info("listening for HTTP on %s", url(scheme, host, port))
-    readiness.ready()
+    return True
 
 
 def _reload(bound: Listeners) -> None:

@@ -51,7 +51,7 @@ class StoreCopies:
         """
         self._under_way += 1
         try:
-            await trio.to_thread.run_sync(_copy, self._stores, directory)
+            await trio.to_thread.run_sync(copy_stores, self._stores, directory)
         finally:
             self._under_way -= 1
             self._drop_if_idle()
@@ -62,7 +62,8 @@ class StoreCopies:
             self._drop_tombstones(reclaimed)
 
 
-def _copy(stores: Stores, directory: Path) -> None:
+def copy_stores(stores: Stores, directory: Path) -> None:
+    """Copy both stores into a new directory, whole or not at all. Raises as `StoreCopies.make` does."""
     fresh = directory.with_name(directory.name + NEW)
     synced_files.make_directory(directory.parent)
     with alone(fresh):

@@ -121,6 +121,10 @@ class BrokerProcess:
         assert self._process.stdout is not None
         said, _, _ = select.select([self._process.stdout], [], [], READY_SECONDS)
         self.ready_line = self._process.stdout.readline() if said else f"nothing in {READY_SECONDS} s"
+        return self._is_ready()
+
+    def _is_ready(self) -> bool:
+        """Return whether the line that was read last says so, and note its addresses."""
         ready = READY.match(self.ready_line)
         if ready is None:
             return False

@@ -118,11 +118,14 @@ def look_connection(broker: Broker, purpose: str) -> LookConnection:
 class Look:
     """Consumers of one stream on a channel of their own; `offsets` has what each was given.
 
-    Behind them comes one at the last message, which is always given something. Where that has arrived, a consumer that
-    was given nothing has nothing: RabbitMQ may deliver behind the answer to what it was asked later.
+    Unless it is `certain` that each is given something, one at the last message comes behind them, which is. Where that
+    has arrived, a consumer that was given nothing has nothing: RabbitMQ may deliver behind the answer to what it was
+    asked later.
     """
 
-    def __init__(self, link: LookConnection, queue: str, places: Iterable[Where], *, prefetch: int = 1) -> None:
+    def __init__(
+        self, link: LookConnection, queue: str, places: Iterable[Where], *, prefetch: int = 1, certain: bool = True
+    ) -> None:
         self.answered = False
         self.messages = 0
         """The number of messages, as the broker counts them."""
@@ -133,6 +136,7 @@ class Look:
         self.offsets: list[list[int]] = [[] for _ in self._places]
         self.sizes: list[int] = []
         """Bytes of the bodies."""
+        self._certain = certain
         self._last_arrived = False
         self._channel: Channel | None = None
         link.open_channel(self._opened)
@@ -144,8 +148,8 @@ class Look:
 
     @property
     def has_all(self) -> bool:
-        """True when all is there that the broker gives at once, up to the last consumer's; or the stream is empty."""
-        return self._last_arrived or not self.messages
+        """True when all is there that the broker gives at once, or the stream is empty."""
+        return not self.messages or (all(self.offsets) if self._certain else self._last_arrived)
 
     def close(self) -> None:
         """Close the channel."""
@@ -157,7 +161,8 @@ class Look:
         channel.basic_qos(prefetch_count=self._prefetch, callback=_nothing)
         for place, offsets in zip(self._places, self.offsets, strict=True):
             channel.basic_consume(self._queue, partial(self._note, offsets), arguments=at(place), callback=_nothing)
-        channel.basic_consume(self._queue, self._arrived, arguments=at("last"), callback=_nothing)
+        if not self._certain:
+            channel.basic_consume(self._queue, self._arrived, arguments=at("last"), callback=_nothing)
         channel.queue_declare(self._queue, passive=True, callback=self._counted)
 
     def _note(self, offsets: list[int], _: Channel, method: Any, properties: Any, body: bytes) -> None:
@@ -229,12 +234,12 @@ def looks_at(
     found: dict[str, Look] = {}
     queues = list(places)
     for some in (queues[begin : begin + AT_ONCE] for begin in range(0, len(queues), AT_ONCE)):
-        looks = {queue: Look(link, queue, places[queue], prefetch=prefetch) for queue in some}
+        looks = {queue: Look(link, queue, places[queue], prefetch=prefetch, certain=certain) for queue in some}
         if not link.run(partial(_over, looks.values()), ANSWER_SECONDS):
             raise TimeoutError("the broker does not answer")
         if failed := next((look.failure for look in looks.values() if look.failure is not None), None):
             raise failed
-        link.run(partial(_arrived, looks.values(), certain=certain), ARRIVAL_SECONDS)
+        link.run(partial(_have_all, looks.values()), ARRIVAL_SECONDS)
         for look in looks.values():
             look.close()
         found |= looks
@@ -245,8 +250,8 @@ def _over(looks: Iterable[Look]) -> bool:
     return all(look.over for look in looks)
 
 
-def _arrived(looks: Iterable[Look], *, certain: bool) -> bool:
-    return all(look.has_all and (not certain or all(look.offsets) or not look.messages) for look in looks)
+def _have_all(looks: Iterable[Look]) -> bool:
+    return all(look.has_all for look in looks)
 
 
 def _close(channel: Channel | None) -> None:

@@ -7,7 +7,6 @@ A broker whose epoch is not the newest one is fenced: it notes so, and no broker
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from threading import Lock
 from typing import final
@@ -117,16 +116,7 @@ class PlaceOwner:
         return Fenced(_sentence(self._directory, self._place, owner))
 
     def _write(self, note: EpochNote) -> None:
-        path = self._directory / NAME
-        fresh = path.with_name(f"{NAME}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            synced_files.write_all(descriptor, msgspec.json.encode(note), 0)
-            synced_files.sync(descriptor)
-        finally:
-            os.close(descriptor)
-        fresh.rename(path)
-        synced_files.sync_directory(self._directory)
+        synced_files.replace(self._directory / NAME, msgspec.json.encode(note))
 
 
 def _sentence(directory: Path, place: str, owner: str) -> str:

@@ -14,15 +14,13 @@ from typing import NamedTuple
 
 import lmdb
 
+from storage.ship.base_files import RECORDS_FILE, rebuild
 from storage.ship.rebuilt_store import RebuiltStore
 from storage.ship.sealed_piece import OpenedPiece, PieceKind
 from storage.ship.shipped_chains import ShippedBase, moment, read_bases, read_pieces
 from storage.ship.shipped_records import ShippedRecord, unpack
 from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
-
-RECORDS_FILE = "records"
-"""Records between the parts of a base, in the directory that is restored, until the base is whole."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Gives, for a number of pieces to be read, what is called with the number of those read so far."""
@@ -79,15 +77,10 @@ def restore_moment(
 def _from_base(
     target: ShipTarget, base: ShippedBase, wanted: Moment, messages: Path, definitions: Path, progress: Progress
 ) -> RestoredMoment:
-    messages.mkdir(mode=0o700)
-    spool = messages.with_name(RECORDS_FILE)
     with progress(len(target.names(base.chain))) as tell:
         pieces = _counted(read_pieces(target, base), tell)
-        sizes = _write_base(pieces, base, messages / "data.mdb", definitions, spool)
-        with RebuiltStore(messages, definitions) as store:
-            for record in _spooled(spool, sizes):
-                store.apply(record)
-            spool.unlink()
+        store, _digest = rebuild(pieces, base, messages, definitions)
+        with store:
             reached = _apply_records(store, pieces, base, wanted)
             store.finish()
     return reached
@@ -97,37 +90,6 @@ def _counted(pieces: Iterator[OpenedPiece], tell: Callable[[int], None]) -> Iter
     for number, piece in enumerate(pieces, 1):
         tell(number)
         yield piece
-
-
-def _write_base(
-    pieces: Iterator[OpenedPiece], base: ShippedBase, data: Path, definitions: Path, spool: Path
-) -> list[int]:
-    """Write a base into its files, and the records between its parts into one. Returns the sizes of their payloads.
-
-    Raises StoreCorrupt.
-    """
-    sizes = []
-    with data.open("wb") as data_file, definitions.open("wb") as definitions_file, spool.open("wb") as spool_file:
-        for piece, payload, _digest in pieces:
-            if piece.kind is PieceKind.RECORDS:
-                sizes.append(spool_file.write(payload))
-            elif piece.first == base.first and piece.kind is PieceKind.MESSAGES:
-                data_file.write(payload)
-            elif piece.first == base.first and piece.kind is PieceKind.DEFINITIONS:
-                definitions_file.write(payload)
-            if piece.number == base.end:
-                break
-    for path, size in ((data, base.contents.messages_bytes), (definitions, base.contents.definitions_bytes)):
-        path.chmod(0o600)
-        if path.stat().st_size != size:
-            raise StoreCorrupt(f"parts of the base are missing: {path.name} has {path.stat().st_size} bytes of {size}")
-    return sizes
-
-
-def _spooled(spool: Path, sizes: list[int]) -> Iterator[ShippedRecord]:
-    with spool.open("rb") as file:
-        for size in sizes:
-            yield from unpack(file.read(size))
 
 
 def _apply_records(

@@ -66,14 +66,23 @@ def read_bases(target: ShipTarget) -> ShippedBases:
     """Read the ends of all bases. Raises OSError, StoreIncompatible."""
     bases = ShippedBases([], [])
     for chain in chains_of_store(target):
-        for name in target.names(chain):
-            parsed = parse_piece_name(name)
-            if parsed is None or parsed[1] is not PieceKind.BASE:
-                continue
-            try:
-                bases.found.append(_base(target, chain, name))
-            except StoreCorrupt as error:
-                bases.damaged.append(str(error))
+        found, damaged = bases_of(target, chain)
+        bases.found.extend(found)
+        bases.damaged.extend(damaged)
+    return bases
+
+
+def bases_of(target: ShipTarget, chain: str) -> ShippedBases:
+    """Read the ends of the bases in one chain. Raises OSError."""
+    bases = ShippedBases([], [])
+    for name in target.names(chain):
+        parsed = parse_piece_name(name)
+        if parsed is None or parsed[1] is not PieceKind.BASE:
+            continue
+        try:
+            bases.found.append(_base(target, chain, name))
+        except StoreCorrupt as error:
+            bases.damaged.append(str(error))
     return bases
 
 

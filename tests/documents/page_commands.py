@@ -158,6 +158,18 @@ PAGES = {
         {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
         {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
     ),
+    "docs/operations/standby.md": Page(
+        {
+            0: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
+            f"mkdir place\n{BROKER}leveret publish orders 'an order' --declare\n",
+            1: "until leveret status --data-dir standby >status 2>&1; do sleep 0.1; done\n",
+        },
+        {
+            "--config /etc/leveret/leveret.toml --data-dir /var/lib/leveret": "--data-dir standby --listen "
+            "127.0.0.2:5672 --management-listen off --prometheus-listen off >following 2>log-2 &",
+            "/var/lib/leveret": "standby",
+        },
+    ),
     "docs/operations/upgrade.md": Page({0: BROKER}, skipped={"pip install": WHEELS}),
     "docs/operations/starting.md": Page({1: BROKER}, skipped={"leveret serve [": "a synopsis"}),
     "docs/operations/tls.md": Page(

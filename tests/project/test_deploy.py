@@ -77,6 +77,32 @@ def test_the_backup_job_and_the_broker_share_volumes_and_user() -> None:
         assert shared in job
 
 
+def test_the_standby_follows_as_the_broker_that_it_becomes() -> None:
+    standby, broker = unit("leveret-standby.service"), unit("leveret.service")
+    given = parsed(standby["ExecStart"].removeprefix(PROGRAM))
+    assert given == {"place": None, "listen": (), "management_listen": (), "prometheus_listen": ()}
+    for key in ("User", "Group", "Environment", "Type", "Restart", "CapabilityBoundingSet", "SystemCallFilter"):
+        assert standby[key] == broker[key]
+
+
+def test_the_standby_and_the_broker_share_the_place() -> None:
+    broker, standby, patch = (
+        (KUBERNETES / f"{name}.yaml").read_text() for name in ("leveret", "standby", "place-volume")
+    )
+    (line,) = re.findall(r"command: \[leveret, (.*)\]", standby)
+    parsed(line)
+    for shared in (
+        "{name: LEVERET_SHIP_TO, value: /place}",
+        "{name: place, mountPath: /place}",
+        "persistentVolumeClaim: {claimName: leveret-place}",
+    ):
+        assert shared in standby
+        assert shared in patch
+    for shared in ("{name: data, mountPath: /var/lib/rabbitmq}", "runAsUser: 999", "serviceName: leveret-pods"):
+        assert shared in broker
+        assert shared in standby
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 def test_kubectl_patches_the_broker_with_the_volume_of_backups() -> None:
     patch = ["kubectl", "patch", "--local", "--filename", "leveret.yaml", "--patch-file", "backup-volume.yaml"]

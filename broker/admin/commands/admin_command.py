@@ -66,6 +66,8 @@ class LongQuestion(AdminCommand):
 class AdminChange(AdminCommand):
     """A command that changes something. One is carried out at a time, and logged."""
 
+    of_process: ClassVar[bool] = False
+    """It changes the process alone, and so is carried out by a standby, too."""
     log_words: ClassVar[str]
     """A format of the arguments for its log line; never of a password."""
 

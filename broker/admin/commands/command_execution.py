@@ -33,6 +33,7 @@ async def carry_out(administration: Administration, command: AdminCommand) -> ob
             case LongQuestion():
                 return await command.answer(administration)
             case AdminChange():
+                refuse_on_standby(administration, command)
                 async with administration.turns:
                     answer = await command.apply(administration)
                 _log(command, administration.by)
@@ -44,6 +45,13 @@ async def carry_out(administration: Administration, command: AdminCommand) -> ob
         raise AdministrationError("failed", f"{error.filename}: {error.strerror}") from error
     finally:
         administration.end_turn()
+
+
+def refuse_on_standby(administration: Administration, command: AdminCommand) -> None:
+    """Raise AdministrationError for a command that changes what a standby only follows."""
+    standby = administration.standby
+    if standby is not None and not (isinstance(command, AdminChange) and command.of_process):
+        raise AdministrationError("refused", standby.read_only)
 
 
 def _log(command: AdminChange, by: str) -> None:

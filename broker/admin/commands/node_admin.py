@@ -40,7 +40,8 @@ class Status(Question):
     """Show version, addresses, alarms, memory, disk, totals. Sizes are bytes, times seconds."""
 
     def answer(self, administration: Administration) -> dict[str, Any]:
-        return {**administration.status(), "totals": _totals(administration)}
+        standby = {} if administration.standby is None else {"standby": administration.standby.state()}
+        return {**administration.status(), **standby, "totals": _totals(administration)}
 
 
 def _totals(administration: Administration) -> dict[str, int]:
@@ -195,6 +196,7 @@ class ResetStatistics(AdminChange):
 class SetLogLevel(AdminChange):
     """Log from this level on, until the next start."""
 
+    of_process: ClassVar[bool] = True
     log_words: ClassVar[str] = "log level is {level} until the next start"
     level: Text
 
@@ -207,6 +209,7 @@ class SetLogLevel(AdminChange):
 class SetLogForm(AdminChange):
     """Write the log as text or as JSON, until the next start."""
 
+    of_process: ClassVar[bool] = True
     log_words: ClassVar[str] = "log is written as {form} until the next start"
     form: Text
 
@@ -219,6 +222,7 @@ class SetLogForm(AdminChange):
 class Stop(AdminChange):
     """Stop the broker, as SIGTERM does."""
 
+    of_process: ClassVar[bool] = True
     log_words: ClassVar[str] = "the broker is to stop"
 
     async def apply(self, administration: Administration) -> None:
@@ -281,7 +285,22 @@ class Backup(LongQuestion):
         directory = named(self.directory, "directory")
         if "\0" in directory:
             raise invalid("argument directory: holds a zero byte")
-        await administration.copy_stores(Path(directory))
+        standby = administration.standby
+        await (administration.copy_stores if standby is None else standby.copy_stores)(Path(directory))
+
+
+class Promote(LongQuestion):
+    """Make a standby the broker: it fences the present owner of the place that it follows, and reads the rest there.
+
+    With `without_place` also if the place does not answer.
+    """
+
+    without_place: bool = False
+
+    async def answer(self, administration: Administration) -> dict[str, Any]:
+        if administration.standby is None:
+            raise AdministrationError("failed", "this is the broker already: there is nothing to promote")
+        return await administration.standby.promote(without_place=self.without_place)
 
 
 # Tests

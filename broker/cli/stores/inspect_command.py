@@ -17,6 +17,7 @@ import click
 from broker.admin.commands.node_admin import Backup
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.named_directory import in_use
 from broker.cli.table_output import aligned, text
 from broker.cli.target_broker import Target, targeted
 from broker.cli.usage.command_groups import CommandWithExample
@@ -70,13 +71,14 @@ def inspect(
 ) -> None:
     """Show the stores of a stopped broker, or of a backup: definitions, then messages.
 
-    Nothing is changed; unreadable records are named. While a broker runs on the directory, it needs --copy. JSON is an
-    object per line, with a `kind`.
+    Nothing is changed; unreadable records are named. While a broker runs on the directory, it needs --copy; a copy of
+    what a standby has is made without. JSON is an object per line, with a `kind`.
     """
     if (form == "parquet") != (out is not None):
         raise click.UsageError("--format parquet and --out go together")
     if not copied:
         target.may_be_read()
+        copied = _is_followed_now(target.directory)
     store = pipeline_module("stopped_store.data_directory")
     files = None if out is None else pipeline_module("stopped_store.store_files")
     try:
@@ -96,6 +98,14 @@ def inspect(
         raise AdministrationError("invalid", str(error)) from error
     if aside:
         click.echo(f"{aside} damaged records were set aside by the broker; their bytes are in the store", err=True)
+
+
+def _is_followed_now(directory: Path) -> bool:
+    """Return whether a standby runs here: it makes a copy of what it has by then."""
+    from storage.ship.standby.follow_note import read_note
+
+    note = read_note(directory)
+    return note is not None and not note.promoted and in_use(directory)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Leveret's own metrics: histograms of commits, turns and the event loop; shipping."""
+"""Leveret's own metrics: histograms of commits, turns and the event loop; shipping; a standby."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 
+from broker.admin.administration import StandbyControl
 from broker.entities.statistics.measurements import Histogram, Measurements
 from broker.management.prometheus.metric_groups import COUNTER, GAUGE, family
 
@@ -59,6 +60,22 @@ def ship_families(status: Mapping[str, Any]) -> Iterator[Metric]:
         for name, kind, field, help_ in SHIP:
             value = state[field]
             yield family(f"leveret_ship_{name}", kind, help_, [((), bool(value) if field == "problem" else value)])
+
+
+STANDBY = (
+    ("lag_seconds", "lag_seconds", "For how long changes at the place have not been applied by this standby"),
+    ("failing", "problem", "1 while this standby cannot follow its place"),
+)
+"""Metrics of a standby: the name after `leveret_standby_`, the field of the state, and its help."""
+
+
+def standby_families(standby: StandbyControl | None) -> Iterator[Metric]:
+    """The metrics of a standby; none of a broker."""
+    if standby is not None:
+        state = standby.state()
+        for name, field, help_ in STANDBY:
+            value = state[field]
+            yield family(f"leveret_standby_{name}", GAUGE, help_, [((), bool(value) if field == "problem" else value)])
 
 
 def _family(metric: HistogramMetric, histogram: Histogram) -> Metric:

@@ -13,7 +13,7 @@ from broker.management.management_api import ManagementApi
 from broker.management.prometheus import cluster_metrics, metrics_of_4, stream_metrics
 from broker.management.prometheus.disk_metrics import disk_metrics
 from broker.management.prometheus.global_metrics import global_families
-from broker.management.prometheus.leveret_metrics import leveret_families, ship_families
+from broker.management.prometheus.leveret_metrics import leveret_families, ship_families, standby_families
 from broker.management.prometheus.metric_groups import GAUGE, MetricGroup, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
 from broker.management.prometheus.queue_metrics import queue_groups
@@ -110,6 +110,7 @@ class Registries:
         yield from leveret_families(self._api.broker.statistics.measurements)
         status = self._api.status()
         yield from ship_families(status)
+        yield from standby_families(self._api.administration.standby)
         yield from stream_metrics.committed_offsets_group(self._api.broker).apart(stream_metrics.PREFIX)
         disk = status["disk"]
         yield disk_metrics(disk["hangs"], disk["pending_seconds"])

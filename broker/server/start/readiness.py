@@ -50,6 +50,12 @@ class Readiness:
             sys.stdout.flush()
         self._notify(f"STATUS=listening on {' '.join(urls)}")
 
+    def following(self, place: str, data: Path) -> None:
+        """Announce that a standby follows a place, and can be asked and promoted from now on."""
+        sys.stdout.write(f"leveret follows: {place} data={data} pid={os.getpid()}\n")
+        sys.stdout.flush()
+        self._notify(f"READY=1\nSTATUS=following {place}")
+
     def ready(self) -> None:
         """Announce that all listeners are open, HTTP too."""
         self._notify("READY=1")

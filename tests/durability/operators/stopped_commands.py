@@ -21,6 +21,7 @@ CONNECTION = 0
 """In place of the number of a client's connection."""
 OF_THE_COMMAND = re.compile(
     "no broker is running|no queue|already exists|cannot be reached|Connection refused|no second place"
+    "|nothing to follow"
 )
 """Refusals that are no fault of the directory: of what there is not, or is already."""
 CUT_CHANCE = 0.3
@@ -129,6 +130,7 @@ COMMANDS: dict[str, tuple[int, Drawn]] = {
     "recover": (2, _fixed("recover", opens=False)),
     "promote": (1, _fixed("promote", opens=False)),
     "ship": (1, _fixed("ship", "--off", opens=False)),
+    "follow": (1, _fixed("follow", opens=False)),
     "inspect": (2, _fixed("inspect", "--format", "json", "--bodies", opens=False)),
     "export": (1, _export),
     "import": (1, _import),

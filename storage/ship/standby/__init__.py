@@ -1,0 +1,1 @@
+"""The stores of a standby: a restore that goes on."""

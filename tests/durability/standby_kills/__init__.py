@@ -1,0 +1,1 @@
+"""Promotions of standbys, while the broker, the place and the standby are killed or fail."""
