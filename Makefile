@@ -245,7 +245,7 @@ check-clients: single
 # The image's stages by the Dockerfile's own lines, in root directories: what docker would make of it, where no docker is.
 check-image: $(TEST_STAMP)
 	[ -d build/debian ] || { rm -rf build/debian.part && debootstrap --variant=minbase \
-		--include=ca-certificates,python3,python3-venv,python3-pip trixie build/debian.part && mv build/debian.part build/debian; }
+		--include=ca-certificates,python3-dev,python3-pip,python3-venv trixie build/debian.part && mv build/debian.part build/debian; }
 	$(BIN)/python -m tools.try_image $(if $(CORE),--core $(CORE)) build/debian build/image
 
 # What is published; docs/releasing.md has the order. The directory and the archives for npm take root and npm, the image

@@ -1,8 +1,8 @@
 """`python -m tools.try_image [--core pure] BASE DIRECTORY`: make the image's root directory without docker, and try it.
 
-As root. BASE is the root directory of a Debian with Python, pip and venv, in the place of python:slim: `make
-check-image` makes one. DIRECTORY gets a root directory for each stage of the Dockerfile. The container has processes
-and a network of its own; its entry point, user and health check are the Dockerfile's.
+As root. BASE is the root directory of a Debian with Python, its headers, pip and venv, in the place of python:slim:
+`make check-image` makes one. DIRECTORY gets a root directory for each stage of the Dockerfile. The container has
+processes and a network of its own; its entry point, user and health check are the Dockerfile's.
 """
 
 from __future__ import annotations

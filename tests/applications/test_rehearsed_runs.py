@@ -101,7 +101,7 @@ def test_a_healthy_application_and_one_that_fails_anyway(environment: dict[str, 
 
 
 def test_an_application_without_an_end_is_ended(environment: dict[str, str]) -> None:
-    options = "--personality", "3.13,4.3", "--timeout", "2", "--format", "json"
+    options = "--personality", "3.13,4.3", "--timeout", "10", "--format", "json"
     code, said = run(environment, *options, *program(FOR_EVER))
     report = json.loads(said)
     assert (code, [each["exit_code"] for each in report["runs"]]) == (3, [0, None])

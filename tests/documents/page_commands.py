@@ -74,15 +74,14 @@ PAGES = {
             0: "printf '[events]\\nenabled = true\\n' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n"
             f"{BROKER}leveret publish orders 'an order' --declare\nleveret get orders\n",
             2: "leveret publish orders 'an order'\n",
+            3: "leveret stop\n",
+            4: BROKER,
         },
         {"/var/lib/leveret": "leveret-data", "/srv/audit": "audit", "/lake": "lake", "/tmp/contents": "contents"},
         {
             "leveret pipeline dead-letters": "they take Spark: tests/pipeline",
             "leveret pipeline replay": "the same",
             "leveret archive --queue orders --out s3:": "it takes a bucket",
-            "leveret inspect --data-dir": "the broker runs: tests/pipeline",
-            "leveret inspect --queue orders --bodies": "the same",
-            "leveret inspect --format": "the same",
         },
     ),
     "docs/management.md": Page(
