@@ -62,8 +62,10 @@ PAGES = {
     ),
     "docs/pipeline.md": Page({}),
     "docs/ci.md": Page({0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"}, skipped={"pip install": WHEELS}),
-    "docs/clusters.md": Page({}, elsewhere=dict.fromkeys(range(5), SPARK)),
     "docs/frameworks.md": Page({0: BROKER}, {"./mvnw test": "printenv SPRING_RABBITMQ_ADDRESSES"}),
+    "docs/clusters.md": Page(
+        {}, elsewhere={**dict.fromkeys((0, 1, 4, 5), "`make cluster-page`"), **dict.fromkeys((2, 3), SPARK)}
+    ),
     "docs/services.md": Page(
         {0: CHECKOUT},
         {"/etc/": "etc/"},
