@@ -48,7 +48,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer cluster-page
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -75,6 +75,7 @@ help:
 	@echo "make audited-lives the same with the event log, each run judged by the audit, SEEDS=200 HOURS=10"
 	@echo "make model-walks   long walks of the models in tests/models, on all cores, MINUTES=60 SEED="
 	@echo "make newcomer      README's commands in a root directory with only Python, git and make, 1 minute; as root"
+	@echo "make cluster-page  docs/clusters.md by its own commands: a master, two workers, TLS, Spark Connect; pip fetches 500 MB"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make compiled      Leveret with a compiled core in $(COMPILED), 3 minutes once; takes a C compiler. make run-compiled starts it"
@@ -196,6 +197,9 @@ simulate: $(TEST_STAMP)
 
 audited-lives: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --audited --seeds $(SEEDS) --hours $(HOURS)
+
+cluster-page: $(TEST_STAMP)
+	$(BIN)/python -m tests.documents.cluster
 
 model-walks: $(TEST_STAMP)
 	$(BIN)/python -m tests.models --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -62,8 +62,10 @@ PAGES = {
     ),
     "docs/pipeline.md": Page({}),
     "docs/ci.md": Page({0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"}, skipped={"pip install": WHEELS}),
-    "docs/clusters.md": Page({}, elsewhere=dict.fromkeys(range(5), SPARK)),
     "docs/frameworks.md": Page({0: BROKER}, {"./mvnw test": "printenv SPRING_RABBITMQ_ADDRESSES"}),
+    "docs/clusters.md": Page(
+        {}, elsewhere={**dict.fromkeys((0, 1, 4, 5), "`make cluster-page`"), **dict.fromkeys((2, 3), SPARK)}
+    ),
     "docs/services.md": Page(
         {0: CHECKOUT},
         {"/etc/": "etc/"},
@@ -149,10 +151,9 @@ PAGES = {
     "docs/operations/settings.md": Page({}),
     "docs/operations/shipping.md": Page(
         {
-            0: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
-            "mkdir place\n"
-            + BROKER
-            + "leveret publish orders 'an order' --declare\nleveret stop\nmv leveret-data lost\n"
+            0: f"mkdir place\n{BROKER}",
+            1: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
+            f"leveret stop\n{BROKER}leveret publish orders 'an order' --declare\nleveret stop\nmv leveret-data lost\n",
         },
         {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
         {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
@@ -182,7 +183,7 @@ PAGES = {
     "docs/testing.md": Page(
         {4: f"cd {ROOT}\n"},
         {"--hours 10": "--hours 0.1"},
-        {"make simulate": "a campaign: `make prove`"},
+        {"make": "campaigns: `make prove`"},
         {0: REFERENCE, 1: REFERENCE, 2: REFERENCE, 3: "campaigns: `make prove`"},
     ),
 }

@@ -210,6 +210,7 @@ class Follower:
                 self._take(base)
             while self.stores.advance(SLICE_SECONDS):
                 self.stores.commit()
+            self._target.chains()  # a directory that is not mounted any more has no next piece either: that raises
         except StoreCorrupt as error:
             return [f"{error}: up to the last whole change before"]
         return []

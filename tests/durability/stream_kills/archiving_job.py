@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.deploy.maxExecutorRetries": "-1",  # else the master gives the job up when its executors are killed too often
 }
-MESSAGES, MESSAGES_AT_END = 300, 10_000
+MESSAGES, MESSAGES_AT_END = 300, 50_000
 """Messages of each stream or queue in a batch."""
 STOP_SECONDS = 1.0
 

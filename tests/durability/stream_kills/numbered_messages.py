@@ -13,7 +13,7 @@ from pika.exceptions import AMQPError
 
 TYPES = {"stream": "stream", "queue": "classic"}
 """Types of the queues by what ends their names."""
-PUBLISH_SECONDS = 0.005
+PUBLISH_SECONDS = 0.05
 
 
 class Row(NamedTuple):

@@ -17,7 +17,7 @@ from storage.messages.message_store import MessageStore
 from storage.ship.restored_moment import Moment, RestoredMoment, restore_moment
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
-from storage.ship.targets.directory_target import DirectoryTarget
+from storage.ship.targets.ship_target import ShipTarget
 from tests.unit.storage.writing import Writer, bodies
 
 KEPT = ShipRetention(3600.0, 2)
@@ -37,7 +37,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
     def __init__(
         self,
         directory: Path,
-        target: DirectoryTarget,
+        target: ShipTarget,
         rules: ShipRules = RULES,
         buffer_bytes: int = 1 << 30,
     ) -> None:
@@ -56,7 +56,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         """Time in which what waits is shipped at the end."""
         self._live: dict[int, list[int]] = {}
         self._queue_id = 0
-        self.held: dict[int, Contents] = {}
+        self.held: dict[int, Contents] = {0: self.contents()}
         """The contents at each position."""
 
     def __enter__(self) -> ShippedLife:
@@ -165,7 +165,7 @@ def contents_of(definitions: DefinitionStore, messages: MessageStore) -> Content
     return queues, [bodies(messages, queue.id) for queue in queues]
 
 
-def restored(target: DirectoryTarget, wanted: Moment, directory: Path) -> tuple[RestoredMoment, Contents]:
+def restored(target: ShipTarget, wanted: Moment, directory: Path) -> tuple[RestoredMoment, Contents]:
     """Restore a moment into a directory, and read what it holds."""
     directory.mkdir()
     files = directory / "messages", directory / "definitions.sqlite"

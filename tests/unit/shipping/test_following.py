@@ -15,6 +15,7 @@ from storage.ship.shipped_chains import ShippedBase, read_bases
 from storage.ship.standby.follow_note import NAME, Following, read_note, refuse_following
 from storage.ship.standby.followed_store import FollowedStore
 from storage.ship.targets.directory_target import DirectoryTarget
+from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
 from tests.unit.shipping.shipped_life import Contents, ShippedLife, opened
 
@@ -39,7 +40,7 @@ def standby(tmp_path: Path) -> Path:
     return tmp_path / "standby"
 
 
-def follower(target: DirectoryTarget, directory: Path) -> FollowedStore:
+def follower(target: ShipTarget, directory: Path) -> FollowedStore:
     followed = FollowedStore(target, str(target), directory, MESSAGES_DIRECTORY, DEFINITIONS_FILE, REPLACED)
     followed.open()
     return followed
@@ -101,6 +102,20 @@ def test_a_kill_at_any_step_leaves_a_moment_from_which_it_goes_on(
         assert on_disk(standby, tmp_path / "killed") == life.held[life.buffer.position]
 
 
+def test_a_place_of_each_kind_is_followed(target: ShipTarget, data: Path, standby: Path, tmp_path: Path) -> None:
+    with ShippedLife(data, target) as life, closing(follower(target, standby)) as followed:
+        queue = life.declare()
+        life.await_shipped()
+        take(followed, followed.newer_base())
+        life.publish(queue, b"a", b"b")
+        life.await_shipped()
+        assert not followed.advance(10.0)
+        assert (followed.newer_base(), followed.later_base()) == (None, None)
+        followed.refuse_hole()
+        followed.commit()
+        assert on_disk(standby, tmp_path / "killed") == life.held[life.buffer.position]
+
+
 def test_a_later_start_of_the_broker_gives_a_new_base(
     data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path
 ) -> None:
@@ -135,12 +150,13 @@ def test_a_later_start_of_the_broker_gives_a_new_base(
 def test_changes_that_were_not_shipped_are_passed_by_a_base_behind_them(
     data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path
 ) -> None:
-    with ShippedLife(data, away) as life, closing(follower(away, standby)) as followed:
+    with ShippedLife(data, away, buffer_bytes=1 << 14) as life, closing(follower(away, standby)) as followed:
         queue = life.declare()
         life.await_shipped()
         take(followed, followed.newer_base())
-        life.buffer.give_up()  # as when too much waits
-        life.publish(queue, b"dropped")
+        life.publish(queue, b"journaled from here on")
+        life.await_shipped()
+        life.publish(queue, bytes(1 << 15))  # more than may wait
         life.await_shipped()
         life.publish(queue, b"shipped")
         life.await_shipped()

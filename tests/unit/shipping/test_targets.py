@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from harness.second_places.s3_server import S3Server
-from harness.second_places.ssh_server import SshServer
-from storage.ship.targets.opened_target import TargetAccess, open_target
 from storage.ship.targets.ship_target import PieceExists, ShipTarget
 
 CLAIMS = 8
-
-
-@pytest.fixture(params=["directory", "ssh_server", "plain_ssh_server", "s3_server"])
-def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ShipTarget]:
-    """A target with nothing in it."""
-    place, access = str(tmp_path), TargetAccess()
-    if request.param != "directory":
-        server, name = request.getfixturevalue(request.param), secrets.token_hex(4)
-        place = f"{server.place}/{name}"
-        access = _access(server, name, monkeypatch)
-    with closing(open_target(place, access)) as opened:
-        yield opened
-
-
-def _access(server: SshServer | S3Server, name: str, monkeypatch: pytest.MonkeyPatch) -> TargetAccess:
-    if isinstance(server, SshServer):
-        server.make(server.away / name)
-        return TargetAccess(sftp_key=str(server.key), sftp_known_hosts=str(server.known_hosts))
-    for variable, value in server.environment.items():
-        monkeypatch.setenv(variable, value)
-    return TargetAccess(s3_endpoint=server.endpoint)
 
 
 def test_pieces_are_put_listed_read_and_removed(target: ShipTarget) -> None:

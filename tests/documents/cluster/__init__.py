@@ -1,0 +1,1 @@
+"""The page on clusters of Spark, played on this machine by its own commands."""
