@@ -105,6 +105,12 @@ class Process(Protocol):
     async def seal_events(self) -> bool:
         """Show readers of the event log everything up to now; False if there is no log."""
 
+    async def ship_to(self, place: str) -> None:
+        """Ship both stores to a second place until the broker stops. Raises AdministrationError, StoreError."""
+
+    async def ship_off(self) -> None:
+        """End what `ship_to` has begun. Raises AdministrationError."""
+
     @property
     def application_stopped(self) -> bool:
         """True if all listeners and connections are closed, by `stop_application`."""

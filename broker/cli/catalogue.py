@@ -86,6 +86,7 @@ SECTIONS: dict[str, dict[str, CommandRow]] = {
         "export": CommandRow("cli.node_commands:export", "export definitions, or the event log"),
         "backup": CommandRow("cli.stores.backup_commands:backup", "copy the data directory of a running broker"),
         "restore": CommandRow("cli.stores.backup_commands:restore", "replace the data directory by a backup"),
+        "ship": CommandRow("cli.stores.ship_command:ship", "ship the store to a second place, until the broker stops"),
         "follow": CommandRow("cli.stores.standby_commands:follow", "stand by for a broker that is shipped"),
         "promote": CommandRow("cli.stores.standby_commands:promote", "take the second place over, and fence its owner"),
         "recover": CommandRow("cli.stores.backup_commands:recover", "give up missing data, so that the broker starts"),

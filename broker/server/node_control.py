@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from broker import logs
+from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.credentials import without_credentials
 from broker.server import resource_alarms
@@ -18,6 +19,7 @@ from broker.server.event_log import Events
 from broker.server.net.tls_context import Security
 from broker.server.offline.backup_directory import BackupDirectory
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.shipping.running_shipping import RunningShipping
 from broker.server.stoppable_application import StoppableApplication
 from broker.session.login import certificate_names
 from broker.session.registry import Registry
@@ -56,6 +58,8 @@ class NodeControl:
         """The certificates, if TLS is on."""
         self.events: Events | None = None
         """The event log, if it is on."""
+        self.shipping: RunningShipping | None = None
+        """Shipping, while the broker runs."""
 
     def look_around(self) -> None:
         """Bring the alarms up to date: an idle broker does not check its resources."""
@@ -128,6 +132,19 @@ class NodeControl:
         if self.events is not None:
             await self.events.seal()
         return self.events is not None
+
+    async def ship_to(self, place: str) -> None:
+        """Ship both stores to a second place until the broker stops."""
+        await self._running_shipping().begin(place)
+
+    async def ship_off(self) -> None:
+        """End what `ship_to` has begun."""
+        await self._running_shipping().end()
+
+    def _running_shipping(self) -> RunningShipping:
+        if self.shipping is None:
+            raise AdministrationError("refused", "the broker is starting")
+        return self.shipping
 
     @property
     def application_stopped(self) -> bool:

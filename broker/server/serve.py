@@ -42,6 +42,7 @@ from broker.server.net.tls_context import Security
 from broker.server.recovery import Recovered, Stores
 from broker.server.server import Server
 from broker.server.shipping import shipping
+from broker.server.shipping.running_shipping import RunningShipping
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
@@ -249,9 +250,11 @@ async def _run(
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
         writers.start_soon(server.definition_log.run)
-        if owner is not None:  # before the first commit of this boot
-            server.shipping = shipping.Shipping(config.ship, owner, stores, server.committer, config.server.directory)
-            server.shipping.start(writers, server.application.end_fenced)
+        server.control.shipping = ships = RunningShipping(
+            config, stores, server.committer, writers, server.application.end_fenced
+        )
+        if owner is not None:
+            ships.start(owner)
         # Changes may be applied in several turns, so turns end from here on.
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
@@ -386,8 +389,8 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
         server.engine.stop()
         await server.definition_log.flush()
         await server.committer.finish()
-        if server.shipping is not None:
-            await server.shipping.stop(server.config.shutdown.timeout_seconds)
+        if server.control.shipping is not None:
+            await server.control.shipping.stop(server.config.shutdown.timeout_seconds)
     if events is not None:
         events.record_stop(server.broker, server.config.shutdown.timeout_seconds)
 

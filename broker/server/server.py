@@ -22,7 +22,6 @@ from broker.server.node_control import NodeControl
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.server_status import server_status
-from broker.server.shipping.shipping import Shipping
 from broker.server.shovels import shovel_host
 from broker.server.start import configured_sessions
 from broker.server.stoppable_application import StoppableApplication
@@ -69,7 +68,6 @@ class Server:
             writer=parts.writer,
         )
         self.committer, self.activity = self.engine.committer, self.engine.activity
-        self.shipping: Shipping | None = None
         PAUSES.set(Pauses(lambda: self.committer.busy))  # long administrative work gives way to commits
         measurements = broker.statistics.measurements
         self.loop_metrics = LoopMetrics(measurements, stores.messages.io.recent, self.committer.waits, self.activity)

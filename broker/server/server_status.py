@@ -30,14 +30,15 @@ LISTENERS = {
 def server_status(server: Server) -> dict[str, Any]:
     """Return a broker's status. Sizes are bytes, times seconds."""
     server.loop_metrics.gather()
-    messages = server.stores.messages
+    messages, shipping = server.stores.messages, server.control.shipping
+    shipped = None if shipping is None else shipping.state()
     return {
         **_process(server),
         **{name: _texts(server.application.addresses[protocol]) for name, protocol in LISTENERS.items()},
         **_resources(server),
         "messages": messages.statistics()._asdict(),
         "store_io": messages.io.sums()._asdict(),
-        **({} if server.shipping is None else {"ship": server.shipping.state()}),
+        **({} if shipped is None else {"ship": shipped}),
     }
 
 

@@ -221,8 +221,9 @@ class DefinitionStore:
             self._count.committed()
         self._commits += 1
         self.wants_checkpoint = self._commits >= CHECKPOINT_COMMITS
-        if self.on_durable is not None:
-            self.on_durable(changes, self._count.number)
+        on_durable = self.on_durable  # the event loop may take it away
+        if on_durable is not None:
+            on_durable(changes, self._count.number)
 
     def _call(self, work: Callable[..., Coroutine[Any, Any, Result]], *arguments: Any) -> Result:
         with self._using, self._translating():

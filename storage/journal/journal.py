@@ -116,8 +116,9 @@ class Journal:
             # On disk before readers see it: nobody is shown a message that a crash could still take away.
             with self._lock:
                 writes.add(batch)
-            if payload and self.on_durable is not None:
-                self.on_durable(batch, self.number, payload)
+            on_durable = self.on_durable  # the event loop may take it away
+            if payload and on_durable is not None:
+                on_durable(batch, self.number, payload)
             return True
 
     @property

@@ -245,8 +245,9 @@ class MessageStore:
         finally:
             self.catching_up = False
         journal.parcel_applied(mark)
-        if batch is not None and journal.on_durable is not None:
-            journal.on_durable(batch, journal.number, b"")
+        on_durable = journal.on_durable  # the event loop may take it away
+        if batch is not None and on_durable is not None:
+            on_durable(batch, journal.number, b"")
 
     def take_away(self) -> None:
         """Apply the removals of the journal to LMDB, and nothing else: that makes room. Raises as `commit` does.

@@ -151,10 +151,9 @@ PAGES = {
     "docs/operations/settings.md": Page({}),
     "docs/operations/shipping.md": Page(
         {
-            0: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
-            "mkdir place\n"
-            + BROKER
-            + "leveret publish orders 'an order' --declare\nleveret stop\nmv leveret-data lost\n"
+            0: f"mkdir place\n{BROKER}",
+            1: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
+            f"leveret stop\n{BROKER}leveret publish orders 'an order' --declare\nleveret stop\nmv leveret-data lost\n",
         },
         {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
         {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
@@ -184,7 +183,7 @@ PAGES = {
     "docs/testing.md": Page(
         {4: f"cd {ROOT}\n"},
         {"--hours 10": "--hours 0.1"},
-        {"make simulate": "a campaign: `make prove`"},
+        {"make": "campaigns: `make prove`"},
         {0: REFERENCE, 1: REFERENCE, 2: REFERENCE, 3: "campaigns: `make prove`"},
     ),
 }

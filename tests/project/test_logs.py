@@ -74,6 +74,7 @@ LOGGED = {
     "reason",
     "resource",
     "source",
+    "to",  # a place with a password is refused before
     "destination",
 }
 """The arguments that a log line may repeat; never others: a password may be among them."""

@@ -254,6 +254,28 @@ class SealEvents(LongQuestion):
         return {"sealed": await administration.process.seal_events()}
 
 
+class ShipTo(AdminChange):
+    """Ship both stores to a second place, until the broker stops."""
+
+    log_words: ClassVar[str] = "the store is shipped to {to} until the next start"
+    to: Text
+
+    async def apply(self, administration: Administration) -> None:
+        place = named(self.to, "to")
+        if "\0" in place:
+            raise invalid("argument to: holds a zero byte")
+        await administration.process.ship_to(place)
+
+
+class ShipOff(AdminChange):
+    """Ship no longer, after ShipTo."""
+
+    log_words: ClassVar[str] = "the store is no longer shipped"
+
+    async def apply(self, administration: Administration) -> None:
+        await administration.process.ship_off()
+
+
 class Backup(LongQuestion):
     """Copy both stores into a new directory, while the broker runs."""
 

@@ -57,25 +57,37 @@ def owner_of(config: Config) -> PlaceOwner | None:
     refuse_fenced(directory)
     if not config.ship.to:
         return None
-    owner = PlaceOwner(open_place(config.ship), config.ship.to, directory)
+    owner = opened_owner(config)
+    why = claim(owner)
+    if why:
+        log.warning("%s does not say which broker owns it (%s): serving, and it is asked again", owner.target, why)
+    return owner
+
+
+def opened_owner(config: Config) -> PlaceOwner:
+    """Return the ownership of the place to ship to, which is not claimed yet. Raises PlaceUnusable."""
+    return PlaceOwner(open_place(config.ship), config.ship.to, config.server.directory)
+
+
+def claim(owner: PlaceOwner) -> str:
+    """Claim a place. Returns why it could not be asked in time; empty if it was. Raises StoreError."""
     failures: list[Exception] = []
 
-    def claim() -> None:
+    def claiming() -> None:
         try:
             owner.claim()
         except (StoreError, OSError) as error:
             failures.append(error)
 
     # A network file system may never answer: no thread can be ended from outside.
-    claiming = threading.Thread(target=claim, name="leveret-ship-claim", daemon=True)
-    claiming.start()
-    claiming.join(CLAIM_SECONDS)
+    thread = threading.Thread(target=claiming, name="leveret-ship-claim", daemon=True)
+    thread.start()
+    thread.join(CLAIM_SECONDS)
     if failures and isinstance(failures[0], StoreError):
         raise failures[0]
-    if not owner.epoch:
-        why = failures[0] if failures else "no answer"
-        log.warning("%s does not say which broker owns it (%s): serving, and it is asked again", config.ship.to, why)
-    return owner
+    if owner.epoch:
+        return ""
+    return str(failures[0]) if failures else "no answer"
 
 
 class Shipping:
@@ -111,11 +123,10 @@ class Shipping:
         )
 
     def start(self, nursery: trio.Nursery, on_fenced: Callable[[Fenced], None]) -> None:
-        """Ship all that is committed from now on, behind a base. To be called before anything is.
+        """Ship all that is committed from now on, behind a base, which has all that was before.
 
         The nursery must end before the stores are closed. `on_fenced` is called in the event loop.
         """
-        assert self._stores.messages.journal.number == 0, "batches before the first are missing"
         if not self._stores.messages.journal.numbers_all:
             held = ", and confirms wait" if self._held is not None else ""
             log.error("nothing is shipped%s: there was no room for the journal; free some space and start again", held)
@@ -127,6 +138,16 @@ class Shipping:
         nursery.start_soon(self._end_with_nursery)
         held = ", and confirms wait for it" if self._held is not None else ""
         log.info("shipping to %s%s", self._settings.to, held)
+
+    @property
+    def place(self) -> str:
+        """The place, as it was named."""
+        return self._settings.to
+
+    def take_no_more(self) -> None:
+        """Ship nothing of what is committed from now on."""
+        self._stores.messages.journal.on_durable = None
+        self._stores.definitions.on_durable = None
 
     async def stop(self, seconds: float) -> None:
         """Ship what waits, and end, in a share of `seconds`. Nothing is committed any more."""

@@ -129,6 +129,7 @@ COMMANDS: dict[str, tuple[int, Drawn]] = {
     "check": (2, _fixed("check", opens=False)),
     "recover": (2, _fixed("recover", opens=False)),
     "promote": (1, _fixed("promote", opens=False)),
+    "ship": (1, _fixed("ship", "--off", opens=False)),
     "follow": (1, _fixed("follow", opens=False)),
     "inspect": (2, _fixed("inspect", "--format", "json", "--bodies", opens=False)),
     "export": (1, _export),

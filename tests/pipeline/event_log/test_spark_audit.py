@@ -93,7 +93,7 @@ def test_both_engines_give_the_same_verdicts(spark: SparkSession, tmp_path: Path
     """All planted histories, and a log with a little of everything."""
     log = tmp_path / "log"
     log.mkdir()
-    write(log, 3000)
+    write(log, 1000)
     histories = [*planted(), overtaken_far_behind(), moved_again_and_again()]
     parts = [*export_of(tmp_path / "planted", histories), *parts_of(str(log), most=200)]
     out, tasks = Target(str(tmp_path / "out")), [parts[begin::4] for begin in range(4)]

@@ -56,7 +56,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         """Time in which what waits is shipped at the end."""
         self._live: dict[int, list[int]] = {}
         self._queue_id = 0
-        self.held: dict[int, Contents] = {}
+        self.held: dict[int, Contents] = {0: self.contents()}
         """The contents at each position."""
 
     def __enter__(self) -> ShippedLife:
