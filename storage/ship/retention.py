@@ -29,14 +29,18 @@ class ShipRetention(NamedTuple):
 
 def remove_expired(target: ShipTarget, retention: ShipRetention) -> Iterator[None]:
     """Remove what is not kept, one piece for each step. Oldest first: what is left can be restored. Raises OSError."""
-    kept = retention.first_kept(read_bases(target).found, time.time())
+    bases = read_bases(target).found
+    kept = retention.first_kept(bases, time.time())
     if kept is None:
         return
+    needed = {base.chain for base in bases[bases.index(kept) :]}
+    expired = {base.chain for base in bases} - needed
     for chain in chains_of_store(target):
-        if chain > kept.chain:
-            return
+        whole = chain in expired or (chain not in needed and chain < kept.chain)  # no base of that was ever whole
+        if not whole and chain != kept.chain:
+            continue
         for name in target.names(chain):
             parsed = parse_piece_name(name)
-            if chain < kept.chain or (parsed is not None and parsed[0] < kept.first):
+            if whole or (parsed is not None and parsed[0] < kept.first):
                 target.remove(chain, name)
                 yield

@@ -50,7 +50,7 @@ class ShippedBases(NamedTuple):
 
 
 def chains_of_store(target: ShipTarget, store: str = "") -> list[str]:
-    """Return the names of all chains, oldest first. Raises StoreIncompatible if they are of several stores.
+    """Return the names of all chains, in the order of boots. Raises StoreIncompatible if they are of several stores.
 
     `store`: the beginning of the UUID of the only store whose chains may be there; empty: any.
     """
@@ -63,12 +63,17 @@ def chains_of_store(target: ShipTarget, store: str = "") -> list[str]:
 
 
 def read_bases(target: ShipTarget) -> ShippedBases:
-    """Read the ends of all bases. Raises OSError, StoreIncompatible."""
+    """Read the ends of all bases. Raises OSError, StoreIncompatible.
+
+    The newest is that of the latest time: a directory that was promoted again goes on with lower boots than the one
+    restored from it.
+    """
     bases = ShippedBases([], [])
     for chain in chains_of_store(target):
         found, damaged = bases_of(target, chain)
         bases.found.extend(found)
         bases.damaged.extend(damaged)
+    bases.found.sort(key=lambda base: base.time)
     return bases
 
 

@@ -266,6 +266,26 @@ def test_what_no_kept_moment_needs_is_removed(data: Path, away: Path, tmp_path: 
     assert found == held[max(held)]
 
 
+def test_the_latest_broker_counts_and_not_the_highest_boot(data: Path, away: Path, tmp_path: Path) -> None:
+    """A copy ships with higher boots, and then the first directory again, as after a second promotion."""
+    short, target = RULES._replace(retention=retention.ShipRetention(0.0, 2)), DirectoryTarget(away)
+
+    def ship(directory: Path) -> tuple[int, Contents]:
+        with ShippedLife(directory, target, short) as life:
+            life.publish(life.declare(), directory.name.encode())
+            life.await_shipped()
+            return life.messages.boot, life.held[max(life.held)]
+
+    ship(data)
+    copy = shutil.copytree(data, tmp_path / "copy")
+    high = [ship(copy)[0] for _ in range(2)][-1]
+    low, held = ship(data)
+    assert low < high
+    _moment, found = restored(target, Moment(), tmp_path / "found")
+    assert found == held
+    assert {base.store.boot for base in read_bases(target).found} == {high, low}, "two bases are kept"
+
+
 def test_the_base_that_an_old_moment_needs_is_kept() -> None:
     bases = [_base(time) for time in (10_000, 20_000, 30_000, 40_000)]
     first_kept = retention.ShipRetention(15.0, 1).first_kept(bases, 40.0)
