@@ -14,9 +14,9 @@ COMPILED_FROM := $(shell find broker leveret leveret_events leveret_spark migrat
 	-type f -not -name '*.pyc')
 # Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
 TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
-# Three test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
+# Four test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
 # time; WORKERS= for one.
-WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
+WORKERS ?= -n 4 --dist loadfile --no-loadscope-reorder
 SOURCES := leveret pytest_leveret broker storage migrations pipeline leveret_spark leveret_events tools harness tests bench examples
 
 # Seeds that `make crash-states` explores at one time.

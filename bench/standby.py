@@ -94,10 +94,11 @@ def machines() -> Iterator[Machines]:
 def fill(made: Machines, mebibytes: float) -> None:
     """Publish that much, confirmed, into one queue, and ship it."""
     with closing(generator.connect(target_of(made.broker))) as client:
-        generator.declare(client, "held")
+        for queue in ("held", "flow"):
+            generator.declare(client, queue)
     generator.run(
         target_of(made.broker),
-        queue="held",
+        key="held",
         producers=4,
         consumers=0,
         size=BODY_BYTES,
@@ -141,6 +142,7 @@ def measure_lag(made: Machines, standby: StandbyProcess, rate: float, seconds: f
     """Print how far the standby is behind a broker that takes `rate` MiB a second, and drains its queue."""
     load = generator.Load(
         target_of(made.broker),
+        key="flow",
         queue="flow",
         producers=2,
         consumers=2,
@@ -151,14 +153,11 @@ def measure_lag(made: Machines, standby: StandbyProcess, rate: float, seconds: f
         warm=2,
     )
     lags, until = list[float](), time.monotonic() + seconds + 2
-    try:
-        while time.monotonic() < until:
-            state = standby.tell("status")["standby"]
-            lags.append(time.time() - datetime.strptime(state["moment"], FORM).replace(tzinfo=UTC).timestamp())
-            time.sleep(SAMPLE_SECONDS)
-        figures = load.figures()
-    finally:
-        load.stop()
+    while time.monotonic() < until:
+        state = standby.tell("status")["standby"]
+        lags.append(time.time() - datetime.strptime(state["moment"], FORM).replace(tzinfo=UTC).timestamp())
+        time.sleep(SAMPLE_SECONDS)
+    figures = load.figures()
     settled = sorted(lags[len(lags) // 5 :])
     p95 = settled[int(len(settled) * 0.95)]
     found = f"median {statistics.median(settled):.2f} s, p95 {p95:.2f} s, longest {settled[-1]:.2f} s"

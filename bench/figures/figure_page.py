@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bench.figures.client_waits import client_section
 from bench.figures.client_waits import read as read_client_waits
-from bench.figures.figure_chart import drawn
 from bench.figures.figures_in_pages import MADE_WHOLE, Known, filled
 from bench.figures.measured_loads import LOADS
 from bench.figures.row_figures import read as read_rows
@@ -57,6 +56,8 @@ def main() -> None:
 
 def made(sittings: Sequence[Sitting]) -> dict[Path, str]:
     """Return the contents of each file."""
+    from bench.figures.figure_chart import drawn  # it loads matplotlib, which takes a second
+
     pages = filled(Known(sittings, read_rows()))
     return {PAGE: page(sittings), PICTURE: drawn(sittings[-1]), **pages}
 

@@ -8,6 +8,13 @@ const WAIT_SECONDS = 5;
 
 class NotMetError extends Error {
   name = "NotMetError";
+
+  // The stack has the lines of the test alone.
+  constructor(message) {
+    super(message);
+    const ours = (line) => /^ +at /.test(line) && (line.includes(__dirname) || line.includes("node:internal"));
+    this.stack = this.stack.split("\n").filter((line) => !ours(line)).join("\n");
+  }
 }
 
 class Control {

@@ -535,8 +535,8 @@ def _flag(values: Any) -> pa.Array:
 
 
 def _queues(count: int, routed_before: int = 0, expires: int = 0) -> str | None:
-    marks = {name: True for name, given in (("transaction", routed_before), ("expires", expires)) if given}
-    if marks:
+    if routed_before or expires:
+        marks = {name: True for name, given in (("transaction", routed_before), ("expires", expires)) if given}
         return json.dumps({"queues": count, **marks})
     return None if count == NONE else f'{{"queues": {count}}}'
 

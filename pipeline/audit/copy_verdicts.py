@@ -17,7 +17,7 @@ Streams are not judged: no message is consumed from them for good. Queues with p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,8 @@ class Node(NamedTuple):
     """A node's reduced events, or a share of them with all copies of some messages.
 
     `copies` refers to `places` and `messages` to `routes`, by index. `bound`, `told` and `coverage` are of the whole
-    log; `overtakers` are copies of other shares.
+    log; `overtakers` are copies of other shares. Messages up to the numbers in `forgotten`, by boot, may be missing if
+    they are over.
     """
 
     name: str
@@ -65,18 +66,37 @@ class Node(NamedTuple):
     told: list[Told]
     coverage: Coverage
     overtakers: Overtakers = NOBODY
+    forgotten: Mapping[int, int] = {}
+
+
+class Ends(NamedTuple):
+    """Columns of copies: number of the message, and the moment from which nothing more is expected of the copy, NEVER
+    if something is or it is a finding. `of_rows` has the number of each row of the reduced copies, `of_deliveries` that
+    of each delivery judged for its order; those at `overtaken` came too late. `again`: the places of copies that were
+    forgotten, and of which something is heard.
+    """
+
+    number: Any
+    over: Any
+    of_rows: Any
+    of_deliveries: Any
+    overtaken: Any
+    again: Any
 
 
 class Judged(NamedTuple):
     """Verdicts on the copies of a node: rows of SCHEMA; for each doubtful gap, by its moment, the copies in doubt.
 
-    `deliveries` are those that were judged for their order.
+    `deliveries` are those that were judged for their order. The last rows, as many as `messages`, are of messages that
+    lack a copy or break a rule themselves.
     """
 
     rows: pa.Table
     in_doubt: dict[int, int]
     counts: Counts
     deliveries: Deliveries
+    ends: Ends
+    messages: int
 
 
 class Origin(NamedTuple):
@@ -121,6 +141,7 @@ class _Copies:
         keys = Groups(*(copies.column(name).to_numpy() for name in ("place", "position", "first")))
         # One row for each copy and reduced batch: below they are merged, over all batches and then by boot.
         rows = {name: copies.column(name).to_numpy()[keys.order] for name in copies.column_names}
+        self._order = keys.order
         self._rows = rows
         self._groups = groups = Sorted(rows["place"], rows["position"])
         self._lives = Sorted(rows["place"], rows["position"], boot_of(rows["last"]))
@@ -147,6 +168,7 @@ class _Copies:
         self.moved = self.left_alone = np.zeros(len(self.place), bool)
         self.absent = self._timeline.absent(self.last, self.last_kind == CODES["queued"])
         self.in_order = Deliveries(*(self.place[:0] for _ in Deliveries._fields))
+        self._delivered = self._overtaken = np.zeros(0, np.int64)
 
     # Ends of many at once, and moves
 
@@ -242,23 +264,41 @@ class _Copies:
         confirmed = (confirm_us < NEVER) & (~self.moved | self.left_alone)
         promised = confirmed | ((own | self.moved) & (self.routed_for_good < NEVER))
         promised = np.where(self.routed < NEVER, promised, ~unpublished)
+        over = self._forgotten(self.position) & (self.routed == NEVER) & (self.first < NEVER)
         absent = self.absent < NEVER
         doubts = self._timeline.doubts(self.last, self.absent)
-        ended = (self.end < NEVER) | ((self.ended >= 0) & (absent | (self.ended >= self.last)))
+        self.msg_id = np.where(over & (self.msg_id < 0), self.position, self.msg_id)
+        ended = over | (self.end < NEVER) | ((self.ended >= 0) & (absent | (self.ended >= self.last)))
         # The first condition that holds decides: a gap (`doubts`) comes before `promised`, so it is never a loss.
         verdict = np.select(
             [ended, ~absent, self.kept == 0, doubts, promised],
             [SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST],
             NOT_CONFIRMED,
         )
-        violations = np.stack(self._violations(unpublished, lives, known), axis=1)
+        violations = np.stack(self._violations(unpublished, lives, known, over), axis=1)
         heard = self.first < NEVER
         rows = self._table(verdict, violations, origin)
         rows = rows if heard.all() else rows.filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
         counts, missing = self._messages()
         in_doubt = self._timeline.in_doubt(self.last[unknown], self.absent[unknown])
-        return Judged(pa.concat_tables([rows, missing]), in_doubt, counts, self.in_order)
+        ends = self._ends(verdict, violations.any(axis=1), over)
+        return Judged(pa.concat_tables([rows, missing]), in_doubt, counts, self.in_order, ends, missing.num_rows)
+
+    def _forgotten(self, numbers: Any) -> Any:
+        """True for numbers of messages that may have been forgotten, because they were over."""
+        found = np.zeros(len(numbers), bool)
+        for boot, last in self._node.forgotten.items():
+            found |= (boot_of(numbers) == boot) & (numbers <= last)
+        return found
+
+    def _ends(self, verdict: Any, wrong: Any, forgotten: Any) -> Ends:
+        number = np.where(self.msg_id < 0, self.position, self.msg_id)
+        expected = wrong | np.isin(verdict, (QUEUED, LOST, UNKNOWN))
+        over, again = np.maximum(np.where(self.end < NEVER, self.end, self.absent), self.last), self.place[forgotten]
+        of_rows = np.empty(len(self._order), np.int64)
+        of_rows[self._order] = number[self._groups.of_rows]
+        return Ends(number, np.where(expected, NEVER, over), of_rows, number[self._delivered], self._overtaken, again)
 
     def _messages(self) -> tuple[Counts, pa.Table]:
         """Count the messages; returns rows for those that are missing in a queue."""
@@ -270,7 +310,8 @@ class _Copies:
             return self.msg_id[rows][self.routed[rows] < NEVER]
 
         bindings = Bindings(node.bound, node.told)
-        return Messages(node.name, node.messages, self._timeline).judge(bindings, node.routes, arrived)
+        messages = Messages(node.name, node.messages, self._timeline, self._forgotten)
+        return messages.judge(bindings, node.routes, arrived)
 
     def _origin(self) -> Origin:
         """Look up each copy's message."""
@@ -301,27 +342,31 @@ class _Copies:
         suspects[rows] = self._timeline.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
         return suspects
 
-    def _violations(self, unpublished: Any, lives: Lives, known: Facts) -> Sequence[Any]:
-        """Return a mask of copies for each of VIOLATIONS."""
+    def _violations(self, unpublished: Any, lives: Lives, known: Facts, over: Any) -> Sequence[Any]:
+        """Return a mask of copies for each of VIOLATIONS; `over`: those whose message was over, and forgotten."""
         rows, groups, boots, end, timeline = self._rows, self._groups, self._lives, self.end, self._timeline
         settings = QueueSettings(self._node.told, self._node.places)
         delivered_in = self._of_lives(boots.sum(rows["deliveries"]) > 0)
         again, died = self.last_delivered > end, groups.max(rows["died"])
-        twice = ((self._of_lives(boots.sum(rows["ends"]) > 1) > 0) | (self.settled > end)) & ~again
-        unannounced = copy_rules.unannounced(known, timeline, settings)
+        sure = np.zeros(len(over), bool)
+        sure[over] = self._timeline.whole(boot_of(self.position[over]))
+        again |= sure & (self.deliveries > 0)
+        ends = self._of_lives(boots.sum(rows["ends"]) > 1) > 0
+        twice = (ends | (self.settled > end) | (sure & (self.settled >= 0))) & ~again
+        unannounced = copy_rules.unannounced(known, timeline, settings) & ~self._forgotten(self.msg_id)
         early = copy_rules.early(known)
         return (
             again,
-            (end < NEVER) & (boot_of(self.queued) > boot_of(end)),
+            ((end < NEVER) & (boot_of(self.queued) > boot_of(end))) | (sure & (self.queued >= 0)),
             groups.sum(rows["new"]) > delivered_in,
             self._unordered(unpublished | unannounced | early),
             twice,
             copy_rules.held_twice(lives, timeline),
-            unpublished,
+            unpublished & ~over,
             self._new_again(),
             (groups.sum(rows["due"]) > groups.sum(rows["dead_letters"])) & ~timeline.torn(died, died + NEARBY_EVENTS),
             groups.sum(rows["dead_letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
-            copy_rules.settled_undelivered(lives, timeline) & ~twice,
+            copy_rules.settled_undelivered(lives, timeline) & ~twice & ~over,
             copy_rules.taken_from_a_consumer(lives, timeline),
             unannounced,
             early,
@@ -332,7 +377,7 @@ class _Copies:
             copy_rules.released_without_delay(known, timeline, settings),
             copy_rules.undelivered_death(known, timeline, settings),
             copy_rules.wrong_dead_letter(known, timeline, settings),
-            copy_rules.unfounded(known, lives, timeline),
+            copy_rules.unfounded(known, lives, timeline) & ~over,
         )
 
     def _of_lives(self, chosen: Any) -> Any:
@@ -354,7 +399,8 @@ class _Copies:
         self.in_order = Deliveries(
             self.place[mine], boot_of(last[chosen]), self.position[mine], first[chosen], last[chosen]
         )
-        return self._of_lives(chosen[overtaken(self.in_order, self._node.overtakers)]) > 0
+        self._delivered, self._overtaken = mine, overtaken(self.in_order, self._node.overtakers)
+        return self._of_lives(chosen[self._overtaken]) > 0
 
     def _ordered_places(self) -> set[Place]:
         return {

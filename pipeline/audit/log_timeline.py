@@ -22,6 +22,7 @@ class LogTimeline:
     def __init__(self, coverage: Coverage) -> None:
         boots = coverage.boots
         self._boots = np.array([boot.boot for boot in boots], np.int64)
+        self._lasts = np.array([boot.boot << SEQ_BITS | boot.last for boot in boots], np.int64)
         self._horizons = np.array([*(boot.horizon for boot in boots), NEVER])
         self._whole = {boot.boot for boot in boots if boot.first == 1}
         self._gaps = np.array(sorted(gap.moment for gap in coverage.gaps if gap.kind != MISPLACED), np.int64)
@@ -69,6 +70,11 @@ class LogTimeline:
         """True where the log has all that reached the disk from the start of a boot up to a moment."""
         whole = np.isin(boot, list(self._whole))
         return whole & ~self.doubts(boot << SEQ_BITS, until)
+
+    def whole(self, boots: Any) -> Any:
+        """True where the log has all of a boot that reached the disk, as far as it goes."""
+        at = np.minimum(np.searchsorted(self._boots, boots), len(self._boots) - 1)
+        return self.complete(boots, self._lasts[at])
 
     def in_doubt(self, since: Any, until: Any) -> dict[int, int]:
         """Count the stretches in which each doubtful gap lies, by its moment."""

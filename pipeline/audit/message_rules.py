@@ -63,10 +63,10 @@ def answers(groups: Groups, column: Any) -> Answers:
     )
 
 
-def violations(of: Answers, timeline: LogTimeline) -> tuple[Any, ...]:
-    """Return a mask of messages for each of VIOLATIONS."""
+def violations(of: Answers, timeline: LogTimeline, forgotten: Any) -> tuple[Any, ...]:
+    """Return a mask of messages for each of VIOLATIONS; the publishes of `forgotten` ones may be missing."""
     answered, published = of.answered < NEVER, of.publishes > 0
-    unpublished = answered & ~published
+    unpublished = answered & ~published & ~forgotten
     unpublished[unpublished] = timeline.complete(boot_of(of.number[unpublished]), of.answered[unpublished])
     strange = (of.party_low != of.party_high) | (boot_of(of.answered) != boot_of(of.number))
     return (

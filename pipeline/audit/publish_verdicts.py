@@ -31,10 +31,11 @@ class Counts(NamedTuple):
 class Messages:
     """One row for each message."""
 
-    def __init__(self, node: str, messages: pa.Table, timeline: LogTimeline) -> None:
+    def __init__(self, node: str, messages: pa.Table, timeline: LogTimeline, forgotten: Callable[[Any], Any]) -> None:
         self._node = node
         self._table = messages
         self._timeline = timeline
+        self._forgotten = forgotten
         self._groups = Groups(messages.column("msg_id").to_numpy())
         self._own = self._groups.max(self._column("own"))
         self._published = self._groups.min(self._column("published"))
@@ -121,7 +122,7 @@ class Messages:
     def _violations(self) -> list[dict[str, Any]]:
         """Rows of SCHEMA for messages that were published or answered as must not be."""
         found = answers(self._groups, self._column)
-        guilty = np.stack(violations(found, self._timeline), axis=1)
+        guilty = np.stack(violations(found, self._timeline, self._forgotten(found.number)), axis=1)
         rows = []
         for row in np.flatnonzero(guilty.any(axis=1)).tolist():
             moments = sorted(int(each[row]) for each in (found.published, found.answered) if each[row] < NEVER)

@@ -8,6 +8,7 @@ combined by the same operations (`copy_verdicts`), and a batch can be reduced wh
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from typing import Any, NamedTuple
 
@@ -112,61 +113,86 @@ class Groups:
     """Rows sorted by some keys, stably, and grouped by equal ones."""
 
     def __init__(self, *keys: Any) -> None:
-        self.order = np.lexsort(keys[::-1])
+        self.order = _order(keys)
+        self._group(tuple(key[self.order] for key in keys))
+
+    def _group(self, keys: tuple[Any, ...]) -> None:
         new = np.zeros(len(self.order), bool)
         new[:1] = True
         for key in keys:
-            ordered = key[self.order]
-            new[1:] |= ordered[1:] != ordered[:-1]
+            new[1:] |= key[1:] != key[:-1]
         self.starts = np.flatnonzero(new)
-        self._rows = np.arange(len(self.order))
+        sizes = np.diff(np.append(self.starts, len(new)))
+        self.of_rows = np.repeat(np.arange(len(self.starts)), sizes)
+        """Group of each row."""
+        # Most groups have one row where reduced batches are merged: only the others are worth an operation on groups.
+        self._larger = np.flatnonzero(sizes > 1)
+        self._rows = np.flatnonzero(sizes[self.of_rows] > 1)
+        self._ends = np.append(0, np.cumsum(sizes[self._larger])[:-1])[: len(self._larger)]
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    @property
-    def of_rows(self) -> Any:
-        """Group of each row."""
-        return np.repeat(np.arange(len(self)), np.diff(np.append(self.starts, len(self.order))))
-
     def min(self, values: Any) -> Any:
         """Return the minimum of each group."""
-        return np.minimum.reduceat(values, self.starts) if len(self) else values[:0]
+        return self._merged(np.minimum, values)
 
     def max(self, values: Any) -> Any:
         """Return the maximum of each group."""
-        return np.maximum.reduceat(values, self.starts) if len(self) else values[:0]
+        return self._merged(np.maximum, values)
 
     def sum(self, values: Any) -> Any:
         """Return the sum of each group, as 32-bit integers."""
-        return np.add.reduceat(values, self.starts, dtype=np.int32) if len(self) else np.zeros(0, np.int32)
+        if values.dtype == bool:
+            return np.bincount(self.of_rows[values], minlength=len(self)).astype(np.int32)
+        return self._merged(np.add, values.astype(np.int32))
 
     def total(self, values: Any) -> Any:
         """Return the sum of each group, in the type of the values."""
-        return np.add.reduceat(values, self.starts) if len(self) else values[:0]
+        return self._merged(np.add, values)
 
     def first(self, where: Any, values: Any, otherwise: int) -> Any:
         """Return the value of the first chosen row of each group."""
-        size = len(self._rows)
-        at = self.min(np.where(where, self._rows, size))
-        return np.where(at < size, values[np.minimum(at, size - 1)], otherwise)
+        rows = np.flatnonzero(where)[::-1]
+        return self._last_of(rows, values, otherwise)
 
     def last(self, where: Any, values: Any, otherwise: int) -> Any:
         """Return the value of the last chosen row of each group."""
-        at = self.max(np.where(where, self._rows, -1))
-        return np.where(at >= 0, values[at], otherwise)
+        return self._last_of(np.flatnonzero(where), values, otherwise)
+
+    def _last_of(self, rows: Any, values: Any, otherwise: int) -> Any:
+        """Return the value of the last one of some rows in each group: numpy lets that stay, if it sets one twice."""
+        found = np.full(len(self), otherwise, values.dtype)
+        found[self.of_rows[rows]] = values[rows]
+        return found
+
+    def _merged(self, merge: Any, values: Any) -> Any:
+        found = values[self.starts]
+        if len(self._larger):
+            found[self._larger] = merge.reduceat(values[self._rows], self._ends)
+        return found
 
 
 class Sorted(Groups):
     """Groups of rows that are in order already."""
 
     def __init__(self, *keys: Any) -> None:
-        new = np.zeros(len(keys[0]), bool)
-        new[:1] = True
-        for key in keys:
-            new[1:] |= key[1:] != key[:-1]
-        self.order = self._rows = np.arange(len(new))
-        self.starts = np.flatnonzero(new)
+        self.order = np.arange(len(keys[0]))
+        self._group(keys)
+
+
+def _order(keys: tuple[Any, ...]) -> Any:
+    """Sort rows by some keys, the first one first; as one number, if they are small enough together."""
+    if not len(keys[0]):
+        return np.zeros(0, np.int64)
+    lows, highs = ([int(pick(key)) for key in keys] for pick in (np.min, np.max))
+    widths = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
+    if math.prod(widths) >= NEVER:
+        return np.lexsort(keys[::-1])
+    one = np.zeros(len(keys[0]), np.int64)
+    for key, low, width in zip(keys, lows, widths, strict=True):
+        one = one * width + (key - low)
+    return np.argsort(one, kind="stable")
 
 
 def reduced(node: str, batch: pa.RecordBatch) -> Reduced:

@@ -48,7 +48,8 @@ class Audited(NamedTuple):
 def run_audit(read: Engine, parts: Sequence[Part], target: Target, *, since_last: bool = False) -> Audited:
     """Judge every copy of every message: the tables audit, tally, found, causes, timelines, gaps and boots.
 
-    `since_last`: of segments that an earlier such run has read, its state is read. That is for Spark.
+    `since_last`: of what an earlier such run has read, its state is read; the table `audit` has the copies whose
+    messages were not over before. That is for Spark.
     """
     run, kept = Run(target, "audit"), None
     if since_last:
@@ -94,7 +95,7 @@ def _by_spark(read: SparkEngine, parts: Sequence[Part], run: Run, kept: Kept | N
     new = parts if kept is None else kept.new(parts)
     outcome = judged_by_spark(read.spark, shared_out(new), tables, kept=kept)
     if kept is not None:
-        kept.save(run.directory, new)
+        kept.save(run.directory, new, outcome.carried)
     for table in ("audit", "found"):
         run.written(table, SCHEMA)
     return outcome

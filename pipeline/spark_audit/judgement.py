@@ -10,7 +10,7 @@ All of it is Spark's public API, which Spark Connect has too.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -26,20 +26,25 @@ from pipeline.audit.verdict_table import SCHEMA
 from pipeline.event_parts import Part
 from pipeline.file_target import Target
 from pipeline.spark_audit import log_reading, share_verdicts
-from pipeline.spark_audit.kept_state import Kept, state_rows
+from pipeline.spark_audit.kept_state import Carried, Kept, state_rows
 from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ, LogRead, Reading
 from pipeline.spark_audit.moved_copies import LINKS
 from pipeline.spark_audit.number_blocks import BLOCK_BITS, table_of
+from pipeline.spark_audit.open_messages import limit
 from pipeline.spark_audit.share_verdicts import (
     CAUSE,
+    CLOSED,
     DOUBT,
     FACTS,
     MESSAGES,
+    OLDEST,
+    OVERTAKER,
     SAMPLES,
     SPAN,
     TALLIED,
     Elsewhere,
     Judging,
+    Keeping,
     Mixed,
 )
 
@@ -71,7 +76,9 @@ class Tables(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Verdicts on a log. `found` are samples, the worst first; all are in the table."""
+    """Verdicts on a log. `found` are samples, the worst first; all are in the table. `carried` remains of messages
+    that an audit that goes on has forgotten.
+    """
 
     boots: list[Boot]
     gaps: list[Gap]
@@ -80,6 +87,7 @@ class Outcome(NamedTuple):
     tally: pa.Table
     causes: pa.Table
     found: pa.Table
+    carried: Carried = Carried()
 
 
 BLOCKS = pa.schema([("node", pa.string()), ("block", pa.int64()), ("share", pa.int64())])
@@ -100,14 +108,15 @@ def judged_by_spark(
 ) -> Outcome:
     """Judge a log that is divided into tasks: writes the rows of the tables `audit` and `found`.
 
-    With a state that is kept, the tasks are of new segments, and add to it.
+    With a state that is kept, the tasks are of what is new in the log, and the state behind that is written.
     """
     from pyspark import StorageLevel
 
-    reading = Reading(tasks, cut.block_bits, *((kept.target, kept.directory) if kept else ()))
+    reading = Reading(tasks, cut.block_bits)
     read = _numbered(spark, len(tasks)).mapInArrow(partial(log_reading.read_parts, reading), columns_of(READ))
-    if kept is not None and kept.files:
-        files = [kept.files[begin : begin + STATE_FILES] for begin in range(0, len(kept.files), STATE_FILES)]
+    if kept is not None and kept.record.files:
+        names = kept.record.files
+        files = [names[begin : begin + STATE_FILES] for begin in range(0, len(names), STATE_FILES)]
         state = partial(state_rows, kept.target, files)
         read = read.union(_numbered(spark, len(files)).mapInArrow(state, columns_of(READ)))
     read = read.persist(StorageLevel.DISK_ONLY)
@@ -115,7 +124,7 @@ def judged_by_spark(
         with described(spark, "audit: read and reduce the events"):
             told = read.where(f"what = '{LOG}'").select("node", "messages").toArrow()
         log = log_reading.log_read(zip(*(column.to_pylist() for column in told.columns), strict=True))
-        return _Judgement(spark, read, log, tables, cut).outcome()
+        return _Judgement(spark, read, log, tables, cut, kept).outcome()
     finally:
         read.unpersist()
 
@@ -153,12 +162,16 @@ _TYPES = {pa.string(): "string", pa.int64(): "bigint", pa.binary(): "binary"}
 class _Judgement:
     """The judgement of a log whose reduced rows are there."""
 
-    def __init__(self, spark: SparkSession, read: DataFrame, log: LogRead, tables: Tables, cut: Cut) -> None:
+    def __init__(
+        self, spark: SparkSession, read: DataFrame, log: LogRead, tables: Tables, cut: Cut, kept: Kept | None
+    ) -> None:
         self._spark = spark
         self._read = read
         self._log = log
         self._tables = tables
         self._cut = cut
+        self._kept = kept
+        self._carried = Carried() if kept is None else kept.record.carried
 
     def outcome(self) -> Outcome:
         """Judge all shares."""
@@ -194,8 +207,7 @@ class _Judgement:
     def _judged(self, pieces: DataFrame, shares: _Shares) -> Outcome:
         from pyspark import StorageLevel
 
-        facts_of = {each.name: each for each in self._log.nodes}
-        judging = Judging(*self._tables, self._cut.block_bits, facts_of, shares.begins, shares.numbers, {})
+        judging = self._judging(shares)
         once = _by_share(pieces, partial(share_verdicts.judge_share, judging), FACTS).persist(StorageLevel.DISK_ONLY)
         try:
             with described(self._spark, "audit: judge the messages, compare the order of shares"):
@@ -208,6 +220,17 @@ class _Judgement:
                 return self._outcome(_counted(once))
         finally:
             once.unpersist()
+
+    def _judging(self, shares: _Shares) -> Judging:
+        forgotten, kept, keeping = self._carried.forgotten, self._kept, None
+        facts = {each.name: each._replace(forgotten=forgotten.get(each.name, {})) for each in self._log.nodes}
+        if kept is not None:
+            limits = {each.name: limit(each.coverage.boots, kept.late) for each in self._log.nodes}
+            keeping = Keeping(kept.target, kept.directory, limits)
+        ranges = shares.begins, shares.numbers
+        return Judging(
+            *self._tables, self._cut.block_bits, facts, *ranges, {}, before=self._carried.before(), keeping=keeping
+        )
 
     def _again(self, pieces: DataFrame, judging: Judging, spans: Sequence[Any]) -> DataFrame:
         """Judge some shares with the first deliveries at higher positions of other shares."""
@@ -239,22 +262,36 @@ class _Judgement:
         for row in counted.to_pylist():
             rows[row["what"]].append(row)
         doubts = {(row["node"], row["moment"]): row["one"] for row in rows[DOUBT]}
-        messages = defaultdict[str, int](int)
+        messages = Counter[str](self._carried.messages)
         for row in rows[MESSAGES]:
             messages[row["name"]] += row["one"]
-        tally = [
-            {**row, "verdict": row["name"], "copies": row["one"], "violations": row["two"]} for row in rows[TALLIED]
-        ]
         causes = [{**row, "cause": row["name"], "copies": row["one"]} for row in rows[CAUSE]]
+        coverages = {each.name: each.coverage for each in self._log.nodes}
+        carried = Carried() if self._kept is None else self._kept.keep(self._log.told, rows, coverages)
         gaps = [gap for each in self._log.nodes for gap in each.coverage.gaps]
         return Outcome(
             [boot for each in self._log.nodes for boot in each.coverage.boots],
             gaps,
             [doubts.get((gap.node, gap.moment), 0) if gap.doubtful else 0 for gap in gaps],
             Counts(**messages),
-            pa.Table.from_pylist([{name: row[name] for name in TALLY.names} for row in tally], TALLY),
+            self._tally(rows[TALLIED]),
             pa.Table.from_pylist([{name: row[name] for name in CAUSES.names} for row in causes], CAUSES),
             found_in(pa.concat_tables([SCHEMA.empty_table(), *(table_of(row["rows"]) for row in rows[SAMPLES])])),
+            carried,
+        )
+
+    def _tally(self, rows: list[dict[str, Any]]) -> pa.Table:
+        """Count copies by queue and verdict, with those that are forgotten: rows of TALLY."""
+        copies, violations = (Counter[tuple[str | None, ...]]() for _ in range(2))
+        for node, vhost, queue, verdict, count in self._carried.tally:
+            copies[node, vhost, queue, verdict] += count
+        for row in rows:
+            key = row["node"], row["vhost"], row["queue"], row["name"]
+            copies[key] += row["one"]
+            violations[key] += row["two"]
+        columns = zip(*((*key, count, violations[key]) for key, count in copies.items()), strict=True)
+        return (
+            pa.Table.from_pydict(dict(zip(TALLY.names, columns, strict=True)), TALLY) if copies else TALLY.empty_table()
         )
 
 
@@ -273,11 +310,11 @@ def _by_share(pieces: DataFrame, function: Any, schema: pa.Schema) -> DataFrame:
 
 
 def _counted(facts: DataFrame) -> pa.Table:
-    """Sum up the counts of all shares; samples stay as they are."""
+    """Sum up the counts of all shares; rows that are no counts stay as they are."""
     from pyspark.sql import functions as sql
 
     keys = ("what", "node", "vhost", "queue", "name", "moment")
-    sampled = sql.when(sql.col("what") == SAMPLES, sql.col("share"))
+    sampled = sql.when(sql.col("what").isin(SAMPLES, CLOSED, OVERTAKER, OLDEST), sql.struct("share", "one", "two"))
     counts = facts.where(sql.col("what") != SPAN).withColumn("part", sampled)
     summed = (sql.sum("one").alias("one"), sql.sum("two").alias("two"), sql.first("rows").alias("rows"))
     return counts.groupBy(*keys, "part").agg(*summed).toArrow()

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from pipeline.audit.audit import NodeFacts, ReducedPart, facts_of, reduce
 from pipeline.audit.log_coverage import Damage
-from pipeline.audit.reduction import Bound, Stretch, Told
+from pipeline.audit.reduction import SEQ_BITS, Bound, Stretch, Told
 from pipeline.event_parts import Part
-from pipeline.file_target import Target
 from pipeline.spark_audit.moved_copies import LINKS, first_numbers, links, moved_pieces
 from pipeline.spark_audit.number_blocks import arrow_stream, pieces, reduced_of, table_of
 
@@ -47,34 +46,35 @@ class LogFacts(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """Facts on all nodes of a log; rows of its blocks, in their order, as node, block, number; whether copies moved."""
+    """Facts on all nodes of a log; rows of its blocks, in their order, as node, block, number; whether copies moved.
+
+    `told` has what the parts say, by node.
+    """
 
     nodes: list[NodeFacts]
     blocks: list[tuple[str, int, int]]
     moves: bool
+    told: dict[str, LogFacts]
 
 
 class Reading(NamedTuple):
-    """Parts by task, how they are cut, and where tasks keep what they return, if they do."""
+    """Parts by task, and how they are cut."""
 
     tasks: Sequence[Sequence[Part]]
     block_bits: int
-    kept_in: Target | None = None
-    directory: str = ""
 
 
 def read_parts(reading: Reading, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read the parts of the tasks with these numbers: rows of READ."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            kept = list[pa.RecordBatch]()
             for part in reading.tasks[number]:
-                rows = _batch(_rows(part.name.node, reduce(part), reading.block_bits))
-                kept += [rows] if reading.kept_in else []
-                yield rows
-            if reading.kept_in:
-                name = f"{reading.directory}/part-{number:06}.parquet"
-                reading.kept_in.put_table(name, pa.Table.from_batches(kept, READ))
+                yield read_rows(part.name.node, reduce(part), reading.block_bits)
+
+
+def read_rows(node: str, part: ReducedPart, block_bits: int) -> pa.RecordBatch:
+    """Return a reduced part as rows of READ."""
+    return _batch(_rows(node, part, block_bits))
 
 
 def _rows(node: str, part: ReducedPart, block_bits: int) -> Iterator[dict[str, Any]]:
@@ -103,11 +103,39 @@ def log_read(rows: Iterable[tuple[str, bytes]]) -> LogRead:
         of_nodes[node].append(facts)
         blocks.update({(node, block): size for block, size in facts.rows.items()})
         moves |= facts.moves
-    nodes = [
-        facts_of(node, *(list(chain(*column)) for column in zip(*(each[:4] for each in of_nodes[node]), strict=True)))
-        for node in sorted(of_nodes)
-    ]
-    return LogRead(nodes, sorted((*block, size) for block, size in blocks.items()), moves)
+    told = {node: _merged(of_nodes[node]) for node in sorted(of_nodes)}
+    nodes = [facts_of(node, *facts[:4]) for node, facts in told.items()]
+    return LogRead(nodes, sorted((*block, size) for block, size in blocks.items()), moves, told)
+
+
+def _merged(facts: Sequence[LogFacts]) -> LogFacts:
+    bound, told, stretches, damaged = (
+        list(chain(*column)) for column in zip(*(each[:4] for each in facts), strict=True)
+    )
+    return LogFacts(bound, told, stretches, damaged, {}, moves=False)
+
+
+def kept_facts(node: str, facts: LogFacts, since: int) -> dict[str, Any]:
+    """Return a row of READ with what a state keeps of what the parts of a log have said of a node.
+
+    Of boots before `since`, that is when they began and ended.
+    """
+    stretches = list[Stretch]()
+    for each in sorted(facts.stretches):
+        before = stretches[-1] if stretches else None
+        if before is not None and (before.boot, before.last + 1) == each[:2]:
+            times = min(before.first_us, each.first_us), max(before.last_us, each.last_us)
+            stretches[-1] = Stretch(before.boot, before.first, each.last, *times)
+        else:
+            stretches.append(each)
+    kept = facts._replace(
+        bound=[each for each in facts.bound if each.moment >> SEQ_BITS >= since],
+        told=[
+            each for each in facts.told if each.moment >> SEQ_BITS >= since or each.kind in ("boot", "stop", "snapshot")
+        ],
+        stretches=stretches,
+    )
+    return {"what": LOG, "node": node, "messages": msgspec.msgpack.encode(kept)}
 
 
 def decoded_links(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

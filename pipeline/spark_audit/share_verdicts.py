@@ -8,21 +8,39 @@ shares with copies that were overtaken by those of another are found.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.audit import NodeFacts, share_of
-from pipeline.audit.copy_verdicts import Judged, judged
+from pipeline.audit.audit import NodeFacts, ReducedPart, share_of
+from pipeline.audit.copy_verdicts import Judged, Node, judged
 from pipeline.audit.delivery_order import NOBODY, Overtakers
-from pipeline.audit.reduction import Groups, Place, Reduced
+from pipeline.audit.publish_verdicts import Counts
+from pipeline.audit.reduction import NEVER, SEQ_BITS, Groups, Place, Reduced
 from pipeline.audit.verdict_counts import causes_of, found_in, samples_of, tally_of
 from pipeline.file_target import Target
+from pipeline.spark_audit.log_reading import READ, read_rows
 from pipeline.spark_audit.number_blocks import arrow_stream, reduced_of
+from pipeline.spark_audit.open_messages import (
+    closed_rows,
+    for_the_late,
+    highest_closed,
+    highest_deliveries,
+    open_numbers,
+    rows_of,
+)
 
 TALLIED, CAUSE, DOUBT, MESSAGES, SPAN, SAMPLES = "tally", "cause", "doubt", "messages", "span", "samples"
+LATE, SETTLED = "late", "settled"
+CLOSED_TALLY, CLOSED_MESSAGES, CLOSED, OVERTAKER, OLDEST = (
+    "closed tally",
+    "closed messages",
+    "closed",
+    "overtaker",
+    "oldest",
+)
 FACTS = pa.schema(
     [
         *((name, pa.string()) for name in ("what", "node", "vhost", "queue", "name")),
@@ -36,7 +54,12 @@ FACTS = pa.schema(
 - doubt: copies that are unknown due to the gap at `moment`;
 - messages: a count of messages by its `name`;
 - span: first and last new delivery in a queue, boot (`moment`) and range of positions;
-- samples: findings as an Arrow stream.
+- samples: findings as an Arrow stream;
+and of an audit that goes on:
+- closed tally, closed messages: counts as above of messages that are forgotten from now on;
+- closed: the highest number (`one`) of those of the boot at `moment`;
+- overtaker: a delivery as of `Elsewhere`, at position `two`, to be remembered; LATE: for the sake of a finding;
+- oldest: the first boot (`one`) of which events are kept.
 """
 
 
@@ -59,16 +82,32 @@ class Mixed(NamedTuple):
     range: int
 
 
+class Keeping(NamedTuple):
+    """Directory for the state of an audit that goes on, and for each node the moment from which on events are late."""
+
+    target: Target
+    directory: str
+    limits: Mapping[str, int]
+
+
 class _NodeVerdicts(NamedTuple):
-    node: str
-    places: list[Place]
+    node: Node
     judged: Judged
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def places(self) -> list[Place]:
+        return self.node.places
 
 
 class Judging(NamedTuple):
     """Data that all tasks have: where tables go, the shares of each node, what the log says as a whole.
 
-    `begins` has the first block of each share of a node, and `numbers` the shares.
+    `begins` has the first block of each share of a node, and `numbers` the shares. `before` are deliveries that earlier
+    audits have seen, by node.
     """
 
     target: Target
@@ -79,6 +118,8 @@ class Judging(NamedTuple):
     begins: Mapping[str, Any]
     numbers: Mapping[str, Any]
     elsewhere: Mapping[tuple[int, str], list[Elsewhere]]
+    before: Mapping[str, list[Elsewhere]]
+    keeping: Keeping | None = None
 
     def ranges(self, node: str, positions: Any) -> Any:
         """Return the shares whose numbers have these positions."""
@@ -98,6 +139,8 @@ def judge_share(judging: Judging, key: tuple[Any, ...], pieces: pa.Table) -> pa.
     facts = [*_counts(rows, found, judging.shown)]
     for each in nodes:
         facts += _of_node(judging, each)
+    if judging.keeping is not None:
+        facts += _kept(judging, judging.keeping, share, nodes)
     return pa.Table.from_pylist([{**fact, "share": share} for fact in facts], FACTS)
 
 
@@ -106,12 +149,12 @@ def deliveries_in(judging: Judging, mixed: frozenset[Mixed], key: tuple[Any, ...
     share, facts = key[0].as_py(), list[dict[str, Any]]()
     for each in _judged(judging, share, pieces):
         found = each.judged.deliveries
-        ranges = judging.ranges(each.node, found.position).tolist()
+        ranges = judging.ranges(each.name, found.position).tolist()
         columns = (column.tolist() for column in (found.place, found.boot, found.position, found.first))
         for number, place, boot, position, first in zip(ranges, *columns, strict=True):
             vhost, queue = each.places[place]
-            if Mixed(each.node, vhost, queue, boot, number) in mixed:
-                named = {"what": SPAN, "node": each.node, "vhost": vhost, "queue": queue, "moment": boot}
+            if Mixed(each.name, vhost, queue, boot, number) in mixed:
+                named = {"what": SPAN, "node": each.name, "vhost": vhost, "queue": queue, "moment": boot}
                 facts.append({**named, "share": share, "range": number, "one": first, "two": position})
     return pa.Table.from_pylist(facts, FACTS)
 
@@ -122,10 +165,10 @@ def _judged(judging: Judging, share: int, pieces: pa.Table) -> Iterator[_NodeVer
     for row in pieces.select(("node", "copies", "messages")).to_pylist():
         batches[row["node"]].append(reduced_of(**row))
     for name in sorted(batches):
-        others = judging.elsewhere.get((share, name), [])
-        merged = share_of(judging.facts[name], batches.pop(name))
-        verdicts = judged(merged._replace(overtakers=_overtakers(merged.places, others)))
-        yield _NodeVerdicts(name, merged.places, verdicts)
+        others = [*judging.elsewhere.get((share, name), []), *judging.before.get(name, [])]
+        node = share_of(judging.facts[name], batches.pop(name))
+        node = node._replace(overtakers=_overtakers(node.places, others))
+        yield _NodeVerdicts(node, judged(node))
 
 
 def _overtakers(places: list[Place], others: list[Elsewhere]) -> Overtakers:
@@ -149,15 +192,19 @@ def _counts(rows: pa.Table, found: pa.Table, shown: int) -> Iterator[dict[str, A
 def _of_node(judging: Judging, found: _NodeVerdicts) -> Iterator[dict[str, Any]]:
     for moment, copies in found.judged.in_doubt.items():
         if copies:
-            yield {"what": DOUBT, "node": found.node, "moment": moment, "one": copies, "two": 0}
+            yield {"what": DOUBT, "node": found.name, "moment": moment, "one": copies, "two": 0}
+    for place in found.judged.ends.again.tolist():  # they were counted when they were forgotten
+        vhost, queue = found.places[place]
+        settled = {"what": TALLIED, "vhost": vhost, "queue": queue, "name": SETTLED}
+        yield {**settled, "node": found.name, "one": -1, "two": 0}
     for name, count in found.judged.counts._asdict().items():
-        yield {"what": MESSAGES, "node": found.node, "name": name, "one": count, "two": 0}
+        yield {"what": MESSAGES, "node": found.name, "name": name, "one": count, "two": 0}
     yield from _spans(judging, found)
 
 
 def _spans(judging: Judging, found: _NodeVerdicts) -> Iterator[dict[str, Any]]:
     delivered = found.judged.deliveries
-    ranges = judging.ranges(found.node, delivered.position)
+    ranges = judging.ranges(found.name, delivered.position)
     groups = Groups(delivered.place, delivered.boot, ranges)
     rows = groups.order[groups.starts]
     columns = (
@@ -170,4 +217,36 @@ def _spans(judging: Judging, found: _NodeVerdicts) -> Iterator[dict[str, Any]]:
     for place, boot, number, first, last in zip(*(column.tolist() for column in columns), strict=True):
         vhost, queue = found.places[place]
         span = {"moment": boot, "range": number, "one": first, "two": last}
-        yield {"what": SPAN, "node": found.node, "vhost": vhost, "queue": queue, **span}
+        yield {"what": SPAN, "node": found.name, "vhost": vhost, "queue": queue, **span}
+
+
+def _kept(judging: Judging, keeping: Keeping, share: int, nodes: Iterable[_NodeVerdicts]) -> Iterator[dict[str, Any]]:
+    """Write the rows of messages that are not over; yields facts on the others."""
+    written = list[pa.RecordBatch]()
+    for node, found in nodes:
+        numbers = open_numbers(node, found, keeping.limits[node.name])
+        rest = rows_of(node, found, numbers)
+        written.append(read_rows(node.name, ReducedPart([rest], None), judging.block_bits))
+        yield from _closed(node, found, numbers, judged(share_of(judging.facts[node.name], [rest])).counts)
+        moments = [rest.copies.column("first").to_numpy(), rest.messages.column("published").to_numpy(), numbers]
+        known = np.concatenate(moments)
+        if len(known) and known.min() < NEVER:
+            yield {"what": OLDEST, "node": node.name, "one": int(known.min()) >> SEQ_BITS, "two": 0}
+    name = f"{keeping.directory}/part-{share:06}.parquet"
+    keeping.target.put_table(name, pa.Table.from_batches(written, READ))
+
+
+def _closed(node: Node, found: Judged, numbers: Any, kept: Counts) -> Iterator[dict[str, Any]]:
+    named = {"node": node.name, "two": 0}
+    for row in tally_of(closed_rows(found, numbers)).to_pylist():
+        counts = {"name": row.pop("verdict"), "one": row.pop("copies")}
+        yield {"what": CLOSED_TALLY, **named, **counts, "vhost": row["vhost"], "queue": row["queue"]}
+    for name, count in found.counts._asdict().items():
+        yield {"what": CLOSED_MESSAGES, **named, "name": name, "one": count - getattr(kept, name)}
+    for boot, number in highest_closed(node, found, numbers).items():
+        yield {"what": CLOSED, **named, "moment": boot, "one": number}
+    for late, deliveries in ((False, highest_deliveries(found, numbers)), (True, for_the_late(found))):
+        for place, boot, position, first in zip(*(column.tolist() for column in deliveries), strict=True):
+            vhost, queue = node.places[place]
+            delivery = {"moment": boot, "one": first, "two": position, "name": LATE if late else None}
+            yield {"what": OVERTAKER, **named, "vhost": vhost, "queue": queue, **delivery}

@@ -183,7 +183,7 @@ PAGES = {
     "docs/testing.md": Page(
         {4: f"cd {ROOT}\n"},
         {"--hours 10": "--hours 0.1"},
-        {"make simulate": "a campaign: `make prove`"},
+        {"make": "campaigns: `make prove`"},
         {0: REFERENCE, 1: REFERENCE, 2: REFERENCE, 3: "campaigns: `make prove`"},
     ),
 }

@@ -19,6 +19,7 @@ from harness.clients.wire_client import Client
 from harness.project import ROOT
 from harness.waiting import eventually
 from tests.page.chromium import NoChromium, Tab, chromium, installed, program
+from tests.page.pictures import pictures
 
 FOUND = installed()
 CACHE = ROOT / "build" / "chromium"
@@ -147,6 +148,13 @@ def test_every_page_fits_a_telephone_and_a_desk_in_light_and_dark(page: Site) ->
     tab.resize(DESK)
     tab.choose("light", "label:has(option[value=dark]) select")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 246, 243)"
+
+
+def test_every_page_of_the_menu_is_among_the_pictures(page: Site) -> None:
+    """`python -m tests.page.pictures` takes them."""
+    menu = page.tab.evaluate("[...document.querySelectorAll('nav.menu a')].map((it) => it.hash.slice(2))")
+    assert len(menu) > 15
+    assert set(menu) <= {picture.page for picture in pictures("connection")}
 
 
 def test_a_queue_by_clicks(page: Site) -> None:

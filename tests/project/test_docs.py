@@ -83,6 +83,7 @@ def test_the_example_of_the_readme_is_short_and_runs(fresh_broker: BrokerProcess
     assert (run.returncode, run.stdout, run.stderr) == (0, "b'hello'\n", "")
 
 
+@pytest.mark.slow
 def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
     (program,) = [block for block in blocks(ROOT / "README.md", "py") if "def test_" in block]
     (tmp_path / "test_orders.py").write_text(program, encoding="utf-8")

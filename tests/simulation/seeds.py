@@ -27,7 +27,7 @@ FOUND_ONCE = {
     (2695897842, 1): "a message was missed that had not reached the disk, as another of its transaction had",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
-TESTED_MINUTES_MAX = 60
+TESTED_MINUTES_MAX = 15
 """The virtual minutes of a seed that the tests run. Those that take longer are the first of `make simulate`."""
 
 

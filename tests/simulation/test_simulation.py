@@ -17,7 +17,7 @@ from tests.planted.planted_catalogue import found_by
 from tests.simulation.seeds import FOUND_ONCE, TESTED_MINUTES_MAX, replay
 from tests.simulation.world.world import Failed, World
 
-CLEAN_HOURS = 0.5
+CLEAN_HOURS = 0.25
 
 
 def test_what_goes_on_without_end_is_a_failure_with_its_seed() -> None:
@@ -53,7 +53,7 @@ def test_a_run_keeps_every_promise(seed: int) -> None:
 
 def hash_of(seed: int, hash_seed: str) -> str:
     """Return the hash of a run in a process of its own."""
-    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hours", "0.5"]
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hours", "0.1"]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return told.stdout

@@ -57,7 +57,7 @@ class Read(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[Read(), Read(1, 50)],
+    params=[Read(), pytest.param(Read(1, 50), marks=pytest.mark.slow)],
     ids=lambda read: f"local-{read.of_story}",
 )
 def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judged:

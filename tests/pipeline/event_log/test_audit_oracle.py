@@ -22,6 +22,8 @@ from tests.pipeline.inputs.planted_faults import ANSWERED, BESIDE, FAULTS, told_
 from tests.pipeline.inputs.planted_stories import STORIES, history_of
 from tests.pipeline.oracle.sql_verdicts import Verdicts, differences, events_of, of_oracle, of_rules
 
+pytestmark = pytest.mark.slow
+
 EVENTS = 6000
 SEED = 1
 

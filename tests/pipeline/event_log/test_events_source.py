@@ -19,6 +19,8 @@ from tests.pipeline.inputs.streams import run_to_end
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2hunter2"
 
 
@@ -149,7 +151,6 @@ def _remove_last(log: Path) -> str:
     return content
 
 
-@pytest.mark.slow
 def test_a_stream_by_http_brings_each_event_once_when_driver_and_broker_are_killed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

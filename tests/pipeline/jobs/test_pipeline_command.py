@@ -35,6 +35,8 @@ from tests.pipeline.inputs.queue_client import desk_at
 if TYPE_CHECKING:
     pass
 
+pytestmark = pytest.mark.slow
+
 SOON = {**SETTINGS_FOR_TESTS, "spark.driver.defaultJavaOptions": JAVA_FOR_TESTS}
 """Small jobs are done sooner so."""
 
@@ -182,7 +184,6 @@ def facts(out: Path, job: str) -> dict[str, Any]:
     return told["facts"]
 
 
-@pytest.mark.slow
 def test_the_audit_of_a_brokers_log(log: Path, tmp_path: Path) -> None:
     told = done(by_itself, "audit", log, tmp_path)
     assert told == ["verdict  copies", "queued   4", "settled  1", "", "0 lost, 0 with violations"]

@@ -160,6 +160,8 @@ def test_a_trigger_that_never_commits_is_refused(spark: SparkSession, desk: Desk
 
 # --- a job that is killed ---
 
+MESSAGES = 4 * BATCH
+
 
 @pytest.fixture
 def scratch_environment(tmp_path: Path) -> dict[str, str]:
@@ -174,7 +176,7 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
 ) -> None:
     """Killed are the driver and Java; Python's workers notice. It says nothing."""
     source, target = queue(), queue()
-    desk.publish(source, [b"%d" % number for number in range(3000)])
+    desk.publish(source, [b"%d" % number for number in range(MESSAGES)])
     host, port = desk.address
     what = (host, str(port), source, target, str(tmp_path / "c"))
     process = subprocess.Popen(
@@ -186,7 +188,7 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
         start_new_session=True,
     )
     try:
-        eventually(lambda: desk.count(target) >= 2 * BATCH, "some batches", seconds=QUERY_SECONDS)
+        eventually(lambda: desk.count(target) >= BATCH, "a batch", seconds=QUERY_SECONDS)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         told = process.communicate()
@@ -197,7 +199,7 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
     assert desk.count(source) == 0
     eventually(lambda: desk.consumers(source) == 0, "the process that planned it to end")
     copies = [(int(body), properties.type == "true") for _, properties, body in desk.take(target)]
-    check_at_least_once(copies, 3000, in_flight=BATCH)
+    check_at_least_once(copies, MESSAGES, in_flight=BATCH)
 
 
 # --- tables ---

@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from harness.project import ROOT
+from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
+
+SOON = {**SETTINGS_FOR_TESTS, "spark.driver.defaultJavaOptions": JAVA_FOR_TESTS}
 
 
 @pytest.mark.slow
@@ -19,11 +22,14 @@ def test_the_measurements_run() -> None:
         "-m",
         "bench.pipeline.audit_times",
         "--events",
-        "10000",
+        "3000",
         "--audits",
         "local",
         "local export",
         "spark",
+        "--master",
+        "local[1]",
+        *(word for name, value in SOON.items() for word in ("--conf", f"{name}={value}")),
     ]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr

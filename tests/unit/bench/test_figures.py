@@ -40,6 +40,7 @@ THREE = Sitting(
 )
 
 
+@pytest.mark.slow
 def test_page_and_picture_are_those_of_the_data() -> None:
     """`python -m bench.figures.figure_page` makes them again."""
     assert {path: path.read_text(encoding="utf-8") for path in made(read())} == made(read())

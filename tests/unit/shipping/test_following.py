@@ -154,6 +154,8 @@ def test_changes_that_were_not_shipped_are_passed_by_a_base_behind_them(
         queue = life.declare()
         life.await_shipped()
         take(followed, followed.newer_base())
+        life.publish(queue, b"journaled from here on")
+        life.await_shipped()
         life.publish(queue, bytes(1 << 15))  # more than may wait
         life.await_shipped()
         life.publish(queue, b"shipped")

@@ -55,7 +55,7 @@ export function showAlarms(page) {
     showFigures(figures, [
       ["Memory", alarms.memory.raised ? "alarm" : "fine", alarms.memory.raised],
       ["Disk", alarms.disk.raised ? "alarm" : "fine", alarms.disk.raised],
-      ["Writes", alarms.disk.hangs ? "the disk hangs" : "answered", alarms.disk.hangs !== ""],
+      ["Writes", alarms.disk.hangs ? "hangs" : "fine", alarms.disk.hangs !== ""],
       ["Blocked connections", number(alarms.held_connections), alarms.held_connections > 0],
       ["Bytes held back", bytes(alarms.held_bytes)],
     ]);

@@ -95,6 +95,7 @@ class LeveretExtensionTest {
     Map<String, Object> never = Map.of("queue", "orders", "timeout_seconds", 0.1);
     NotMetError error = assertThrows(NotMetError.class, () -> leveret.expect("acked", never));
     assertTrue(error.getMessage().contains("expected 1 of these events"), error.getMessage());
+    assertTrue(error.getStackTrace()[0].getClassName().startsWith("leveret.LeveretExtensionTest"));
   }
 
   @Test
