@@ -40,7 +40,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, standby-kills, hostile-contents and model-walks: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, shipped-states, standby-kills, hostile-contents and model-walks: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -48,7 +48,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer cluster-page
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states shipped-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer cluster-page
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -60,6 +60,7 @@ help:
 	@echo "make test-compiled the fast tests on a compiled core, in a copy of this checkout in build/compiled; takes a C compiler"
 	@echo "make prove         all the campaigns below but soak in turn, MINUTES=60; one page of figures in build/prove.md"
 	@echo "make crash-states  the crash explorer without end, on JOBS= cores; continues where it stopped"
+	@echo "make shipped-states every prefix of the pieces at a second place, restored and judged, MINUTES=60 SEED="
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, at least CYCLES=300 times, SEED="
 	@echo "make crash-audit   the same with the event log, audited at the end without a doubt; CYCLES=300 SEED="
@@ -188,6 +189,9 @@ operators: $(TEST_STAMP)
 
 soak: $(TEST_STAMP)
 	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)
+
+shipped-states: $(TEST_STAMP)
+	$(BIN)/python -m tests.durability.shipped_states --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 disk-faults: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.faults.matrix

@@ -36,6 +36,7 @@ from bench.rows.restarts import restarts, starts
 from bench.rows.steps import steps
 from bench.rows.tls import tls
 from bench.rows.turns import turns
+from bench.shipping_cost import shipping
 from bench.soak.soak import soak
 from bench.waiting_client import definitions
 
@@ -56,6 +57,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "tls": tls,
     "downloads": downloads,
     "events": events,
+    "shipping": shipping,
     "steps": steps,
     "soak": soak,
     "management": management,
@@ -76,6 +78,7 @@ OWN = {
     "tls",
     "downloads",
     "events",
+    "shipping",
     "steps",
     "soak",
     "turns",
@@ -90,7 +93,7 @@ OWN = {
 """Rows that start brokers, or parts of one, themselves."""
 LONG = {
     *("management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"),
-    *("http-bodies", "http-queries", "http-unread", "clients", "health-checks", "cores"),
+    *("http-bodies", "http-queries", "http-unread", "clients", "health-checks", "cores", "shipping"),
 }
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 

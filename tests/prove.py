@@ -47,7 +47,8 @@ class Campaign(NamedTuple):
 CAMPAIGNS = (
     Campaign("crash-audit", 10, ("-m", "tests.durability.kills", "--audit")),
     Campaign("newcomer", 1, ("-m", "bench.newcomer")),
-    Campaign("crash-states", 13, ("-m", "tests.durability.crash", "run")),
+    Campaign("crash-states", 10, ("-m", "tests.durability.crash", "run")),
+    Campaign("shipped-states", 3, ("-m", "tests.durability.shipped_states")),
     Campaign("disk-faults", 11, ("-m", "tests.durability.faults.matrix")),
     Campaign("operators", 7, ("-m", "tests.durability.operators")),
     Campaign("restore-drill", 1, ("-m", "tests.durability.drill")),

@@ -77,7 +77,8 @@ class RebuiltStore:
         """Apply the next record, unless the base has it. Raises StoreError."""
         if record.kind is RecordKind.BATCH:
             if record.number > self._batch:
-                self._parcel.add(decode_batch(record.data, record.number))
+                if record.data:  # none of a batch that had transient queues alone and went to LMDB at once
+                    self._parcel.add(decode_batch(record.data, record.number))
                 self._batch = record.number
             if self._parcel.bytes > PARCEL_BYTES:
                 self._give_parcel()

@@ -16,8 +16,8 @@ import lmdb
 
 from storage.ship.base_files import RECORDS_FILE, rebuild
 from storage.ship.rebuilt_store import RebuiltStore
-from storage.ship.sealed_piece import OpenedPiece, PieceKind
-from storage.ship.shipped_chains import ShippedBase, moment, read_bases, read_pieces
+from storage.ship.sealed_piece import OpenedPiece, PieceKind, parse_piece_name, piece_name, unseal
+from storage.ship.shipped_chains import ShippedBase, chains_of_store, moment, read_bases, read_pieces
 from storage.ship.shipped_records import ShippedRecord, unpack
 from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
@@ -66,12 +66,34 @@ def restore_moment(
     for base in reversed(usable):
         try:
             restored = _from_base(target, base, wanted, messages, definitions, progress)
-            return restored._replace(problems=[*problems, *restored.problems])
+            lost = _lost_chains(target, base.chain, wanted)
+            return restored._replace(problems=[*problems, *restored.problems, *lost])
         except (StoreError, lmdb.Error) as error:
             problems.append(f"the base of {moment(base.time)} cannot be used: {error}")
             _remove(messages, definitions)
     oldest = f"the oldest is of {moment(bases.found[0].time)}" if bases.found else "there is no whole base at all"
     raise StoreError("; ".join([f"{target} has no base for this moment: {oldest}", *problems]))
+
+
+def _lost_chains(target: ShipTarget, chain: str, wanted: Moment) -> Iterator[str]:
+    """Yield sentences about later chains that cannot be used because pieces are missing: one may have ended a base.
+
+    A chain whose first base was not complete has no gap.
+    """
+    later = [name for name in chains_of_store(target) if name > chain] if wanted.position is None else []
+    for name in later:
+        found = dict(filter(None, map(parse_piece_name, target.names(name))))
+        missing = next((number for number in range(1, max(found, default=0)) if number not in found), 0)
+        if missing and _began_before(target, name, min(found.items()), wanted):
+            yield f"piece {missing} of {name} is missing: nothing of this boot can be used"
+
+
+def _began_before(target: ShipTarget, chain: str, first: tuple[int, PieceKind], wanted: Moment) -> bool:
+    """Return whether the moment is behind the first piece that there is of a chain."""
+    if wanted.time is None:
+        return True
+    name = piece_name(*first)
+    return unseal(target.get(chain, name), f"{chain}/{name}").piece.time <= wanted.time
 
 
 def _from_base(

@@ -65,7 +65,23 @@ class Operators(NamedTuple):
     symptom: str
 
 
-Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion | Operators
+class ShippedStates(NamedTuple):
+    """Found among the prefixes of the pieces that a recorded broker has shipped.
+
+    `symptom` is as for `Kills`, `steps` as for `BrokerCrashes`.
+    """
+
+    symptom: str
+    steps: tuple[int, ...] = (3,)
+
+
+class Fence(NamedTuple):
+    """Found by the orders of two brokers' calls at one place: of `two starts`, or of a start and a `promotion`."""
+
+    acts: str
+
+
+Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion | Operators | ShippedStates | Fence
 
 
 class Mistake(NamedTuple):

@@ -23,6 +23,7 @@ from tests.planted import (
     transfer_mistakes,
 )
 from tests.planted.mistake import Mistake, Runner
+from tests.planted.shipped import ship_mistakes
 from tests.planted.stopped import missing_file_mistakes, operator_mistakes, restore_mistakes
 
 MODULES = (
@@ -40,6 +41,7 @@ MODULES = (
     missing_file_mistakes,
     restore_mistakes,
     routing_mistakes,
+    ship_mistakes,
 )
 CATALOGUE: dict[str, Mistake] = {
     each.name: each for module in MODULES for each in vars(module).values() if isinstance(each, Mistake)
@@ -94,6 +96,11 @@ def with_eager_work(environment: Mapping[str, str] = os.environ) -> dict[str, st
     SQLite's log is moved into its file every few changes.
     """
     return {**_with_ours_first(environment), "EAGER": "1"}
+
+
+def with_marks(path: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """An environment in which a broker that is shipped marks each change in a file: see `shipped_states/marks.py`."""
+    return {**_with_ours_first(environment), "MARKED": os.fspath(path)}
 
 
 def _with_ours_first(environment: Mapping[str, str]) -> dict[str, str]:

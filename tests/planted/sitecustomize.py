@@ -1,4 +1,5 @@
-"""Plants the mistake named by PLANTED; sets the clock where JUMPING is set; has rare work done where EAGER is set.
+"""Plants the mistake named by PLANTED; sets the clock where JUMPING is set; has rare work done where EAGER is set;
+marks changes in the file named by MARKED.
 
 Stores are compacted at each start, their free pages made holes at each look at the disk; lone changes of
 definitions are written by the event loop, however slow the disk is, and SQLite's log is moved into its file often.
@@ -18,7 +19,7 @@ if "JUMPING" in os.environ:
 
 
 def change_program() -> None:
-    """Do what EAGER and PLANTED say."""
+    """Do what EAGER, MARKED and PLANTED say."""
     if "EAGER" in os.environ:
         from broker.server import resource_alarms
         from broker.server.commits import lone_changes
@@ -29,6 +30,10 @@ def change_program() -> None:
         resource_alarms.SHRINK_SECONDS, resource_alarms.REUSABLE_BYTES_KEPT = 0.0, 0
         lone_changes.QUICK_WRITES_MIN, definition_store.CHECKPOINT_COMMITS = 0, 3
         definition_store.LOG_BYTES = 1 << 16
+    if "MARKED" in os.environ:
+        from tests.durability.shipped_states.marks import mark_changes
+
+        mark_changes(os.environ["MARKED"])
     if "PLANTED" in os.environ:
         from tests.planted.planted_catalogue import plant_here
 

@@ -36,12 +36,14 @@ class AsyncioThread:
             return self._loop
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """End the thread, if it was started, behind a last coroutine. Nobody may be waiting for a result."""
-        if self._loop is None or self._thread is None:
+        """End the thread, if it runs, behind a last coroutine. Nobody may be waiting for a result."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
             last.close()
             return
         with suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(asyncio.wait_for(last, END_SECONDS), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            asyncio.run_coroutine_threadsafe(asyncio.wait_for(last, END_SECONDS), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

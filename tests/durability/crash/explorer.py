@@ -22,7 +22,8 @@ from leveret.testing.power.disk_states import Chance, Disk, Remains, fingerprint
 from tests.durability.crash.recording.recorded_sockets import Conversations
 from tests.durability.crash.recording.recorder import Recording
 from tests.durability.crash.worker import Outcome, Worker
-from tests.durability.ledgers.broker_ledger import BrokerLedger
+from tests.durability.ledgers.broker_ledger import BrokerLedger, Recovered
+from tests.durability.ledgers.recovering import recovered
 
 MEMORY = Path("/dev/shm")
 REMEMBERED = 400
@@ -163,9 +164,9 @@ class Examination:
     """Recovers states, and judges what is found. Remembers what was on which disk."""
 
     def __init__(self) -> None:
-        self._worker = Worker()
+        self._worker = Worker(recovered)
         self._root = Path(tempfile.mkdtemp(prefix="leveret-crash-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
-        self._known: dict[str, Outcome] = {}
+        self._known: dict[str, Outcome[Recovered]] = {}
         self._marks: set[str] = set()
         self.judged = 0
 
@@ -184,11 +185,11 @@ class Examination:
         self.judged += 1
         return [outcome.problem] if outcome.found is None else state.ledger.problems(outcome.found)
 
-    def _recover(self, state: State) -> Outcome:
+    def _recover(self, state: State) -> Outcome[Recovered]:
         self._marks.add(state.mark)
         target = self._root / state.mark
         write_out(state.remains, target)
-        outcome = self._worker.recover(target)
+        outcome = self._worker.look_at(target)
         shutil.rmtree(target)
         return outcome
 

@@ -11,6 +11,7 @@ import shutil
 
 from broker.cli.catalogue import TOP as VERBS
 from tests.durability.crash.worker import Worker
+from tests.durability.ledgers.recovering import recovered
 from tests.durability.operators.accepted_loss import Loss
 from tests.durability.operators.broker_lives import Live, live
 from tests.durability.operators.operated_store import OperatedStore, Refusal, chance, copy_directory
@@ -73,11 +74,11 @@ def _accept_loss(store: OperatedStore, refusal: Refusal) -> None:
 
 
 def _expect_promised(store: OperatedStore) -> None:
-    worker = Worker()
+    worker = Worker(recovered)
     left = store.home / "judged"
     copy_directory(store.root, left)  # as the broker left it: to look at it changes it
     try:
-        outcome = worker.recover(store.root)
+        outcome = worker.look_at(store.root)
     finally:
         worker.close()
     found = outcome.found

@@ -56,7 +56,7 @@ class Job:
         output, _ = self._process.communicate(b"end\n")
         assert self._process.returncode == 0, f"the job ended with {self._process.returncode}: see {self._log.name}"
         self._process = None
-        return [Row(*json.loads(line)) for line in output.splitlines()]
+        return [Row.read(line) for line in output.splitlines()]
 
     def await_commit(self) -> None:
         """Return when another batch has been committed."""

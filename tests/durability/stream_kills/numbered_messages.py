@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pika
 from pika.exceptions import AMQPError
@@ -23,6 +24,12 @@ class Row(NamedTuple):
     kind: str
     offset: int | None
     number: int
+
+    @classmethod
+    def read(cls, line: bytes) -> Self:
+        """Read a line of the job, in which the body is text."""
+        broker, kind, offset, body = json.loads(line)
+        return cls(broker, kind, offset, int(body))
 
 
 class Publisher(threading.Thread):

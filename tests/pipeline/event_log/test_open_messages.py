@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from harness.event_logs.made_up_log import write
 from pipeline.audit.audit import audit, reduce
@@ -26,6 +27,8 @@ from pipeline.spark_audit.open_messages import limit
 from pipeline.spark_audit.share_verdicts import MESSAGES, TALLIED, Judging, Keeping, judge_share
 from tests.pipeline.event_log.test_audit_oracle import planted
 from tests.pipeline.inputs.made_up_events import export_of
+
+pytestmark = pytest.mark.slow
 
 LATE = 400
 

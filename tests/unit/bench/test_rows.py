@@ -34,6 +34,7 @@ READ_FOR = {
     "downloads": {"mib_per_s", "confirm_ms", "broker_cores"},
     "management": {"median_ms", "cpu_ms", "longest_ms", "undisturbed_p99_ms", "confirm_p99_ms", "times"},
     "events": {"events_per_s", "us_per_event", "rate_ratio", "cpu_us_on", "cpu_us_off", "p99_ms_on", "p99_ms_off"},
+    "shipping": {"rate", "cpu_us", "cpu_us_off", "confirm_p50_ms", "confirm_p50_ms_off"},
     "attacks": {"cores", "p99", "benign_p99", "mib_kept", "descriptors_kept"},
     "steps": {"parse", "commit", "ack", "sum_of_steps", "tcp_acknowledgement"},
     "turns": {"longest_ms", "long_turns", "turns"},

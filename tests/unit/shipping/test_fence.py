@@ -18,6 +18,8 @@ from storage.ship.place_owner import Fenced, PlaceOwner, read_note, refuse_fence
 from storage.ship.targets.directory_target import DirectoryTarget
 from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError
+from tests.planted.mistake import Fence
+from tests.planted.planted_catalogue import CATALOGUE, found_by
 
 PLACE = "place"
 CHAIN = "chain"
@@ -293,3 +295,17 @@ def test_an_epoch_that_cannot_be_read_is_nobodys_permission(tmp_path: Path, away
         first.check()
     with pytest.raises(StoreError, match="cannot be read"):
         owner_in(tmp_path / "b", away).claim()
+
+
+ACTS = {
+    "two starts": test_of_two_starts_in_any_order_of_their_calls_one_owns_the_place,
+    "promotion": test_what_was_confirmed_as_shipped_is_read_by_a_promotion,
+}
+
+
+@pytest.mark.pure_core("its code is replaced")
+@pytest.mark.parametrize(("name", "fence"), found_by(Fence))
+def test_a_planted_mistake_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fence: Fence) -> None:
+    CATALOGUE[name].plant(monkeypatch.setattr)
+    with pytest.raises(AssertionError):
+        ACTS[fence.acts](tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.waiting import eventually
+from storage.batch import TRANSIENT_QUEUE
 from storage.ship import retention
 from storage.ship.restored_moment import Moment
 from storage.ship.sealed_piece import StoreName
@@ -84,6 +85,20 @@ def test_each_prefix_of_the_pieces_is_a_moment(data: Path, away: Path, tmp_path:
         restored(target, Moment(), tmp_path / "nothing")
 
 
+def test_a_batch_of_transient_queues_alone_ends_no_restore(data: Path, away: Path, tmp_path: Path) -> None:
+    """The first of a boot goes to LMDB at once, whatever is in it."""
+    with ShippedLife(data, DirectoryTarget(away)) as life:
+        life.await_shipped()
+        life.writer.put(TRANSIENT_QUEUE + 1, b"transient")
+        life.commit()
+        life.publish(life.declare(), b"behind it")
+        life.await_shipped()
+        held = life.held
+    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
+    assert (moment.position, moment.problems) == (max(held), [])
+    assert found == held[moment.position]
+
+
 def cut(piece: Path) -> None:
     piece.write_bytes(piece.read_bytes()[:-1])
 
@@ -149,6 +164,23 @@ def test_a_harmed_base_is_left_for_an_older_one(data: Path, away: Path, tmp_path
     moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
     assert found == held[max(held)]
     assert "the base of" in moment.problems[0]
+
+
+def test_a_chain_without_the_end_of_its_base_is_not_passed_over_silently(
+    data: Path, away: Path, tmp_path: Path
+) -> None:
+    _boot, held = lived(data, away, 6, 10)
+    with ShippedLife(data, DirectoryTarget(away)) as life:
+        life.await_shipped()
+        life.publish(life.declare(), b"behind the base")
+        life.await_shipped()
+    later = max(away.iterdir())
+    (end,) = later.glob("*.base")
+    end.unlink()
+    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
+    assert found == held[max(held)]
+    (problem,) = moment.problems
+    assert problem == f"piece {int(end.stem)} of {later.name} is missing: nothing of this boot can be used"
 
 
 def test_a_time_before_the_first_base_is_refused(data: Path, away: Path, tmp_path: Path) -> None:

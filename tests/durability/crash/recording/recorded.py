@@ -15,10 +15,19 @@ from tests.durability.crash.recording.workload_definitions import Definer
 from tests.durability.crash.recording.workload_offsets import Committer
 from tests.durability.ledgers.topology import SMALL_WINDOWS
 from tests.durability.ledgers.workload import Publisher, Transactor, Worker
-from tests.planted.planted_catalogue import with_eager_work, with_mistake
+from tests.planted.planted_catalogue import with_eager_work, with_marks, with_mistake
 
 LIVES = (5, 4, 3)
 """Steps of each client in each life of the broker."""
+PLACE, MARKS = "away", "marks"
+"""The place that a broker is shipped to, and the file with its changes, in the recorded directory."""
+SHIPPED = """\
+[ship]
+to = "{place}"
+confirm = "{confirm}"
+piece_seconds = {seconds}
+base_seconds = 0.5
+"""
 
 
 def record_broker(
@@ -29,12 +38,14 @@ def record_broker(
     planted: str = "",
     abrupt: bool = False,
     offsets: bool = True,
+    confirm: str = "",
 ) -> Recording:
     """Run a broker with several clients at once; end it after `steps` of their steps, mostly with a kill.
 
     An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something. Each start
     compacts the message store, and then once a second its free pages are made holes. Lone changes of definitions are
-    written by the event loop. Without `offsets` nobody commits any, and HTTP, which takes long to start, is off.
+    written by the event loop. Without `offsets` nobody commits any, and HTTP, which takes long to start, is off. With
+    `confirm`, the setting of `[ship]`, it is shipped to a directory beside its own.
     """
     recording = Recording(home)
     recording.begin(seed, planted)
@@ -42,7 +53,14 @@ def record_broker(
     if planted:
         environment = with_mistake(planted, environment)
     config = home / "config.toml"
-    config.write_text(f"{SMALL_WINDOWS}[disk]\ncheck_interval_seconds = 1.0\n")
+    settings = f"{SMALL_WINDOWS}[disk]\ncheck_interval_seconds = 1.0\n"
+    if confirm:
+        place = recording.directory / PLACE
+        place.mkdir()
+        seconds = 0.001 if confirm == "local" else 0.05  # but as soon as a confirm waits
+        settings += SHIPPED.format(place=place, confirm=confirm, seconds=seconds)
+        environment = with_marks(recording.directory / MARKS, environment)
+    config.write_text(settings)
     data = recording.directory / "data"
     process = BrokerProcess(data, "--config", str(config), environment=environment)
     choose = random.Random(seed)

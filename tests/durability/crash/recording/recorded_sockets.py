@@ -118,6 +118,8 @@ class Conversations:
             return
         for item in conversation.heard(event.kind, data):
             yield Said.of(number, event.kind == "r", item)
+            if isinstance(item, Answer):  # the last of this connection: its descriptor may be something else's next
+                self._by_socket.pop(event.handle, None)
 
     def _begin(self, socket: int, conversation: Conversation | Administration | OffsetRequest) -> None:
         self._connections += 1

@@ -265,7 +265,7 @@ class Office:
         ours, theirs = trio.testing.memory_stream_pair()
         await ours.send_all(b"".join(each + b"\n" for each in lines))
         await ours.send_eof()
-        await admin_socket._serve_caller(self._administration, _part, theirs)
+        await admin_socket.serve_caller(self._administration, _part, theirs)
         answers = b""
         while received := await ours.receive_some():
             answers += received

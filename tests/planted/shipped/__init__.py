@@ -1,0 +1,1 @@
+"""Mistakes in what is shipped to a second place."""

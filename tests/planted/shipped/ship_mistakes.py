@@ -1,0 +1,71 @@
+"""Mistakes in what is shipped to a second place, in confirms that wait for it, and in who owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from broker.server.commits.held_confirms import HeldConfirms
+from storage.batch import SealedBatch
+from storage.definitions.definition_rows import Change
+from storage.ship import place_epochs, place_owner
+from storage.ship.place_epochs import Epoch
+from storage.ship.place_owner import PlaceOwner
+from storage.ship.ship_buffer import ShipBuffer
+from storage.ship.targets.ship_target import PieceExists, ShipTarget
+from tests.planted.mistake import Fence, Patch, ShippedStates, mistake
+
+
+@mistake("I13", ShippedStates("has lost|is None, not"))
+def definitions_behind_the_messages(patch: Patch) -> None:
+    """Ship a change of definitions behind the next batch of messages."""
+    batch, definitions = ShipBuffer.batch, ShipBuffer.definitions
+    in_hand = list[tuple[Sequence[Change], int]]()
+
+    def keep(_buffer: ShipBuffer, changes: Sequence[Change], number: int) -> None:
+        in_hand.append((changes, number))
+
+    def batch_first(buffer: ShipBuffer, sealed: SealedBatch, number: int, payload: bytes) -> None:
+        batch(buffer, sealed, number, payload)
+        while in_hand:
+            definitions(buffer, *in_hand.pop(0))
+
+    patch(ShipBuffer, "definitions", keep)
+    patch(ShipBuffer, "batch", batch_first)
+
+
+@mistake("I13", ShippedStates("has lost|has holes|counts .* and holds", (10,)))
+def large_batches_not_shipped(patch: Patch) -> None:
+    """Ship only what the journal has: no batch that went to LMDB at once."""
+    batch = ShipBuffer.batch
+
+    def journaled(buffer: ShipBuffer, sealed: SealedBatch, number: int, payload: bytes) -> None:
+        if payload:
+            batch(buffer, sealed, number, payload)
+
+    patch(ShipBuffer, "batch", journaled)
+
+
+@mistake("I13", ShippedStates("confirmed: .* has lost"))
+def confirm_before_it_is_shipped(patch: Patch) -> None:
+    """Hold no confirm back, and seal no piece for one."""
+    patch(HeldConfirms, "hold", lambda _held, batch: batch)
+    patch(ShipBuffer, "urgent", property(lambda _buffer: False))
+
+
+@mistake("I14", Fence("promotion"))
+def fence_not_looked_for(patch: Patch) -> None:
+    """Go on whoever owns the place."""
+    patch(PlaceOwner, "check", lambda _owner: None)
+
+
+@mistake("I14", Fence("two starts"))
+def epoch_taken_from_another(patch: Patch) -> None:
+    """Take the next epoch although another broker has taken it at the same moment."""
+    take_epoch = place_epochs.take_epoch
+
+    def take_anyway(target: ShipTarget, epoch: Epoch) -> None:
+        with suppress(PieceExists):
+            take_epoch(target, epoch)
+
+    patch(place_owner, "take_epoch", take_anyway)
