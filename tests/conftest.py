@@ -75,6 +75,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 
 
+UMASK = os.umask(0o022)
+"""The mask of this process's new files at its beginning."""
+os.umask(UMASK)
+
+
 ON_LINUX = hasattr(os, "posix_fallocate")
 """False on macOS, and with its stand-in, `harness/portable`."""
 

@@ -58,8 +58,10 @@ ASKED_FOR_HELP = {
     "archive": "takes Spark",
     "pipeline": "takes Spark",
     "close-connection": "takes the name of a connection that is open",
+    "follow": "takes a second place for what is stored",
     "migrate": "takes a second broker",
     "promote": "takes a second place for what is stored",
+    "ship": "takes a second place for what is stored",
     "tail": "takes a publisher beside it",
 }
 """Commands of which only the help is shown, and the reason."""

@@ -112,12 +112,19 @@ def bare_root(kit: Kit, tools: Mapping[str, Path]) -> Iterator[BareRoot]:
     binds = {path: path for path in sorted(paths)} | {TOOLS / name: path for name, path in tools.items()}
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
         root = BareRoot(Path(scratch), binds, _environment(kit))
-        umask = os.umask(0o022)  # the newcomer has to read what another user makes
-        try:
+        with readable_by_others():
             _furnish(root, kit)
-        finally:
-            os.umask(umask)
         yield root
+
+
+@contextmanager
+def readable_by_others() -> Iterator[None]:
+    """Have the files that are made meanwhile readable by the newcomer, who is another user."""
+    umask = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(umask)
 
 
 def _ask_for_namespaces() -> None:

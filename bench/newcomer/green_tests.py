@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.newcomer import kits
-from bench.newcomer.bare_root import TOOLS, bare_root
+from bench.newcomer.bare_root import TOOLS, bare_root, readable_by_others
 from bench.newcomer.readme import green_lines, test_of
 from harness.clients.packaged_libraries import replaced_modules
 from harness.project import ROOT
@@ -89,10 +89,12 @@ def play(newcomer: Newcomer, single: Path, npm: Path | None) -> None:
     lines = green_lines(README)[newcomer.language]
     with tempfile.TemporaryDirectory(prefix="newcomer-project-") as scratch:
         project = Path(scratch, "project")
-        shutil.copytree(SHOP, project)
-        (project / newcomer.test).write_text(test_of(newcomer.page, newcomer.beginning))
+        with readable_by_others():
+            shutil.copytree(SHOP, project)
+            (project / newcomer.test).write_text(test_of(newcomer.page, newcomer.beginning))
+            files = list(_files(newcomer, single, npm, Path(scratch)))
         _remove_other_languages(project, newcomer)
-        tools = {"project": project, **{file.name: file for file in _files(newcomer, single, npm, Path(scratch))}}
+        tools = {"project": project, **{file.name: file for file in files}}
         archives = " ".join(f"{TOOLS}/{name}" for name in tools if name.endswith((".tgz", ".xz")))
         taken = f'cp {archives} "$PWD"\n' if archives else ""
         script = f'cd "$HOME"\ncp -r {TOOLS}/project/. .\n{taken}{newcomer.before}{lines}'

@@ -155,6 +155,11 @@ class BrokerProcess:
         """Send SIGKILL and wait until the process is gone."""
         self._end(SIGKILL)
 
+    def discard(self) -> None:
+        """Kill the process, if it was started and is there yet, and close its output, also if it has ended."""
+        if self._process is not None:
+            self._end(SIGKILL)
+
     def restart(self) -> None:
         """Stop in order and start again on the same data and port."""
         assert self.stop() == 0, self.log()

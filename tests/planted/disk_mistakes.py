@@ -119,7 +119,7 @@ def holes_where_somebody_reads(patch: Patch) -> None:
     patch(free_pages, "_readers", lambda environment: ())
 
 
-@mistake(NOTHING_LEFT, Simulation(3))
+@mistake(NOTHING_LEFT, Simulation(1))
 def failed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave the pages of a commit that did not fit behind the last one in use."""
     patch(StoreSpace, "cut_back", lambda space: None)
@@ -176,7 +176,7 @@ def journal_written_over_what_is_needed(patch: Patch) -> None:
     patch(JournalFile, "fits", lambda file, payload_bytes: pages(PAYLOAD_AT + payload_bytes) <= file.size)
 
 
-@mistake("I1", Simulation(36))
+@mistake("I1", Simulation(14))
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 

@@ -63,5 +63,4 @@ def shipped(tmp_path: Path, place: Place) -> Iterator[BrokerProcess]:
     broker.options = ("--config", str(settings))
     broker.start()
     yield broker
-    if broker.running:
-        broker.kill()
+    broker.discard()

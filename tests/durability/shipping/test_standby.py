@@ -36,8 +36,7 @@ def standby(tmp_path: Path, away: Path, shipped: BrokerProcess) -> Iterator[Stan
     process.options = shipped.options
     process.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "off")
     yield process
-    if process.running:
-        process.kill()
+    process.discard()
 
 
 def deposited(broker: BrokerProcess, *bodies: bytes) -> None:

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,8 +62,7 @@ class StandbyRound:
                 self._promote()
         finally:
             for process in (self._broker, self._standby):
-                if process.running:
-                    process.kill()
+                process.discard()
 
     # Steps
 
@@ -142,11 +141,9 @@ class StandbyRound:
         address = self._broker.address
 
         def publish() -> None:
-            with suppress(*GONE):
-                client = Client.connect(address)
+            with suppress(*GONE), closing(Client.connect(address)) as client:
                 while not ending.is_set():
                     self._deposit(client, 5)
-                client.close()
 
         publisher = threading.Thread(target=publish)
         publisher.start()

@@ -87,7 +87,7 @@ def older_definitions_accepted(patch: Patch) -> None:
     patch(ChangeCount, "missing", lambda count, metadata: "")
 
 
-@mistake("I1", Operators(1, ("a life", "messages/data.mdb older"), "refused again"))
+@mistake("I1", Operators(4, ("a life", "messages/data.mdb older"), "refused again"))
 def refused_start_that_sets_aside(patch: Patch) -> None:
     """Set the journal aside although the start is refused."""
     look = store_opening._unapplied_of_last_boot
