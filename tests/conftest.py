@@ -86,7 +86,7 @@ ON_LINUX = hasattr(os, "posix_fallocate")
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """On a compiled core leave out the tests that look into a pure one, or put something in the place of its code; and
-    on other systems, or without what they lack, those of Linux. A command that ran in this process has left its umask."""
+    on other systems, or without what they lack, those of Linux. A command that ran in this process left its umask."""
     os.umask(UMASK)
     marker = item.get_closest_marker("pure_core")
     if marker is not None and CORE == "compiled":
