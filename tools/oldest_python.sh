@@ -15,7 +15,8 @@ openssl=${4:-openssl}
 optimize=${OPTIMIZE-"--enable-optimizations"}
 jobs=$(nproc)
 
-echo "deb-src http://deb.debian.org/debian $suite main" >/etc/apt/sources.list.d/sources-of-python.list
+mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
+echo "deb-src $mirror $suite main" >/etc/apt/sources.list.d/sources-of-python.list
 apt-get update --quiet
 apt-get install --quiet --yes --no-install-recommends build-essential ca-certificates dpkg-dev git perl xz-utils \
     libbz2-dev libffi-dev liblzma-dev libpcre2-8-0 libsqlite3-dev pkg-config uuid-dev zlib1g-dev
