@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from leveret.extras import how_to_install
 from storage.ship.targets.directory_target import DirectoryTarget
 from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreError
@@ -48,6 +47,8 @@ def open_target(place: str, access: TargetAccess = AS_FOUND) -> ShipTarget:
     except ValueError as error:
         raise PlaceUnusable(f"expected {EXPECTED}: {error}") from error
     except ImportError as error:
+        from leveret.extras import how_to_install  # not at each start, which loads this module
+
         library = str(error.name).partition(".")[0]
         raise PlaceUnusable(f"{library} is missing: `{how_to_install(scheme)}` brings it") from error
 
