@@ -17,8 +17,9 @@ import lmdb
 from storage.ship.base_files import RECORDS_FILE, rebuild
 from storage.ship.rebuilt_store import RebuiltStore
 from storage.ship.sealed_piece import OpenedPiece, PieceKind, parse_piece_name, piece_name, unseal
-from storage.ship.shipped_chains import ShippedBase, chains_of_store, moment, read_bases, read_pieces
+from storage.ship.shipped_chains import ShippedBase, chains_of_store, is_there, read_bases, read_pieces
 from storage.ship.shipped_records import ShippedRecord, unpack
+from storage.ship.shown_moment import moment
 from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
 
@@ -83,7 +84,8 @@ def _lost_chains(target: ShipTarget, chain: str, wanted: Moment) -> Iterator[str
     later = [name for name in chains_of_store(target) if name > chain] if wanted.position is None else []
     for name in later:
         found = dict(filter(None, map(parse_piece_name, target.names(name))))
-        missing = next((number for number in range(1, max(found, default=0)) if number not in found), 0)
+        unlisted = (number for number in range(1, max(found, default=0)) if number not in found)
+        missing = next((number for number in unlisted if not is_there(target, name, number)), 0)
         if missing and _began_before(target, name, min(found.items()), wanted):
             yield f"piece {missing} of {name} is missing: nothing of this boot can be used"
 

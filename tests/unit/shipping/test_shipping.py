@@ -138,23 +138,6 @@ def test_a_harmed_piece_ends_a_restore_with_the_record_before(
     assert "restored up to the last whole record before" in problem
 
 
-def test_a_listing_that_lags_hides_no_piece(
-    data: Path, away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store of objects may list some later than others, and read them by name all the same."""
-    _boot, held = lived(data, away, 8, 10)
-    listed = DirectoryTarget.names
-
-    def lagging(target: DirectoryTarget, chain: str) -> list[str]:
-        names = listed(target, chain)
-        return [name for name in names[:-3] if int(name[:12]) % 2 or name.endswith(".base")]
-
-    monkeypatch.setattr(DirectoryTarget, "names", lagging)
-    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
-    assert (moment.position, moment.problems) == (max(held), [])
-    assert found == held[max(held)]
-
-
 def test_a_harmed_base_is_left_for_an_older_one(data: Path, away: Path, tmp_path: Path) -> None:
     _boot, held = lived(data, away, 6, 10)
     with ShippedLife(data, DirectoryTarget(away)) as life:
@@ -202,7 +185,7 @@ class BrokenTarget:
         def put_or_fail(target: DirectoryTarget, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
             how = next(self.failing, "")
             if how == "partly":
-                (directory / chain / f"{name}.new").write_bytes(parts[1][:7])
+                (directory / chain / f"{name}.new").write_bytes(parts[-1][:7])
             if how == "after":
                 put(target, chain, name, parts)
             if how:
