@@ -62,8 +62,8 @@ def chains_of_store(target: ShipTarget, store: str = "", announced: AnnouncedCha
     asks often.
     """
     listed = target.chains()  # first: it fails for a directory that is not mounted
-    names = {*listed, *(announced or AnnouncedChains(target)).names()}
-    found = {name: parsed for name in names if (parsed := parse_chain_name(name)) is not None}
+    every = {*listed, *(announced or AnnouncedChains(target)).names()}
+    found = {name: parsed for name in every if (parsed := parse_chain_name(name)) is not None}
     stores = {parsed.store for parsed in found.values()}
     if len(stores | ({store} if store else set())) > 1:
         names = ", ".join(sorted(stores))
