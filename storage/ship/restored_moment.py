@@ -101,7 +101,8 @@ def _began_before(target: ShipTarget, chain: str, first: tuple[int, PieceKind], 
 def _from_base(
     target: ShipTarget, base: ShippedBase, wanted: Moment, messages: Path, definitions: Path, progress: Progress
 ) -> RestoredMoment:
-    with progress(len(target.names(base.chain))) as tell:
+    listed = filter(None, map(parse_piece_name, target.names(base.chain)))
+    with progress(sum(number >= base.first for number, _kind in listed)) as tell:
         pieces = _counted(read_pieces(target, base), tell)
         store, _digest = rebuild(pieces, base, messages, definitions)
         with store:
@@ -133,6 +134,8 @@ def _apply_records(
             position, time, count = record.position, record.time, count + 1
     except StoreCorrupt as error:
         problems.append(f"{error}: restored up to the last whole record before")
+    if wanted.position is not None and position < wanted.position and not problems:
+        problems.append(f"nothing of boot {base.store.boot} behind position {position} was shipped")
     return RestoredMoment(base.store.boot, position, time, count, problems)
 
 

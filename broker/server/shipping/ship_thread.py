@@ -280,19 +280,20 @@ class ShipThread:
 
     def _write(self, kind: PieceKind, first: int, payload: bytes) -> None:
         """Write a piece, and try again until it is at the target. Raises _Ended at the end of the broker."""
+
+        def put_and_check() -> None:
+            self._writer.put()
+            if self._owner is not None:
+                self._owner.check()  # behind the piece: a promotion reads all pieces that were put before it
+
         size = self._writer.seal(kind, first, payload)
-        self._until_done(self._put_and_check)
+        self._until_done(put_and_check)
         self._bytes += size
         if self._problem and self._bases:
             log.info("%s answers again", self._target)
             self._problem = ""
         if self._rules.bytes_per_second:
             self._pause(size / self._rules.bytes_per_second)
-
-    def _put_and_check(self) -> None:
-        self._writer.put()
-        if self._owner is not None:
-            self._owner.check()  # behind the piece: a promotion reads all pieces that were put before it
 
     def _until_done(self, call: Callable[[], None]) -> None:
         """Call the target, again and again until it does it. Raises _Ended at the end of the broker."""

@@ -166,6 +166,14 @@ def test_a_chain_without_the_end_of_its_base_is_not_passed_over_silently(
     assert problem == f"piece {int(end.stem)} of {later.name} is missing: nothing of this boot can be used"
 
 
+def test_a_position_that_was_not_shipped_is_named(data: Path, away: Path, tmp_path: Path) -> None:
+    boot, held = lived(data, away, 1, 3)
+    last = max(held)
+    moment, found = restored(DirectoryTarget(away), Moment(boot=boot, position=last + 1), tmp_path / "found")
+    assert found == held[last]
+    assert moment.problems == [f"nothing of boot {boot} behind position {last} was shipped"]
+
+
 def test_a_time_before_the_first_base_is_refused(data: Path, away: Path, tmp_path: Path) -> None:
     lived(data, away, 1, 3)
     with pytest.raises(StoreError, match="has no base for this moment: the oldest is of 20"):
