@@ -179,15 +179,14 @@ class ShipThread:
 
     def _enter(self) -> None:
         """Return once the place is this store's and, if the start could not claim it, this broker's."""
-        while True:
-            try:
-                chains_of_store(self._target, self._store.uuid.hex()[:8])
-                if self._owner is not None:
-                    self._owner.claim()
-                    self._owner.announce(self._writer.chain)
-                return
-            except OSError as error:
-                self._failed(error, RETRY_SECONDS_MAX)
+
+        def claim_and_announce() -> None:
+            chains_of_store(self._target, self._store.uuid.hex()[:8])
+            if self._owner is not None:
+                self._owner.claim()
+                self._owner.announce(self._writer.chain)
+
+        self._until_done(claim_and_announce)
 
     def _go_on(self) -> None:
         """Ship the next pieces: those of a base, if one is due, else the records that wait."""
@@ -303,13 +302,9 @@ class ShipThread:
                 call()
                 return
             except OSError as error:
-                self._failed(error, seconds)
+                self._note(error)
+                self._pause(seconds)
                 seconds = min(seconds * 2, RETRY_SECONDS_MAX)
-
-    def _failed(self, error: Exception, seconds: float) -> None:
-        """Note a failure, and wait."""
-        self._note(error)
-        self._pause(seconds)
 
     @property
     def _held(self) -> str:
