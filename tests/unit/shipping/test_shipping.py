@@ -269,7 +269,7 @@ def test_another_store_is_not_mixed_with(data: Path, away: Path, tmp_path: Path)
 
 
 def test_the_state_has_what_is_told(data: Path, away: Path) -> None:
-    """Who gets a confirm may ask for the state at once."""
+    """A client that gets a confirm may ask for the state at once."""
     told = list[tuple[int, int]]()
 
     def on_safe() -> None:
