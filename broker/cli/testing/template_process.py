@@ -19,9 +19,18 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NoReturn
 
-from broker.cli.main import main
+import msgspec
 
-LOADED = "broker.cli.serve_command", "broker.server.serve", "broker.testing.control", "broker.server.http.http_services"
+from broker.cli.main import main
+from broker.config import Config
+
+LOADED = (
+    "broker.cli.serve_command",
+    "broker.server.serve",
+    "broker.testing.control",
+    "broker.server.http.http_services",
+    "encodings.idna",  # for the first address
+)
 
 
 def run(descriptor: int, begin: Callable[[list[str]], object] = main) -> None:
@@ -60,6 +69,7 @@ def _load() -> None:
     gc.disable()  # what is loaded stays: looking for cycles in it takes a tenth of the time
     for name in LOADED:
         import_module(name)
+    msgspec.convert({}, Config)  # the first time it reads the types of all settings
     gc.freeze()  # copies share this memory as long as nothing is written to it
 
 
