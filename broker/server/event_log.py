@@ -147,7 +147,7 @@ class Events:
             for queue in (*vhost.queues.values(), *(e.delays for e in vhost.exchanges.values() if e.delays is not None))
             if queue.durable and not isinstance(queue, Stream)
         ]
-        lanes = self._store.lanes()
+        lanes = self._store.places()
         for vhost, queue in queues:
             queue_id = queue.store.queue_id
             place = name_bytes(vhost), name_bytes(queue.name)
