@@ -9,14 +9,13 @@ disk.
 
 Changes that were not on disk when the broker was killed may come undone: an acknowledgement, a purge, a move to the end
 of a quorum queue. Then the message comes again. So an end counts only if its number is within what the next boot says
-was on disk (see `log_coverage`).
+was on disk (see `log_coverage`); the deletion of a queue is in another file, and may come undone alone (see `sweeps`).
 
 Streams are not judged: no message is consumed from them for good. Queues with priorities are not judged for order.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from pipeline.audit.publish_verdicts import Counts, Messages
 from pipeline.audit.queue_settings import QueueSettings
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
 from pipeline.audit.seen_moments import seen
+from pipeline.audit.sweeps import Sweep, sweeps
 from pipeline.audit.verdict_table import (
     HOW,
     LOST,
@@ -177,21 +177,18 @@ class _Copies:
 
     def sweep(self) -> None:
         """End the copies taken by a purge or by the deletion of their queue, unless they were absent before."""
-        sweeps = defaultdict[int, list[Told]](list)
-        numbers = {place: number for number, place in enumerate(self._node.places)}
-        for each in sorted(self._node.told):
-            if each.kind in ("purge", "delete") and each.place in numbers:
-                sweeps[numbers[each.place]].append(each)
-        for number, of_place in sweeps.items():
-            rows = slice(*np.searchsorted(self.place, [number, number + 1]))
-            self._sweep(rows, of_place)
+        found = sweeps(self._node.told, self._node.coverage.boots)
+        for number, place in enumerate(self._node.places):
+            if place in found:
+                rows = slice(*np.searchsorted(self.place, [number, number + 1]))
+                self._sweep(rows, found[place])
 
-    def _sweep(self, rows: slice, sweeps: list[Told]) -> None:
-        moments, below = (np.array(each) for each in zip(*((e.moment, e.detail["below"]) for e in sweeps), strict=True))
+    def _sweep(self, rows: slice, found: list[Sweep]) -> None:
+        moments, below = (np.array(each) for each in zip(*((e.moment, e.below) for e in found), strict=True))
         position = self.position[rows]
         at = np.searchsorted(moments, self.first[rows])
-        kept = {number: each.detail["kept"] for number, each in enumerate(sweeps) if each.detail["kept"]}
-        waiting = np.flatnonzero(at < len(sweeps))
+        kept = {number: each.kept for number, each in enumerate(found) if each.kept}
+        waiting = np.flatnonzero(at < len(found))
         while len(waiting):
             spared = position[waiting] >= below[at[waiting]]
             for number in np.unique(at[waiting]):
@@ -200,16 +197,17 @@ class _Copies:
                     spared[mine] |= np.isin(position[waiting[mine]], kept[int(number)])
             waiting = waiting[spared]
             at[waiting] += 1
-            waiting = waiting[at[waiting] < len(sweeps)]
+            waiting = waiting[at[waiting] < len(found)]
         swept = np.append(moments, NEVER)[at]
         swept[swept > self.absent[rows]] = NEVER
-        kinds = np.array([CODES[each.kind] for each in sweeps] + [0])[at]
-        self._end(np.arange(rows.start, rows.stop), swept, kinds)
+        kinds = np.array([CODES[each.kind] for each in found] + [0])[at]
+        undone = np.array([*(each.undone for each in found), False])[at]
+        self._end(np.arange(rows.start, rows.stop), swept, kinds, undone)
 
-    def _end(self, rows: Any, moments: Any, kinds: Any) -> None:
-        """End copies at moments (NEVER: not), if these are known to be on disk."""
+    def _end(self, rows: Any, moments: Any, kinds: Any, undone: Any = False) -> None:
+        """End copies at moments (NEVER: not), if these are known to be on disk and were not perhaps `undone`."""
         self.ended[rows] = np.maximum(self.ended[rows], np.where(moments < NEVER, moments, -1))
-        certain = self._timeline.certain(moments)
+        certain = np.where(undone, NEVER, self._timeline.certain(moments))
         sooner = certain < self.end[rows]
         self.how[rows] = np.where(sooner, kinds, self.how[rows])
         self.end[rows] = np.minimum(self.end[rows], certain)

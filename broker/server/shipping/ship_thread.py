@@ -33,9 +33,7 @@ from storage.storage_errors import StoreError, StoreIncompatible
 log = logging.getLogger("leveret.ship")
 
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 15.0
-"""Time before a piece is tried again, at first and at most."""
-BASE_RETRY_SECONDS = 10.0
-"""Time before the next try of a base that could not be made: it reads the whole store."""
+"""Time before a piece, or a base, is tried again, at first and at most. Each failure doubles it."""
 END_SECONDS = 0.5
 """Time in which a thread that writes nothing more ends."""
 FENCE_SECONDS = 2.0
@@ -107,6 +105,8 @@ class ShipThread:
         self._base_bytes = self._log_bytes = 0
         self._base_at = self._base_not_before = self._shipped_at = 0.0
         """Times at which the last base was begun, the next may be, and records were shipped last."""
+        self._base_retry_seconds = RETRY_SECONDS
+        """Time before the next try of a base that could not be made."""
         self._bases = self._bytes = self._position = 0
         self._problem = "no base is shipped yet"
         self._removing: Iterator[None] = iter(())
@@ -219,7 +219,8 @@ class ShipThread:
             raise
         except (StoreError, OSError) as error:
             if not self._buffer.closed:
-                self._base_not_before = time.monotonic() + BASE_RETRY_SECONDS
+                self._base_not_before = time.monotonic() + self._base_retry_seconds
+                self._base_retry_seconds = min(self._base_retry_seconds * 2, RETRY_SECONDS_MAX)
                 self._note(error)
 
     def _ship_base(self) -> None:
@@ -244,9 +245,9 @@ class ShipThread:
         self._ship_up_to(self._buffer.position)
         end = BaseEnd(self._position + 1, sizes[PieceKind.MESSAGES], sizes[PieceKind.DEFINITIONS])
         self._write(PieceKind.BASE, first, msgspec.msgpack.encode(end))
-        self._buffer.based(self._position)
         self._bases, self._log_bytes, self._base_bytes = self._bases + 1, 0, sum(sizes.values())
-        self._base_at, self._problem = began, ""
+        self._base_at, self._base_retry_seconds, self._problem = began, RETRY_SECONDS, ""
+        self._buffer.based(self._position)  # last: who gets a confirm now may ask for the state
         log.info("shipped a base of %d bytes to %s", self._base_bytes, self._target)
         self._removing = remove_expired(self._target, self._rules.retention)
 

@@ -18,6 +18,17 @@ def purge(history: Story, message: int) -> None:
     history.tell("purge", queue="q", detail=f'{{"below": {message + 1}, "kept": []}}')
 
 
+def delete(history: Story, message: int) -> None:
+    history.tell("delete", queue="q", detail=f'{{"below": {message + 1}, "kept": []}}')
+
+
+def recover(history: Story, message: int) -> None:
+    """A start that finds the queue and the message."""
+    history.start()
+    history.declare()
+    history.recorded(message)
+
+
 def again(history: Story, message: int) -> None:
     """A delivery, marked as redelivered, and its acknowledgement."""
     history.deliver(message, redelivered=True)
@@ -54,7 +65,27 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
         ("settled",),
     ),
     "deleted with its queue, then delivered": (
-        lambda h, m: (h.tell("delete", queue="q", detail=f'{{"below": {m + 1}, "kept": []}}'), h.consume(m)),
+        lambda h, m: (delete(h, m), h.consume(m)),
+        ("settled", "delivered after its end"),
+    ),
+    "deleted with its queue, and there after a restart": (
+        lambda h, m: (delete(h, m), restart(h, m)),
+        ("settled", "there again after its end"),
+    ),
+    "deleted with its queue, and there after an orderly stop": (
+        lambda h, m: (delete(h, m), h.stop(), recover(h, m)),
+        ("settled", "there again after its end"),
+    ),
+    "deleted with its queue, which came undone": (
+        lambda h, m: (delete(h, m), recover(h, m), again(h, m)),
+        ("settled",),
+    ),
+    "deleted with its queue, which came undone before a start that was killed": (
+        lambda h, m: (delete(h, m), h.start(), recover(h, m), again(h, m)),
+        ("settled",),
+    ),
+    "deleted with its queue, and there again in one declared later": (
+        lambda h, m: (delete(h, m), restart(h), h.declare(), h.consume(m)),
         ("settled", "delivered after its end"),
     ),
     "settled twice": (lambda h, m: (h.consume(m), h.of("ack", m)), ("settled", "settled twice")),

@@ -154,8 +154,16 @@ UNION ALL SELECT s.node, s.vhost, s.queue, s.position, s.m, s.kind, NULL, false 
 LEFT JOIN missing USING (node, vhost, queue, position) WHERE missing.m IS NULL OR s.m <= missing.m
 UNION ALL SELECT node, vhost, queue, origin, m, 'move', NULL, false FROM move;
 
+-- A kill may undo a deletion, which is written with the definitions: then a queue of that name is declared before the next full record
+CREATE TEMP TABLE undone AS
+SELECT d.node, d.vhost, d.queue, d.m FROM e d JOIN boot ON boot.node = d.node AND boot.boot = d.boot
+WHERE d.kind = 'delete' AND boot.stop IS NULL AND next IS NOT NULL AND EXISTS (
+  FROM e r WHERE r.node = d.node AND r.vhost = d.vhost AND r.queue = d.queue AND r.kind = 'declare' AND r.boot > d.boot
+  AND NOT EXISTS (FROM e s WHERE s.node = d.node AND s.kind = 'snapshot' AND s.boot > d.boot AND s.m < r.m));
+
 CREATE TEMP TABLE fate AS
-SELECT node, vhost, queue, position, min(m) FILTER (on_disk(node, m)) AS certain, max(m) AS latest,
+SELECT node, vhost, queue, position,
+       min(m) FILTER (on_disk(node, m) AND (node, vhost, queue, m) NOT IN (SELECT (node, vhost, queue, m) FROM undone)) AS certain, max(m) AS latest,
        min(m) FILTER (told) AS died, arg_min(kind, m) FILTER (told) AS died_by, arg_min(coalesce(reason, ''), m) FILTER (told) AS died_of,
        max(m) FILTER (told OR kind = 'move') AS settled
 FROM ending GROUP BY ALL;

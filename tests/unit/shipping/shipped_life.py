@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
@@ -40,12 +40,13 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         target: ShipTarget,
         rules: ShipRules = RULES,
         buffer_bytes: int = 1 << 30,
+        on_safe: Callable[[], None] | None = None,
     ) -> None:
         self._committing = Lock()
         self.definitions = DefinitionStore.open(directory / "definitions.sqlite")
         uuid = self.definitions.uuid
         self.messages = MessageStore.open(directory / "messages", store_uuid=uuid, journal_bytes=4 << 20)
-        self.buffer = ShipBuffer(buffer_bytes, lambda: None)
+        self.buffer = ShipBuffer(buffer_bytes, lambda: None, on_safe)
         self.messages.journal.on_durable = self.buffer.batch
         self.definitions.on_durable = self.buffer.definitions
         self._thread = ShipThread(
@@ -82,6 +83,11 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
     def bases(self) -> int:
         """Bases that were shipped."""
         return self._thread.state().bases
+
+    @property
+    def position(self) -> int:
+        """Position up to which everything is at the target."""
+        return self._thread.state().position
 
     def await_shipped(self) -> None:
         """Return when all is at the target."""

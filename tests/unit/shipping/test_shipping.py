@@ -22,18 +22,6 @@ from tests.unit.shipping.shipped_life import RULES, SHIP_SECONDS, Contents, Ship
 STEPS = 60
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def away(tmp_path: Path) -> Path:
-    (tmp_path / "away").mkdir()
-    return tmp_path / "away"
-
-
 def lived(data: Path, away: Path, seed: int, steps: int = STEPS) -> tuple[int, dict[int, Contents]]:
     """Ship a random life. Returns its boot, and the contents at each position."""
     chance = random.Random(seed)
@@ -278,6 +266,21 @@ def test_another_store_is_not_mixed_with(data: Path, away: Path, tmp_path: Path)
         life.declare()
         assert life.buffer.waiting_bytes == 0
     assert len(list(away.iterdir())) == 1
+
+
+def test_the_state_has_what_is_told(data: Path, away: Path) -> None:
+    """A client that gets a confirm may ask for the state at once."""
+    told = list[tuple[int, int]]()
+
+    def on_safe() -> None:
+        if life.buffer.safe >= 0:
+            told.append((life.bases, life.position - life.buffer.safe))
+
+    with ShippedLife(data, DirectoryTarget(away), on_safe=on_safe) as life:
+        for _ in range(3):
+            life.publish(life.declare(), b"told")
+            life.await_shipped()
+    assert set(told) == {(1, 0)}
 
 
 # What is kept
