@@ -177,14 +177,6 @@ class MessageStore:
                 found.setdefault(queue_id, {})[lane] = LaneState(*decode_counters(value))
         return found
 
-    def places(self) -> dict[int, list[int]]:
-        """Read the lanes of each queue in which messages may be on disk, in LMDB or only in the journal."""
-        ahead = self.journal.places()  # first, see `Journal.view`
-        found = {queue_id: set(lanes) for queue_id, lanes in self.lanes().items()}
-        for queue_id, lane in ahead:
-            found.setdefault(queue_id, set()).add(lane)
-        return {queue_id: sorted(lanes) for queue_id, lanes in found.items()}
-
     def highest_queue_id(self) -> int:
         """Highest id of a durable queue with records here; 0 for none."""
         with self._environment.begin(buffers=True) as txn:

@@ -91,7 +91,7 @@ SELECT node, msg_id, unnest(list_filter([
   CASE WHEN returns > 0 AND (routes > 0 OR queues > 0) THEN 'returned, and routed' END,
   CASE WHEN publishes > 0 AND confirmed < routed_last THEN 'confirmed before its route' END,
   CASE WHEN boot_of(published) <> boot_of(msg_id) THEN 'numbered by another boot' END,
-  CASE WHEN publishes = 1 AND arrivals > queues THEN 'routed too often' END,
+  CASE WHEN publishes = 1 AND queues >= 0 AND arrivals > queues THEN 'routed too often' END,
   CASE WHEN arrived < published THEN 'routed before its publish' END], lambda x: x IS NOT NULL)) AS violation
 FROM message;
 
