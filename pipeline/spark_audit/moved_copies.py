@@ -84,7 +84,7 @@ def _followed(of_queue: pa.Table) -> tuple[Any, Any]:
 
 
 def guests_of(node: str, ranges: Ranges, streams: Mapping[Place, list[bytes]]) -> dict[Place, Guests]:
-    """Decode the guests that a share has, and those that it has sent away."""
+    """Decode the guests that a share has, and its own copies that are guests of others."""
     found = {}
     for place, of_place in streams.items():
         links = pa.concat_tables(map(table_of, of_place)).sort_by("position")

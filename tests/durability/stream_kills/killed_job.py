@@ -17,8 +17,12 @@ from tests.durability.stream_kills.numbered_messages import Row
 
 COMMIT_SECONDS = 360
 """Longest wait for a batch, also on a busy machine where Spark gives up some Python that starts too slowly."""
-PARTS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
-"""Processes to kill, each with a part of its command line."""
+PARTS = {
+    "planner": "python_streaming_source_runner",
+    "executor": "CoarseGrainedExecutorBackend",
+    "worker": "pyspark.daemon",
+}
+"""Processes to kill, each with a part of its command line. A planner is the Python of a source beside the driver."""
 
 
 class Job:
