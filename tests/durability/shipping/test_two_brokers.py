@@ -63,6 +63,8 @@ def test_a_broker_that_was_taken_over_from_stops_and_stays_stopped(
     restored = leveret(new.data_dir, "restore", "--from", str(away))
     assert restored.returncode == 0, restored
     assert "is owned by another" in refusal(new)
+    mistaken = leveret(new.data_dir.with_name("another"), "promote", "--config", str(settings))
+    assert "no broker has run on the data directory" in mistaken.stderr, "and nobody is fenced"
     done = leveret(new.data_dir, "promote", "--config", str(settings))
     assert done.returncode == 0, done
     assert f"{old.data_dir}" in done.stdout

@@ -14,6 +14,7 @@ from broker.server.shipping.ship_thread import ShipRules, ShipThread
 from storage.definitions.definition_rows import Change, Put, QueueRow, VhostRow, delete
 from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
+from storage.ship.place_owner import PlaceOwner
 from storage.ship.restored_moment import Moment, RestoredMoment, restore_moment
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
@@ -41,7 +42,10 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         rules: ShipRules = RULES,
         buffer_bytes: int = 1 << 30,
         on_safe: Callable[[], None] | None = None,
+        *,
+        owned: bool = False,
     ) -> None:
+        """`owned`: it claims the target, and announces its chain."""
         self._committing = Lock()
         self.definitions = DefinitionStore.open(directory / "definitions.sqlite")
         uuid = self.definitions.uuid
@@ -52,6 +56,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         self._thread = ShipThread(
             self.messages, self.definitions, target, rules, self.buffer, directory, self._catch_up
         )
+        self._owner = PlaceOwner(target, str(target), directory) if owned else None
         self.writer = Writer(self.messages)
         self.stop_seconds = SHIP_SECONDS
         """Time in which what waits is shipped at the end."""
@@ -61,7 +66,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         """The contents at each position."""
 
     def __enter__(self) -> ShippedLife:
-        self._thread.start()
+        self._thread.start(self._owner)
         return self
 
     def __exit__(

@@ -129,23 +129,6 @@ def test_a_harmed_piece_ends_a_restore_with_the_record_before(
     assert "restored up to the last whole record before" in problem
 
 
-def test_a_listing_that_lags_hides_no_piece(
-    data: Path, away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store of objects may list some later than others, and read them by name all the same."""
-    _boot, held = lived(data, away, 8, 10)
-    listed = DirectoryTarget.names
-
-    def lagging(target: DirectoryTarget, chain: str) -> list[str]:
-        names = listed(target, chain)
-        return [name for name in names[:-3] if int(name[:12]) % 2 or name.endswith(".base")]
-
-    monkeypatch.setattr(DirectoryTarget, "names", lagging)
-    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
-    assert (moment.position, moment.problems) == (max(held), [])
-    assert found == held[max(held)]
-
-
 def test_a_harmed_base_is_left_for_an_older_one(data: Path, away: Path, tmp_path: Path) -> None:
     _boot, held = lived(data, away, 6, 10)
     with ShippedLife(data, DirectoryTarget(away)) as life:
@@ -172,6 +155,14 @@ def test_a_chain_without_the_end_of_its_base_is_not_passed_over_silently(
     assert found == held[max(held)]
     (problem,) = moment.problems
     assert problem == f"piece {int(end.stem)} of {later.name} is missing: nothing of this boot can be used"
+
+
+def test_a_position_that_was_not_shipped_is_named(data: Path, away: Path, tmp_path: Path) -> None:
+    boot, held = lived(data, away, 1, 3)
+    last = max(held)
+    moment, found = restored(DirectoryTarget(away), Moment(boot=boot, position=last + 1), tmp_path / "found")
+    assert found == held[last]
+    assert moment.problems == [f"nothing of boot {boot} behind position {last} was shipped"]
 
 
 def test_a_time_before_the_first_base_is_refused(data: Path, away: Path, tmp_path: Path) -> None:
@@ -220,7 +211,7 @@ class BrokenTarget:
         def put_or_fail(target: DirectoryTarget, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
             how = next(self.failing, "")
             if how == "partly":
-                (directory / chain / f"{name}.new").write_bytes(parts[1][:7])
+                (directory / chain / f"{name}.new").write_bytes(parts[-1][:7])
             if how == "after":
                 put(target, chain, name, parts)
             if how:
