@@ -19,7 +19,7 @@ the digest of the one before, so one that is missing, damaged, or of another cha
     payload
 
 The digest of a piece is the SHA-256 of its bytes before the payload. All this is against damage, and CRC32 is what the
-journal has against it, too: who can write at the target can write a whole chain anew, whatever its digests are.
+journal has against it, too. Digests do not keep anybody who can write at the target from making a chain of their own.
 """
 
 from __future__ import annotations
