@@ -204,21 +204,22 @@ CREATE TEMP TABLE setting AS
 SELECT *, CASE WHEN gone THEN ['gone'] ELSE list_filter([
     CASE WHEN set_type = 'delay' THEN 'delay' END, CASE WHEN set_type = 'quorum' THEN 'quorum' END, CASE WHEN durable THEN 'durable' END,
     CASE WHEN (json_exists(set_to, '$."max-length"') OR json_exists(set_to, '$."max-length-bytes"'))
-      AND coalesce(set_to->>'$.overflow' <> 'reject-publish', true)
-      AND NOT (set_type = 'classic' AND coalesce(set_to->>'$.overflow' = 'reject-publish-dlx', false)) THEN 'length' END,
+      AND NOT (refuses AND (set_by = 'declare' OR set_type <> 'classic' OR refused)) THEN 'length' END,
     CASE WHEN json_exists(set_to, '$."message-ttl"') THEN 'message-ttl' END,
     CASE WHEN json_exists(set_to, '$."delivery-limit"') THEN 'delivery-limit' END,
     CASE WHEN set_to->>'$."dead-letter-strategy"' = 'at-least-once' THEN 'waits' END,
     'to:' || (set_to->>'$."dead-letter-exchange"'), CASE WHEN NOT json_exists(set_to, '$."dead-letter-exchange"') THEN 'to nowhere' END,
     'key:' || (set_to->>'$."dead-letter-routing-key"'),
     CASE WHEN NOT json_exists(set_to, '$."dead-letter-routing-key"') THEN 'without a key' END], lambda x: x IS NOT NULL) END AS has
-FROM (
-  SELECT node AS set_on, vhost AS set_in, queue AS set_for, m AS set_at, kind = 'delete' AS gone, detail->'arguments' AS set_to,
+FROM (SELECT *, lag(refuses) OVER (PARTITION BY set_on, set_in, set_for ORDER BY set_at) AS refused FROM (
+  SELECT *, coalesce(set_to->>'$.overflow' = 'reject-publish' OR (set_type = 'classic' AND set_to->>'$.overflow' = 'reject-publish-dlx'),
+                     false) AS refuses FROM (
+  SELECT node AS set_on, vhost AS set_in, queue AS set_for, m AS set_at, kind = 'delete' AS gone, kind AS set_by, detail->'arguments' AS set_to,
          lead(m) OVER (PARTITION BY node, vhost, queue, m >> 40 ORDER BY m) AS set_until,
          last_value(CASE WHEN kind = 'declare' THEN detail->>'type' END IGNORE NULLS) OVER w AS set_type,
          last_value(CASE WHEN kind = 'declare' THEN (detail->>'durable')::BOOL END IGNORE NULLS) OVER w AS durable,
          count(*) FILTER (kind = 'declare') OVER (PARTITION BY node, vhost, queue) AS declared
-  FROM e WHERE kind IN ('declare', 'policy', 'delete') WINDOW w AS (PARTITION BY node, vhost, queue ORDER BY m));
+  FROM e WHERE kind IN ('declare', 'policy', 'delete') WINDOW w AS (PARTITION BY node, vhost, queue ORDER BY m))));
 CREATE MACRO told(n, v, q) AS (
   EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND declared > 0)
   AND NOT EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND NOT gone AND set_to IS NULL));
