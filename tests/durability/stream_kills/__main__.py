@@ -27,7 +27,7 @@ from tests.durability.stream_kills.killed_job import Job
 from tests.durability.stream_kills.notes import Notes
 from tests.durability.stream_kills.numbered_messages import Publisher, verdict
 
-VICTIMS = {"driver": 1, "planner": 1, "executor": 5, "worker": 4, "broker": 5}
+VICTIMS = {"driver": 1, "planner": 1, "executor": 5, "worker": 5, "broker": 3}
 """Parts that are killed, and how often: after a kill of the driver it takes longest until everything is there again."""
 AGAIN = 0.85
 """Probability that something is killed once more before a batch is committed: while all recovers from the last kill."""
