@@ -16,6 +16,8 @@ from bench.figures.measured_loads import LOADS
 from bench.figures.row_figures import Rows
 from bench.figures.row_tables import health_checks, origins, sizes
 from bench.figures.sittings import OURS, Sitting
+from bench.figures.stated_figures import read as read_noted
+from bench.figures.stated_figures import table as noted_table
 from harness.project import ROOT
 
 PAGES = (
@@ -107,6 +109,7 @@ BLOCKS: dict[str, Callable[[Known], Iterator[str]]] = {
     "sizes": lambda known: sizes(known.rows),
     "origins of sizes": lambda known: origins(known.rows),
     "health checks": lambda known: health_checks(known.rows),
+    "noted by hand": lambda _known: noted_table(read_noted()),
 }
 
 

@@ -87,3 +87,10 @@ def reworded(text: str, rows: Rows) -> str:
         words = claim.words(rows)
         text = claim.pattern.sub(lambda found, words=words: found[0].replace(found[1], words), text)  # type: ignore[misc]
     return text
+
+
+def without_claims(text: str) -> str:
+    """Return a page's text without the words that are made."""
+    for claim in CLAIMS:
+        text = claim.pattern.sub(lambda found: found[0].replace(found[1], ""), text)
+    return text

@@ -1,6 +1,7 @@
 """Measure rows whose figures stand in README and docs, into bench/figures/row_figures.json.
 
-    python -m bench.figures.row_figures starts restarts backlog unacked idle declares routing health-checks program-sizes
+    python -m bench.figures.row_figures starts restarts backlog unacked idle declares routing health-checks
+    python -m bench.figures.row_figures program-sizes
     python -m bench.figures.row_figures cores --target HOST:PORT,PID
 
 The arguments are those of `python -m bench`, whose lines are passed on. A row of the file is replaced when it is
