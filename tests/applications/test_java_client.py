@@ -70,4 +70,6 @@ def test_a_failed_expectation_shows_its_sentence_and_the_log_and_no_frame_of_our
     )
     assert "within 0.1 s: expected 1 of these events" in done.stdout
     assert "the broker's log during the test:" in done.stderr
-    assert re.findall(r"at (?:app//)?(leveret\.\w+|OrdersTest)", done.stdout.replace("MethodSource", "")) == ["OrdersTest"]
+    assert re.findall(r"at (?:app//)?(leveret\.\w+|OrdersTest)", done.stdout.replace("MethodSource", "")) == [
+        "OrdersTest"
+    ]

@@ -44,6 +44,7 @@ NEWCOMERS = RunBy("tests/unit/bench/test_newcomer.py::test_a_newcomer_gets_from_
 """It runs README's lines: others' have to be the same."""
 KUBERNETES = NotRun("a cluster of Kubernetes; tests/project/test_deploy.py reads the manifests")
 REFERENCE = NotRun("a RabbitMQ beside")
+SPARK = NotRun("three starts of Spark: tests/pipeline/jobs/test_dead_letter_jobs.py runs these verbs")
 DOCKER = NotRun("a daemon of docker; `make check-image` plays the Dockerfile's stages")
 OTHER_BROKER = (
     "leveret serve --data-dir other --listen 127.0.0.2:5672 --management-listen 127.0.0.2:15672 "
@@ -109,6 +110,8 @@ PAGES = {
         },
         {"/var/lib/leveret": "leveret-data", "/srv/audit": "audit", "/lake": "lake", "/tmp/contents": "contents"},
         {
+            "leveret pipeline dead-letters": SPARK,
+            "leveret pipeline replay": SPARK,
             "leveret archive --queue orders --out s3:": NotRun("a bucket, and a reader who interrupts it"),
         },
     ),
