@@ -16,8 +16,9 @@ class NotMetError extends Error {
     this.stack = this.stack.split("\n").filter((line) => !ours(line)).join("\n");
   }
 
-  // With the broker's log of the test behind the sentence.
+  // With the broker's log of the test behind the sentence, if there is any.
   withLog(log) {
+    if (log.trim() === "") return this;
     const said = `${this.message}\nthe broker's log during the test:\n${log.trimEnd()}`;
     this.stack = this.stack.replace(this.message, () => said);
     this.message = said;

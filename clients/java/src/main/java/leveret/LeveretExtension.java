@@ -25,8 +25,9 @@ public final class LeveretExtension implements BeforeEachCallback, AfterTestExec
 
   @Override
   public void afterTestExecution(ExtensionContext context) {
-    if (context.getExecutionException().isPresent()) {
-      System.err.println("the broker's log during the test:\n" + shared(context).log().substring(logBefore));
+    String log = shared(context).log().substring(logBefore);
+    if (context.getExecutionException().isPresent() && !log.isBlank()) {
+      System.err.println("the broker's log during the test:\n" + log);
     }
   }
 
