@@ -85,7 +85,9 @@ PAGES = {
         {1: NEWCOMERS},
     ),
     "docs/pipeline.md": Page({}),
-    "docs/ci.md": Page({0: f"{LEVERET}printf 'def test_nothing(): pass\\n' >test_nothing.py\n"}),
+    "docs/ci.md": Page(
+        {0: f"{LEVERET}mkdir tests\nprintf 'def test_nothing(): pass\\n' >tests/test_nothing.py\n"},
+    ),
     "docs/frameworks.md": Page({0: BROKER}, {"./mvnw test": "printenv SPRING_RABBITMQ_ADDRESSES"}),
     "docs/clusters.md": Page(
         {},
@@ -146,7 +148,7 @@ PAGES = {
     "docs/shovels.md": Page({0: BROKER}),
     "docs/testing-applications.md": Page(
         {0: f"{LEVERET}printf 'def test_nothing(): pass\\n' >test_nothing.py\n"},
-        {"npm test": "pytest", "-- go test ./...": "-- pytest"},
+        {"npm test": "pytest test_nothing.py", "-- go test ./...": "-- pytest test_nothing.py"},
         elsewhere={1: NEWCOMERS, 2: NEWCOMERS},
     ),
     "docs/testing-with-leveret.md": Page(
@@ -169,8 +171,8 @@ PAGES = {
     "docs/operations/commands.md": Page(
         {0: BROKER},
         {
-            'eval "$(_LEVERET_COMPLETE=zsh_source leveret)"': "_LEVERET_COMPLETE=zsh_source leveret | grep -c ^compdef",
-            "leveret | source": "leveret | grep -c ^complete",
+            'eval "$(_LEVERET_COMPLETE=zsh_source leveret)"': "_LEVERET_COMPLETE=zsh_source leveret | grep '^#compdef'",
+            "leveret | source": "leveret | grep '^complete .*leveret'",
         },
     ),
     "docs/operations/policies.md": Page({0: BROKER}),
