@@ -34,7 +34,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 SYSTEM_YAML = Path("/usr/lib/python3/dist-packages/yaml").is_dir()
 OFFLINE = "--disable-pip-version-check --dry-run --no-index --no-deps --no-build-isolation"
 """pip reads the project and its extras, and finds other packages where they are installed; it installs nothing."""
-SECONDS = 180
+SECONDS = 300
 HOSTS = {"127.0.0.2": "rabbit.example.com", "127.0.0.3": "broker.example"}
 LOOPBACK_UP = "import fcntl, socket, struct; s = socket.socket(); fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', 1))"
 """SIOCSIFFLAGS with IFF_UP: a network of one's own has its loopback down."""
