@@ -1,7 +1,8 @@
 """`python -m tools.try_node_packages DIRECTORY`: install the packages for npm into empty projects, and use them.
 
 DIRECTORY has the archives that `python -m tools.node_packages` has packed. In the first project npm reaches nothing
-and runs no script of a package; the second one has the test runners, and runs the client's own tests in each.
+and runs no script of a package; the second one has the test runners, and runs the client's own tests in each. The
+projects' paths have blanks.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ const leveret = await Leveret.start({ personality: "4.3" });
 await leveret.restart();
 console.log((await leveret.status()).clock !== undefined, leveret.url);
 """
+TYPES = ("npx", "tsc", "--strict", "--noEmit", "--target", "es2022", "--module")
 RUNS = {
     "node:test": ("node", "--test", "broker.test.js", "libraries.test.js"),
     "Jest": ("npx", "jest", "--rootDir", "runners", "--testMatch", "**/jest.spec.js"),
     "Mocha": ("npx", "mocha", "runners/mocha.spec.js"),
     "Vitest": ("npx", "vitest", "run", "runners/vitest.spec.mjs"),
-    "TypeScript": ("npx", "tsc", "--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "typed.mts"),
+    "TypeScript": (*TYPES, "nodenext", "typed.mts"),
+    "TypeScript for CommonJS": (*TYPES, "commonjs", "typed_commonjs.cts"),
 }
 
 
@@ -40,7 +43,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     packed = sorted(map(str, parser.parse_args().directory.absolute().glob("*.tgz")))
     for attempt in (_offline, _with_runners):
-        with tempfile.TemporaryDirectory(prefix="leveret-project-") as project:
+        with tempfile.TemporaryDirectory(prefix="leveret project ") as project:
             Path(project, "package.json").write_text('{"private": true}')
             attempt(Path(project), packed)
 

@@ -1,7 +1,7 @@
 // Test requests (docs/testing-with-leveret.md) to any broker with `[testing] enabled = true`, by HTTP.
 "use strict";
 const http = require("node:http");
-const { LeveretError } = require("./host.js");
+const { LeveretError } = require("./leveret-error.js");
 
 const ANSWER_SECONDS = 30;
 const WAIT_SECONDS = 5;

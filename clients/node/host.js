@@ -3,11 +3,8 @@
 "use strict";
 const { spawn } = require("node:child_process");
 const readline = require("node:readline");
+const { LeveretError } = require("./leveret-error.js");
 const { findProgram } = require("./program.js");
-
-class LeveretError extends Error {
-  name = "LeveretError";
-}
 
 class Host {
   #child;
@@ -91,4 +88,4 @@ function hostOf(given) {
   return hosts.get(program);
 }
 
-module.exports = { hostOf, LeveretError };
+module.exports = { hostOf };

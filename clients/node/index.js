@@ -1,7 +1,8 @@
 // A RabbitMQ for tests: `const leveret = await Leveret.start()`, then `leveret.url`.
 "use strict";
 const { Control, NotMetError } = require("./control.js");
-const { hostOf, LeveretError } = require("./host.js");
+const { hostOf } = require("./host.js");
+const { LeveretError } = require("./leveret-error.js");
 
 class Leveret extends Control {
   #host;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -75,8 +76,10 @@ def _running(directory: Path, ports: dict[str, int]) -> Iterator[subprocess.Pope
     }
     (directory / "data").mkdir()
     command = [str(WEED), "mini", *(f"-{name}={value}" for name, value in options.items())]
+    # Its own logs go to the directory for temporary files.
+    environment = os.environ | {"TMPDIR": str(directory)}
     with (directory / "log").open("wb") as log:
-        with subprocess.Popen(command, stdout=log, stderr=log, cwd=directory) as process:
+        with subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, env=environment) as process:
             try:
                 yield process
             finally:

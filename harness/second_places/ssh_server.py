@@ -53,6 +53,8 @@ class SshServer:
         self.place = f"sftp://{user}@127.0.0.1:{self._port}{self.away}"
         self.make(self.away)
         self._write_keys()
+        # A checkout may be closed to the server's user, as temporary directories are.
+        self._program = shutil.copy(str(SSHD), directory)
         (directory / "sshd_config").write_text(_CONFIG.format(port=self._port, directory=directory, options=options))
         for path in (directory, *directory.iterdir()):
             os.chown(path, self._owner.pw_uid, self._owner.pw_gid)
@@ -65,7 +67,7 @@ class SshServer:
     def start(self) -> None:
         """Start it; it listens."""
         identity = {"user": self._owner.pw_uid, "group": self._owner.pw_gid, "extra_groups": []}
-        command = [str(SSHD), "-D", "-e", "-f", str(self._directory / "sshd_config")]
+        command = [self._program, "-D", "-e", "-f", str(self._directory / "sshd_config")]
         with (self._directory / "log").open("ab") as log:
             process = subprocess.Popen(command, stderr=log, **(identity if os.geteuid() == 0 else {}))
         self._process = process

@@ -9,14 +9,13 @@ disk.
 
 Changes that were not on disk when the broker was killed may come undone: an acknowledgement, a purge, a move to the end
 of a quorum queue. Then the message comes again. So an end counts only if its number is within what the next boot says
-was on disk (see `log_coverage`).
+was on disk (see `log_coverage`); the deletion of a queue is in another file, and may come undone alone (see `sweeps`).
 
 Streams are not judged: no message is consumed from them for good. Queues with priorities are not judged for order.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from pipeline.audit.publish_verdicts import Counts, Messages
 from pipeline.audit.queue_settings import QueueSettings
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
 from pipeline.audit.seen_moments import seen
+from pipeline.audit.sweeps import Sweep, sweeps
 from pipeline.audit.verdict_table import (
     HOW,
     LOST,
@@ -101,13 +101,15 @@ class Judged(NamedTuple):
 
 class Origin(NamedTuple):
     """Columns of copies: times of their message's publish and confirm, whether the broker published it, whether it had
-    an expiration, its size, and a row of the table of messages that has its properties; -1: none.
+    an expiration, whether it was persistent, its size, and a row of the table of messages that has its properties; -1:
+    none.
     """
 
     publish_us: Any
     confirm_us: Any
     own: Any
     expires: Any
+    persistent: Any
     size_bytes: Any
     described: Any
 
@@ -166,6 +168,7 @@ class _Copies:
         self.last_kind = groups.last(rows["last"] >= 0, rows["last_kind"], 0)
         self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
         self.moved = self.left_alone = np.zeros(len(self.place), bool)
+        self.before, self.over = np.full(len(self.place), -1), self.end
         self.absent = self._timeline.absent(self.last, self.last_kind == CODES["queued"])
         self.in_order = Deliveries(*(self.place[:0] for _ in Deliveries._fields))
         self._delivered = self._overtaken = np.zeros(0, np.int64)
@@ -174,21 +177,18 @@ class _Copies:
 
     def sweep(self) -> None:
         """End the copies taken by a purge or by the deletion of their queue, unless they were absent before."""
-        sweeps = defaultdict[int, list[Told]](list)
-        numbers = {place: number for number, place in enumerate(self._node.places)}
-        for each in sorted(self._node.told):
-            if each.kind in ("purge", "delete") and each.place in numbers:
-                sweeps[numbers[each.place]].append(each)
-        for number, of_place in sweeps.items():
-            rows = slice(*np.searchsorted(self.place, [number, number + 1]))
-            self._sweep(rows, of_place)
+        found = sweeps(self._node.told, self._node.coverage.boots)
+        for number, place in enumerate(self._node.places):
+            if place in found:
+                rows = slice(*np.searchsorted(self.place, [number, number + 1]))
+                self._sweep(rows, found[place])
 
-    def _sweep(self, rows: slice, sweeps: list[Told]) -> None:
-        moments, below = (np.array(each) for each in zip(*((e.moment, e.detail["below"]) for e in sweeps), strict=True))
+    def _sweep(self, rows: slice, found: list[Sweep]) -> None:
+        moments, below = (np.array(each) for each in zip(*((e.moment, e.below) for e in found), strict=True))
         position = self.position[rows]
         at = np.searchsorted(moments, self.first[rows])
-        kept = {number: each.detail["kept"] for number, each in enumerate(sweeps) if each.detail["kept"]}
-        waiting = np.flatnonzero(at < len(sweeps))
+        kept = {number: each.kept for number, each in enumerate(found) if each.kept}
+        waiting = np.flatnonzero(at < len(found))
         while len(waiting):
             spared = position[waiting] >= below[at[waiting]]
             for number in np.unique(at[waiting]):
@@ -197,16 +197,17 @@ class _Copies:
                     spared[mine] |= np.isin(position[waiting[mine]], kept[int(number)])
             waiting = waiting[spared]
             at[waiting] += 1
-            waiting = waiting[at[waiting] < len(sweeps)]
+            waiting = waiting[at[waiting] < len(found)]
         swept = np.append(moments, NEVER)[at]
         swept[swept > self.absent[rows]] = NEVER
-        kinds = np.array([CODES[each.kind] for each in sweeps] + [0])[at]
-        self._end(np.arange(rows.start, rows.stop), swept, kinds)
+        kinds = np.array([CODES[each.kind] for each in found] + [0])[at]
+        undone = np.array([*(each.undone for each in found), False])[at]
+        self._end(np.arange(rows.start, rows.stop), swept, kinds, undone)
 
-    def _end(self, rows: Any, moments: Any, kinds: Any) -> None:
-        """End copies at moments (NEVER: not), if these are known to be on disk."""
+    def _end(self, rows: Any, moments: Any, kinds: Any, undone: Any = False) -> None:
+        """End copies at moments (NEVER: not), if these are known to be on disk and were not perhaps `undone`."""
         self.ended[rows] = np.maximum(self.ended[rows], np.where(moments < NEVER, moments, -1))
-        certain = self._timeline.certain(moments)
+        certain = np.where(undone, NEVER, self._timeline.certain(moments))
         sooner = certain < self.end[rows]
         self.how[rows] = np.where(sooner, kinds, self.how[rows])
         self.end[rows] = np.minimum(self.end[rows], certain)
@@ -219,6 +220,7 @@ class _Copies:
         to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
         before = self._at(self.place[to], self.msg_id[to])
         to, before = to[before >= 0], before[before >= 0]
+        self.before[to], self.over = before, self.end.copy()
         left = Groups(before)
         rows = before[left.order][left.starts]
         self._end(rows, left.min(self.routed_for_good[to][left.order]), np.full(len(rows), MOVE))
@@ -256,6 +258,7 @@ class _Copies:
             lives,
             msg_id=self.msg_id,
             published=origin.publish_us < NEVER,
+            persistent=origin.persistent,
             own=own,
             expires=origin.expires,
             moved=self.moved,
@@ -331,6 +334,7 @@ class _Copies:
             confirm_us=found("confirm_us", groups.min, NEVER),
             own=found("own", groups.max, False),
             expires=found("expires", groups.max, False),
+            persistent=found("persistent", groups.max, -1),
             size_bytes=found("size_bytes", groups.max, -1),
             described=np.append(groups.first(told, groups.order, -1), -1)[at],
         )
@@ -355,9 +359,12 @@ class _Copies:
         twice = (ends | (self.settled > end) | (sure & (self.settled >= 0))) & ~again
         unannounced = copy_rules.unannounced(known, timeline, settings) & ~self._forgotten(self.msg_id)
         early = copy_rules.early(known)
+        recorded = (self.queued > end) & (
+            (boot_of(self.queued) > boot_of(end)) | self._timeline.recorded_at_stop(self.queued)
+        )
         return (
             again,
-            ((end < NEVER) & (boot_of(self.queued) > boot_of(end))) | (sure & (self.queued >= 0)),
+            recorded | (sure & (self.queued >= 0)),
             groups.sum(rows["new"]) > delivered_in,
             self._unordered(unpublished | unannounced | early),
             twice,
@@ -378,6 +385,10 @@ class _Copies:
             copy_rules.undelivered_death(known, timeline, settings),
             copy_rules.wrong_dead_letter(known, timeline, settings),
             copy_rules.unfounded(known, lives, timeline) & ~over,
+            copy_rules.absent_between(lives, boots, known, end, timeline),
+            copy_rules.routed_into_nothing(known, settings),
+            copy_rules.moved_in_place(known, self.before, self.over, settings),
+            copy_rules.not_kept(known, settings),
         )
 
     def _of_lives(self, chosen: Any) -> Any:

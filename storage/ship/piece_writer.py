@@ -12,10 +12,13 @@ from storage.ship.sealed_piece import (
     StoreName,
     chain_name,
     digest_before_first,
+    mark_name,
     piece_name,
     seal,
+    unseal,
 )
-from storage.ship.targets.ship_target import ShipTarget
+from storage.ship.targets.ship_target import PieceExists, ShipTarget
+from storage.storage_errors import StoreCorrupt
 
 SALT_BYTES = 4
 
@@ -30,6 +33,8 @@ class PieceWriter:
         self._store = store
         self._previous = digest_before_first(self.chain)
         self._sealed: tuple[str, tuple[bytes, ...]] | None = None
+        self._marked = 0
+        """Bases that were marked."""
         self.number = 0
         """Number of the last piece that was sealed."""
 
@@ -47,5 +52,31 @@ class PieceWriter:
         if self._sealed is not None:
             if self.number == 1:
                 self._target.begin(self.chain)
-            self._target.put(self.chain, *self._sealed)
+            self._put(*self._sealed)
             self._sealed = None
+
+    def mark_base(self) -> None:
+        """Mark the next piece as the end of a base. Raises OSError, and then it may be tried again."""
+        self._put(mark_name(self._marked + 1), (b"%d" % (self.number + 1),))
+        self._marked += 1
+
+    def _put(self, name: str, parts: tuple[bytes, ...]) -> None:
+        """Put a piece. One without its end, as a server leaves it that loses its memory, is replaced.
+
+        Nobody was told that it is there.
+        """
+        try:
+            self._target.put(self.chain, name, parts)
+        except PieceExists:
+            if _is_whole(self._target.get(self.chain, name)):
+                raise
+            self._target.remove(self.chain, name)
+            self._target.put(self.chain, name, parts)
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        unseal(data, "")
+    except StoreCorrupt:
+        return False
+    return True

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from storage.ship.shipped_chains import moment
+from storage.ship.shown_moment import moment
 from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt
 

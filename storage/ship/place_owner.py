@@ -14,6 +14,7 @@ from typing import final
 import msgspec
 
 from storage import synced_files
+from storage.ship.announced_chains import announce, announcement
 from storage.ship.place_epochs import Epoch, new_epoch, newest_epoch, read_epoch, take_epoch
 from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
@@ -69,6 +70,7 @@ class PlaceOwner:
         self._place = place
         self._directory = directory
         self._lock = Lock()
+        self._announcement = b""
         self.epoch = 0
         """The number that was taken; 0 before."""
 
@@ -82,6 +84,12 @@ class PlaceOwner:
         """Take the next epoch, and so fence whoever has the newest. Returns that one. Raises StoreError, OSError."""
         with self._lock:
             return self._take(over_others=True)
+
+    def announce(self, chain: str) -> None:
+        """Announce the chain of this epoch, which is to be begun: no listing has to show it. Raises OSError."""
+        if not self._announcement:  # the same once more: it is never written over
+            self._announcement = announcement(self.target, self.epoch, chain)
+        announce(self.target, self.epoch, self._announcement)
 
     def check(self) -> None:
         """Return if nobody has taken a later epoch. Raises Fenced, OSError."""

@@ -17,8 +17,9 @@ import lmdb
 from storage.ship.base_files import RECORDS_FILE, rebuild
 from storage.ship.rebuilt_store import RebuiltStore
 from storage.ship.sealed_piece import OpenedPiece, PieceKind, parse_piece_name, piece_name, unseal
-from storage.ship.shipped_chains import ShippedBase, chains_of_store, moment, read_bases, read_pieces
+from storage.ship.shipped_chains import ShippedBase, chains_of_store, is_there, read_bases, read_pieces
 from storage.ship.shipped_records import ShippedRecord, unpack
+from storage.ship.shown_moment import moment
 from storage.ship.targets.ship_target import ShipTarget
 from storage.storage_errors import StoreCorrupt, StoreError
 
@@ -83,7 +84,8 @@ def _lost_chains(target: ShipTarget, chain: str, wanted: Moment) -> Iterator[str
     later = [name for name in chains_of_store(target) if name > chain] if wanted.position is None else []
     for name in later:
         found = dict(filter(None, map(parse_piece_name, target.names(name))))
-        missing = next((number for number in range(1, max(found, default=0)) if number not in found), 0)
+        unlisted = (number for number in range(1, max(found, default=0)) if number not in found)
+        missing = next((number for number in unlisted if not is_there(target, name, number)), 0)
         if missing and _began_before(target, name, min(found.items()), wanted):
             yield f"piece {missing} of {name} is missing: nothing of this boot can be used"
 
@@ -99,7 +101,8 @@ def _began_before(target: ShipTarget, chain: str, first: tuple[int, PieceKind], 
 def _from_base(
     target: ShipTarget, base: ShippedBase, wanted: Moment, messages: Path, definitions: Path, progress: Progress
 ) -> RestoredMoment:
-    with progress(len(target.names(base.chain))) as tell:
+    listed = filter(None, map(parse_piece_name, target.names(base.chain)))
+    with progress(sum(number >= base.first for number, _kind in listed)) as tell:
         pieces = _counted(read_pieces(target, base), tell)
         store, _digest = rebuild(pieces, base, messages, definitions)
         with store:
@@ -131,6 +134,8 @@ def _apply_records(
             position, time, count = record.position, record.time, count + 1
     except StoreCorrupt as error:
         problems.append(f"{error}: restored up to the last whole record before")
+    if wanted.position is not None and position < wanted.position and not problems:
+        problems.append(f"nothing of boot {base.store.boot} behind position {position} was shipped")
     return RestoredMoment(base.store.boot, position, time, count, problems)
 
 

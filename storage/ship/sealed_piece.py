@@ -120,6 +120,8 @@ def digest_before_first(chain: str) -> bytes:
 
 # Names at the target
 
+_MARK = ".mark"
+
 
 class ChainName(NamedTuple):
     """The name of a chain, in parts. Later boots come later in the alphabet.
@@ -159,3 +161,17 @@ def parse_piece_name(name: str) -> tuple[int, PieceKind] | None:
     number, _, kind = name.partition(".")
     known = kind.upper() in PieceKind.__members__ and kind.islower()
     return (int(number), PieceKind[kind.upper()]) if number.isdecimal() and known else None
+
+
+def mark_name(ordinal: int) -> str:
+    """Return the name of the mark of a chain's base, which has the number of the piece that ends it, in decimal.
+
+    It is put just before that piece. Bases are counted from 1.
+    """
+    return f"{ordinal:012d}{_MARK}"
+
+
+def parse_mark_name(name: str) -> int | None:
+    """Return the ordinal of a base by the name of its mark; None for a name that is none."""
+    ordinal = name.removesuffix(_MARK)
+    return int(ordinal) if ordinal != name and ordinal.isdecimal() else None

@@ -1,20 +1,26 @@
-"""Reads what was shipped: the chains at a target, the bases in them, and the pieces, each checked."""
+"""Reads what was shipped: the chains at a target, the bases in them, and the pieces, each checked.
+
+A listing may lack what was put last, for a while. So it is never the last word: newer chains are named by the epochs,
+the ends of bases by marks in their chain, and the next piece is asked for by its name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import count
 from typing import NamedTuple
 
 import msgspec
 
+from storage.ship.announced_chains import AnnouncedChains
 from storage.ship.sealed_piece import (
     OpenedPiece,
     PieceKind,
     StoreName,
     digest_before_first,
+    mark_name,
     parse_chain_name,
+    parse_mark_name,
     parse_piece_name,
     piece_name,
     unseal,
@@ -49,12 +55,15 @@ class ShippedBases(NamedTuple):
     damaged: list[str]
 
 
-def chains_of_store(target: ShipTarget, store: str = "") -> list[str]:
+def chains_of_store(target: ShipTarget, store: str = "", announced: AnnouncedChains | None = None) -> list[str]:
     """Return the names of all chains, in the order of boots. Raises StoreIncompatible if they are of several stores.
 
-    `store`: the beginning of the UUID of the only store whose chains may be there; empty: any.
+    `store`: the beginning of the UUID of the only store whose chains may be there; empty: any. `announced`: of whoever
+    asks often.
     """
-    found = {name: parsed for name in target.chains() if (parsed := parse_chain_name(name)) is not None}
+    listed = target.chains()  # first: it fails for a directory that is not mounted
+    every = {*listed, *(announced or AnnouncedChains(target)).names()}
+    found = {name: parsed for name in every if (parsed := parse_chain_name(name)) is not None}
     stores = {parsed.store for parsed in found.values()}
     if len(stores | ({store} if store else set())) > 1:
         names = ", ".join(sorted(stores))
@@ -79,16 +88,29 @@ def read_bases(target: ShipTarget) -> ShippedBases:
 
 def bases_of(target: ShipTarget, chain: str) -> ShippedBases:
     """Read the ends of the bases in one chain. Raises OSError."""
-    bases = ShippedBases([], [])
-    for name in target.names(chain):
-        parsed = parse_piece_name(name)
-        if parsed is None or parsed[1] is not PieceKind.BASE:
-            continue
+    bases, names = ShippedBases([], []), target.names(chain)
+    listed = {number for number, kind in filter(None, map(parse_piece_name, names)) if kind is PieceKind.BASE}
+    for number in sorted(listed | _marked(target, chain, names)):
         try:
-            bases.found.append(_base(target, chain, name))
+            bases.found.append(_base(target, chain, piece_name(number, PieceKind.BASE)))
+        except FileNotFoundError:
+            continue  # marked, and not put; or removed since it was listed
         except StoreCorrupt as error:
             bases.damaged.append(str(error))
     return bases
+
+
+def _marked(target: ShipTarget, chain: str, names: list[str]) -> set[int]:
+    """Return the numbers of the pieces that end bases, by the last mark that is listed and those behind it."""
+    numbers = set[int]()
+    for ordinal in count(max(filter(None, map(parse_mark_name, names)), default=1)):
+        try:
+            data = target.get(chain, mark_name(ordinal))
+        except FileNotFoundError:
+            return numbers
+        if data.isdigit():  # else it is damaged: there is the listing
+            numbers.add(int(data))
+    raise AssertionError("counting has no end")
 
 
 def _base(target: ShipTarget, chain: str, name: str) -> ShippedBase:
@@ -126,6 +148,11 @@ def read_pieces(target: ShipTarget, base: ShippedBase) -> Iterator[OpenedPiece]:
         yield opened
 
 
+def is_there(target: ShipTarget, chain: str, number: int) -> bool:
+    """Return whether there is a piece of this number, by its name. It is read."""
+    return _get(target, chain, number, None) is not None
+
+
 def _get(target: ShipTarget, chain: str, number: int, kind: PieceKind | None) -> tuple[PieceKind, bytes] | None:
     """Read a piece; None if it is not there. `kind`: as it was listed; a listing may lack pieces that are there."""
     for each in reversed(PieceKind) if kind is None else (kind,):
@@ -134,8 +161,3 @@ def _get(target: ShipTarget, chain: str, number: int, kind: PieceKind | None) ->
         except FileNotFoundError:
             pass
     return None
-
-
-def moment(milliseconds: int) -> str:
-    """Return a time as text, in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"

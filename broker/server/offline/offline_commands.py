@@ -28,7 +28,7 @@ from storage import restored_files
 
 def run(config: Config, command: AdminCommand) -> object:
     """Carry out a command and return its answer. Raises AdministrationError and StoreError."""
-    directory = _with_stores(config)
+    directory = directory_with_stores(config)
     # Read as a broker would read it: the types of arguments are not checked before.
     checked = type(command).parse(command.request()["arguments"])
     return trio.run(_run, config, directory, checked)
@@ -36,10 +36,10 @@ def run(config: Config, command: AdminCommand) -> object:
 
 def check_stores(config: Config) -> dict[str, Any]:
     """Check the stores. Returns the report. Raises AdministrationError and StoreError."""
-    return check(_with_stores(config))
+    return check(directory_with_stores(config))
 
 
-def _with_stores(config: Config) -> Path:
+def directory_with_stores(config: Config) -> Path:
     """Return the data directory. Raises AdministrationError `not_found` if it has no stores."""
     directory = config.server.directory
     has_stores = (directory / DEFINITIONS_FILE).exists() or (directory / MESSAGES_DIRECTORY).exists()

@@ -8,6 +8,7 @@ from typing import Any
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock
+from broker.server.offline.offline_commands import directory_with_stores
 from broker.server.shipping.second_place import opened_place
 from storage.ship.place_owner import PlaceOwner, forget, read_note
 from storage.ship.standby import follow_note
@@ -19,9 +20,9 @@ def promote(config: Config, *, without_place: bool = False) -> dict[str, Any]:
 
     Returns the epoch that is fenced now, and of a standby how far it followed, as `Promotion.shown` has it. Without a
     place, only the note that the directory's broker is fenced is removed. Raises AdministrationError if there is
-    nothing to do, StoreError, and OSError if the target does not answer.
+    nothing to do, or nothing to serve, StoreError, and OSError if the target does not answer.
     """
-    directory = config.server.directory
+    directory = directory_with_stores(config)  # a directory named by mistake would fence the broker that serves
     with directory_lock.for_command(directory):
         following = follow_note.read_note(directory)
         if following is not None and not following.promoted:

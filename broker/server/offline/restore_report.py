@@ -13,7 +13,7 @@ from broker.wire.properties import decode_properties
 from storage.definitions.definition_rows import Definitions
 from storage.offline.offline_reader import StoppedStore, definitions_of, header_of
 from storage.offline.store_comparison import MissingMessage, StoreDifference, compare
-from storage.ship.shipped_chains import moment
+from storage.ship.shown_moment import moment
 from storage.storage_errors import StoreError
 
 NAMED_MAX = 100

@@ -33,9 +33,7 @@ from storage.storage_errors import StoreError, StoreIncompatible
 log = logging.getLogger("leveret.ship")
 
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.5, 15.0
-"""Time before a piece is tried again, at first and at most."""
-BASE_RETRY_SECONDS = 10.0
-"""Time before the next try of a base that could not be made: it reads the whole store."""
+"""Time before a piece, or a base, is tried again, at first and at most. Each failure doubles it."""
 END_SECONDS = 0.5
 """Time in which a thread that writes nothing more ends."""
 FENCE_SECONDS = 2.0
@@ -107,6 +105,8 @@ class ShipThread:
         self._base_bytes = self._log_bytes = 0
         self._base_at = self._base_not_before = self._shipped_at = 0.0
         """Times at which the last base was begun, the next may be, and records were shipped last."""
+        self._base_retry_seconds = RETRY_SECONDS
+        """Time before the next try of a base that could not be made."""
         self._bases = self._bytes = self._position = 0
         self._problem = "no base is shipped yet"
         self._removing: Iterator[None] = iter(())
@@ -179,14 +179,14 @@ class ShipThread:
 
     def _enter(self) -> None:
         """Return once the place is this store's and, if the start could not claim it, this broker's."""
-        while True:
-            try:
-                chains_of_store(self._target, self._store.uuid.hex()[:8])
-                if self._owner is not None:
-                    self._owner.claim()
-                return
-            except OSError as error:
-                self._failed(error, RETRY_SECONDS_MAX)
+
+        def claim_and_announce() -> None:
+            chains_of_store(self._target, self._store.uuid.hex()[:8])
+            if self._owner is not None:
+                self._owner.claim()
+                self._owner.announce(self._writer.chain)
+
+        self._until_done(claim_and_announce)
 
     def _go_on(self) -> None:
         """Ship the next pieces: those of a base, if one is due, else the records that wait."""
@@ -219,7 +219,8 @@ class ShipThread:
             raise
         except (StoreError, OSError) as error:
             if not self._buffer.closed:
-                self._base_not_before = time.monotonic() + BASE_RETRY_SECONDS
+                self._base_not_before = time.monotonic() + self._base_retry_seconds
+                self._base_retry_seconds = min(self._base_retry_seconds * 2, RETRY_SECONDS_MAX)
                 self._note(error)
 
     def _ship_base(self) -> None:
@@ -243,10 +244,11 @@ class ShipThread:
         self._catch_up()  # so that a batch which the copy has is among the records by now
         self._ship_up_to(self._buffer.position)
         end = BaseEnd(self._position + 1, sizes[PieceKind.MESSAGES], sizes[PieceKind.DEFINITIONS])
+        self._until_done(self._writer.mark_base)
         self._write(PieceKind.BASE, first, msgspec.msgpack.encode(end))
-        self._buffer.based(self._position)
         self._bases, self._log_bytes, self._base_bytes = self._bases + 1, 0, sum(sizes.values())
-        self._base_at, self._problem = began, ""
+        self._base_at, self._base_retry_seconds, self._problem = began, RETRY_SECONDS, ""
+        self._buffer.based(self._position)  # last: who gets a confirm now may ask for the state
         log.info("shipped a base of %d bytes to %s", self._base_bytes, self._target)
         self._removing = remove_expired(self._target, self._rules.retention)
 
@@ -278,16 +280,14 @@ class ShipThread:
 
     def _write(self, kind: PieceKind, first: int, payload: bytes) -> None:
         """Write a piece, and try again until it is at the target. Raises _Ended at the end of the broker."""
-        size, seconds = self._writer.seal(kind, first, payload), RETRY_SECONDS
-        while True:
-            try:
-                self._writer.put()
-                if self._owner is not None:
-                    self._owner.check()  # behind the piece: a promotion reads all pieces that were put before it
-                break
-            except OSError as error:
-                self._failed(error, seconds)
-                seconds = min(seconds * 2, RETRY_SECONDS_MAX)
+
+        def put_and_check() -> None:
+            self._writer.put()
+            if self._owner is not None:
+                self._owner.check()  # behind the piece: a promotion reads all pieces that were put before it
+
+        size = self._writer.seal(kind, first, payload)
+        self._until_done(put_and_check)
         self._bytes += size
         if self._problem and self._bases:
             log.info("%s answers again", self._target)
@@ -295,10 +295,17 @@ class ShipThread:
         if self._rules.bytes_per_second:
             self._pause(size / self._rules.bytes_per_second)
 
-    def _failed(self, error: Exception, seconds: float) -> None:
-        """Note a failure, and wait."""
-        self._note(error)
-        self._pause(seconds)
+    def _until_done(self, call: Callable[[], None]) -> None:
+        """Call the target, again and again until it does it. Raises _Ended at the end of the broker."""
+        seconds = RETRY_SECONDS
+        while True:
+            try:
+                call()
+                return
+            except OSError as error:
+                self._note(error)
+                self._pause(seconds)
+                seconds = min(seconds * 2, RETRY_SECONDS_MAX)
 
     @property
     def _held(self) -> str:

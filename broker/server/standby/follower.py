@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, final
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, REPLACED
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner
-from storage.ship.shipped_chains import ShippedBase, moment
+from storage.ship.shipped_chains import ShippedBase
+from storage.ship.shown_moment import moment
 from storage.ship.standby.follow_note import FollowNote
 from storage.ship.standby.followed_store import FollowedStore
 from storage.ship.targets.ship_target import ShipTarget

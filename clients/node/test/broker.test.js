@@ -150,6 +150,24 @@ test("a program that is none", async () => {
   await assert.rejects(Leveret.start({ program: "/no/such/program" }), /\/no\/such\/program/);
 });
 
+// Another platform, as a process on it would see it.
+const elsewhere = process.arch === "x64" ? "arm64" : "x64";
+for (const [platform, arch, remedy] of [
+  ["win32", "x64", /WSL2/],
+  ["darwin", "arm64", /packages are for linux-arm64 and linux-x64; .*LEVERET_PROGRAM/],
+  ["linux", elsewhere, /package leveret-memory-server-linux-.* is not installed/],
+]) {
+  test(`no program for ${platform} on ${arch}`, async () => {
+    const script = `for (const [name, value] of Object.entries({ platform: "${platform}", arch: "${arch}" }))
+        Object.defineProperty(process, name, { value });
+      require("leveret-memory-server").Leveret.start().catch(({ name, message }) => console.log(name, message));`;
+    const { LEVERET_PROGRAM, ...env } = process.env;
+    const { stdout } = await promisify(execFile)(process.execPath, ["-e", script], { cwd: __dirname, env });
+    assert.match(stdout, /^LeveretError there is no Leveret for /);
+    assert.match(stdout, remedy);
+  });
+}
+
 // Without `close` a process ends all the same, and its broker with it; so it does when it is killed.
 for (const end of ["", "process.kill(process.pid, 'SIGKILL');"]) {
   test(`a broker ends with its process: ${end || "at its end"}`, async () => {

@@ -22,6 +22,7 @@ import lmdb
 from msgspec.structs import replace
 
 from storage import restored_files
+from storage.ship.announced_chains import AnnouncedChains
 from storage.ship.base_files import rebuild
 from storage.ship.rebuilt_store import RebuiltStore
 from storage.ship.sealed_piece import OpenedPiece, PieceKind
@@ -48,6 +49,7 @@ class FollowedStore:
     ) -> None:
         """`place`: how the target is named by whoever follows it; `messages`, `definitions`: names of the stores."""
         self._target = target
+        self._announced = AnnouncedChains(target)
         self._place = place
         self._directory = directory
         self._files = messages, definitions
@@ -99,14 +101,17 @@ class FollowedStore:
         """
         present = set() if self.note is None else {self.note.chain}
         after = -1 if self.note is None else self.note.base_time
-        return self._newest(set(chains_of_store(self._target)) - self._older - present, after)
+        return self._newest(self._chains() - self._older - present, after)
 
     def later_base(self) -> ShippedBase | None:
         """Return the newest base behind what was read, in the present chain too: for one that cannot be read on.
 
         It lists every chain. Raises StoreIncompatible and OSError.
         """
-        return self._newest(chains_of_store(self._target), -1 if self.note is None else self.note.time)
+        return self._newest(self._chains(), -1 if self.note is None else self.note.time)
+
+    def _chains(self) -> set[str]:
+        return set(chains_of_store(self._target, announced=self._announced))
 
     def _newest(self, chains: Iterable[str], after: int) -> ShippedBase | None:
         """Return the newest base of these chains, if it is later than `after`; chains that are older are noted."""

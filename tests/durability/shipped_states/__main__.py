@@ -18,6 +18,7 @@ from tests.durability.crash.explorer import Findings, shown
 from tests.durability.crash.recording.recorder import Recording
 from tests.durability.shipped_states.shipped_explorer import HARMED, explore
 from tests.durability.shipped_states.shipped_record import record_shipped
+from tests.planted.planted_catalogue import plant_here
 
 KEPT = Path("shipped-states")
 
@@ -33,7 +34,10 @@ def main() -> None:
     exit_on_sigterm()
     logging.disable(logging.WARNING)  # each restored place is a new timeline, and says so
     if options.record is not None:
-        found = explore(Recording(options.record), stride=options.stride, count=options.harmed, until=options.until)
+        recording = Recording(options.record)
+        if recording.about.planted:
+            plant_here(recording.about.planted)  # of the broker, or of what reads the place
+        found = explore(recording, stride=options.stride, count=options.harmed, until=options.until)
         print(shown(found))
         return
     begun, rounds, total = time.monotonic(), 0, Findings(0, 0, 0, [])

@@ -1,5 +1,7 @@
 """Restores every prefix of the pieces in a record, and pieces that were harmed, and judges what comes back.
 
+A prefix whose last piece is there in part comes back as without it, and one that is not listed whole as with all of it.
+
 A restored moment is the state that a crash could have left before the next change was on disk. So all that anybody had
 been told by then is owed: the promises are those of `tests/durability/crash`, at the event of the next change.
 
@@ -32,7 +34,7 @@ from tests.durability.ledgers.topology import LOG
 from tests.durability.shipped_states.chosen_pieces import ChosenPieces, ShippedPiece
 from tests.durability.shipped_states.shipped_record import ShippedRecord, confirm_of, read_shipped
 
-BASE = f".{PieceKind.BASE.name.lower()}"
+BASE, RECORDS = (f".{kind.name.lower()}" for kind in (PieceKind.BASE, PieceKind.RECORDS))
 NOTHING = Recovered({}, {}, {}, {})
 HARMED = 24
 """Harmed places for each record."""
@@ -46,22 +48,31 @@ class Restored(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Pieces to restore from; `harmed`: what was done to one of them, empty for a prefix."""
+    """Pieces to restore from; `harmed`: what was done to one of them, empty for a prefix.
+
+    `like`: the number of whole pieces that it comes back as; -1 if that is not known. `unlisted`: see `ChosenPieces`.
+    """
 
     name: str
     pieces: list[ShippedPiece]
     harmed: str = ""
+    like: int = -1
+    unlisted: frozenset[str] = frozenset()
+
+    @property
+    def is_prefix(self) -> bool:
+        """True if it has a number of pieces as they were put, and shows them."""
+        return self.like < 0 and not self.harmed
 
 
 # In the worker's process
 
 
 class Order(NamedTuple):
-    """Pieces to restore in a directory; one of them `harmed`."""
+    """A place to restore in a directory."""
 
     directory: Path
-    pieces: list[ShippedPiece]
-    harmed: bool
+    place: Place
 
 
 def restored(order: Order) -> Restored | None:
@@ -69,16 +80,19 @@ def restored(order: Order) -> Restored | None:
 
     None without a whole base: before the first one, or where the only one is harmed.
     """
-    data = order.directory / "data"
+    place, data = order.place, order.directory / "data"
     data.mkdir(parents=True)
     files = data / "messages", data / "definitions.sqlite"
     try:
         moment = restore_moment(
-            ChosenPieces(order.pieces), Moment(), *files, lambda _count: nullcontext(lambda _done: None)
+            ChosenPieces(place.pieces, place.unlisted),
+            Moment(),
+            *files,
+            lambda _count: nullcontext(lambda _done: None),
         )
     except StoreError as error:
-        based = any(piece.name.endswith(BASE) for piece in order.pieces)
-        if "has no base for this moment" in str(error) and (order.harmed or not based):
+        based = any(piece.name.endswith(BASE) for piece in place.pieces)
+        if "has no base for this moment" in str(error) and (place.harmed or not based):
             return None
         raise
     return Restored(moment, recovered(order.directory))
@@ -87,11 +101,30 @@ def restored(order: Order) -> Restored | None:
 # The places
 
 
-def prefixes(record: ShippedRecord, stride: int) -> Iterator[Place]:
-    """Every prefix of the pieces, each `stride`-th of them and the last."""
-    count = len(record.pieces)
+def prefixes(record: ShippedRecord, stride: int, seed: int) -> Iterator[Place]:
+    """Every `stride`-th prefix of the pieces, and the last; each also with a part of the next piece, or not listed."""
+    count, choose = len(record.pieces), random.Random(seed)
     for number in sorted({*range(0, count + 1, stride), count}):
         yield Place(f"the first {number} pieces", record.pieces[:number])
+        if number < count and choose.random() < 0.5:
+            yield _torn(record, number, choose)
+        else:
+            yield _unlisted(record, number, choose)
+
+
+def _torn(record: ShippedRecord, number: int, choose: random.Random) -> Place:
+    """A server that lost its memory has a name, and the beginning of what it had told was written."""
+    (torn,) = _cut(record.pieces[number], (), choose)
+    what = f"{len(torn.data)} bytes of {torn.path}"
+    return Place(f"the first {number} pieces and {what}", [*record.pieces[:number], torn], what, number)
+
+
+def _unlisted(record: ShippedRecord, number: int, choose: random.Random) -> Place:
+    """Listings lack the newest, or any, although they are there by their names."""
+    pieces, share = record.pieces[:number], choose.choice((0.5, 1.0))
+    late = pieces[choose.choice((0, choose.randrange(max(number, 1)))) :]
+    unlisted = frozenset(piece.path for piece in late if choose.random() < share)
+    return Place(f"the first {number} pieces, {len(unlisted)} not listed", pieces, "", number, unlisted)
 
 
 def harmed(record: ShippedRecord, seed: int, count: int) -> Iterator[Place]:
@@ -101,7 +134,7 @@ def harmed(record: ShippedRecord, seed: int, count: int) -> Iterator[Place]:
         at, harm = choose.randrange(len(record.pieces)), choose.choice(HARMS)
         piece, pieces = record.pieces[at], list(record.pieces)
         pieces[at : at + 1] = harm(piece, record.pieces, choose)
-        what = f"{harm.__name__.strip('_')}: {piece.chain}/{piece.name}"
+        what = f"{harm.__name__.strip('_')}: {piece.path}"
         yield Place(f"all pieces, {what}", pieces, what)
 
 
@@ -169,8 +202,9 @@ class Examination:
             if outcome.problem:
                 self._fail(place.name, [outcome.problem])
                 continue
-            if not place.harmed:
+            if place.is_prefix:
                 self._prefixes[len(place.pieces)] = outcome.found
+            self._check_like(place, outcome.found)
             if outcome.found is not None:
                 moment = outcome.found.moment
                 if not place.harmed:
@@ -185,9 +219,21 @@ class Examination:
     def _restore(self, place: Place) -> Outcome[Restored | None]:
         self.findings = self.findings._replace(states=self.findings.states + 1)
         directory = self._directory / str(self.findings.states)
-        outcome = self._worker.look_at(Order(directory, place.pieces, bool(place.harmed)))
+        outcome = self._worker.look_at(Order(directory, place))
         shutil.rmtree(directory, ignore_errors=True)
         return outcome
+
+    def _check_like(self, place: Place, found: Restored | None) -> None:
+        """A torn piece is none, and is named if a restore came to it; what is not listed is there."""
+        if place.like < 0:
+            return
+        expected, last = self._prefixes[place.like], place.pieces[-1] if place.pieces else None
+        if _reached(found) != _reached(expected):
+            self._fail(place.name, [f"comes back as of {_reached(found)}, and not of {_reached(expected)}"])
+        if place.harmed and expected is not None and found is not None and last is not None:
+            read = last.name.endswith(RECORDS) and last.chain.startswith(f"{found.moment.boot:012d}-")
+            if read and not found.moment.problems:
+                self._fail(place.name, [f"{last.path} is there in part, which nobody is told"])
 
     def _check_report(self, place: Place, moment: RestoredMoment, whole: tuple[int, int]) -> None:
         if not place.harmed and moment.problems:
@@ -219,6 +265,10 @@ class Examination:
         self.findings = self.findings._replace(failed=self.findings.failed + 1, failures=kept)
 
 
+def _reached(found: Restored | None) -> tuple[int, int] | None:
+    return None if found is None else (found.moment.boot, found.moment.position)
+
+
 def _lost(ledger: BrokerLedger, found: Recovered) -> list[str]:
     """Confirmed messages that are not there. The stream's may be certain because a consumer saw them."""
     wrong = wrong_messages(ledger.messages, found.held)
@@ -233,7 +283,7 @@ def explore(recording: Recording, *, stride: int = 1, count: int = HARMED, until
     examination = Examination(recording)
     try:
         record, seed = examination.record, recording.about.seed
-        places = chain(prefixes(record, stride), harmed(record, seed, count))
+        places = chain(prefixes(record, stride, seed), harmed(record, seed, count))
         examination.look_at(places, lambda problem: until is not None and re.search(until, problem) is not None)
         return examination.findings._replace(instants=len(record.pieces))
     finally:

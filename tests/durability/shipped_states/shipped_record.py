@@ -80,10 +80,9 @@ class _Reading:
 
     def _put(self, number: int, path: str) -> None:
         chain, draft = path.split("/")[-2:]
-        parsed = parse_chain_name(chain)
-        if parsed is not None:  # and no epoch
-            name = draft.removesuffix(_DRAFT).rpartition(".")[0]
-            self.pieces.append(ShippedPiece(chain, name, bytes(self._by_path[path]), number))
+        name = draft.removesuffix(_DRAFT).rpartition(".")[0]
+        self.pieces.append(ShippedPiece(chain, name, bytes(self._by_path[path]), number))
+        if (parsed := parse_chain_name(chain)) is not None:  # and no epoch
             self._boot = parsed.boot
 
     def end_life(self, number: int) -> None:

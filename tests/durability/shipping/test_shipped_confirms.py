@@ -22,12 +22,6 @@ BUFFER_BYTES = 100_000
 
 
 @pytest.fixture
-def away(tmp_path: Path) -> Path:
-    (tmp_path / "away").mkdir()
-    return tmp_path / "away"
-
-
-@pytest.fixture
 def shipped(tmp_path: Path, away: Path) -> Iterator[BrokerProcess]:
     """A broker whose confirms wait for the place; by itself it would ship once in an hour."""
     broker = BrokerProcess(tmp_path / "data")

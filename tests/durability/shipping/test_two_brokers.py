@@ -18,10 +18,9 @@ from tests.durability.shipping.test_drill import await_shipped, held
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Path:
-    (tmp_path / "away").mkdir()
+def settings(tmp_path: Path, away: Path) -> Path:
     path = tmp_path / "leveret.toml"
-    path.write_text(f'[ship]\nto = "{tmp_path / "away"}"\npiece_seconds = 0.05\n')
+    path.write_text(f'[ship]\nto = "{away}"\npiece_seconds = 0.05\n')
     return path
 
 
@@ -55,15 +54,17 @@ def refusal(broker: BrokerProcess) -> str:
 
 @pytest.mark.slow
 def test_a_broker_that_was_taken_over_from_stops_and_stays_stopped(
-    old: BrokerProcess, new: BrokerProcess, settings: Path, tmp_path: Path
+    old: BrokerProcess, new: BrokerProcess, settings: Path, away: Path
 ) -> None:
     client = Client.connect(old.address)
     client.ask(queue_declare("q", durable=True))
     deposit(client, b"a", b"b", key="q", properties=PERSISTENT)
     await_shipped(old)
-    restored = leveret(new.data_dir, "restore", "--from", str(tmp_path / "away"))
+    restored = leveret(new.data_dir, "restore", "--from", str(away))
     assert restored.returncode == 0, restored
     assert "is owned by another" in refusal(new)
+    mistaken = leveret(new.data_dir.with_name("another"), "promote", "--config", str(settings))
+    assert "no broker has run on the data directory" in mistaken.stderr, "and nobody is fenced"
     done = leveret(new.data_dir, "promote", "--config", str(settings))
     assert done.returncode == 0, done
     assert f"{old.data_dir}" in done.stdout

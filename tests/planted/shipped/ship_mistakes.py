@@ -9,6 +9,8 @@ from broker.server.commits.held_confirms import HeldConfirms
 from storage.batch import SealedBatch
 from storage.definitions.definition_rows import Change
 from storage.ship import place_epochs, place_owner
+from storage.ship.announced_chains import AnnouncedChains
+from storage.ship.piece_writer import PieceWriter
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner
 from storage.ship.ship_buffer import ShipBuffer
@@ -51,6 +53,18 @@ def confirm_before_it_is_shipped(patch: Patch) -> None:
     """Hold no confirm back, and seal no piece for one."""
     patch(HeldConfirms, "hold", lambda _held, batch: batch)
     patch(ShipBuffer, "urgent", property(lambda _buffer: False))
+
+
+@mistake("I13", ShippedStates("comes back as of", (2, 1)))
+def listings_taken_for_complete(patch: Patch) -> None:
+    """Look for chains in a listing of the place alone."""
+    patch(AnnouncedChains, "names", lambda _announced: [])
+
+
+@mistake("I13", ShippedStates("comes back as of", (2, 1)))
+def bases_not_marked(patch: Patch) -> None:
+    """Leave the end of a base to the listing of its chain."""
+    patch(PieceWriter, "mark_base", lambda _writer: None)
 
 
 @mistake("I14", Fence("promotion"))

@@ -1,4 +1,4 @@
-"""Servers to ship to, one of each kind for the tests of this folder, and targets at them."""
+"""Stores, and places to ship them to: a directory, and a server of each kind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,26 @@ import pytest
 
 from harness.second_places import s3_server as s3
 from harness.second_places import ssh_server as ssh
+from storage.ship.targets.directory_target import DirectoryTarget
 from storage.ship.targets.opened_target import TargetAccess, open_target
 from storage.ship.targets.ship_target import ShipTarget
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Path:
+    (tmp_path / "away").mkdir()
+    return tmp_path / "away"
+
+
+@pytest.fixture
+def away_target(away: Path) -> DirectoryTarget:
+    return DirectoryTarget(away)
 
 
 @pytest.fixture(scope="package")

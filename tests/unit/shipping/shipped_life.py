@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
@@ -14,6 +14,7 @@ from broker.server.shipping.ship_thread import ShipRules, ShipThread
 from storage.definitions.definition_rows import Change, Put, QueueRow, VhostRow, delete
 from storage.definitions.definition_store import DefinitionStore
 from storage.messages.message_store import MessageStore
+from storage.ship.place_owner import PlaceOwner
 from storage.ship.restored_moment import Moment, RestoredMoment, restore_moment
 from storage.ship.retention import ShipRetention
 from storage.ship.ship_buffer import ShipBuffer
@@ -40,17 +41,22 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         target: ShipTarget,
         rules: ShipRules = RULES,
         buffer_bytes: int = 1 << 30,
+        on_safe: Callable[[], None] | None = None,
+        *,
+        owned: bool = False,
     ) -> None:
+        """`owned`: it claims the target, and announces its chain."""
         self._committing = Lock()
         self.definitions = DefinitionStore.open(directory / "definitions.sqlite")
         uuid = self.definitions.uuid
         self.messages = MessageStore.open(directory / "messages", store_uuid=uuid, journal_bytes=4 << 20)
-        self.buffer = ShipBuffer(buffer_bytes, lambda: None)
+        self.buffer = ShipBuffer(buffer_bytes, lambda: None, on_safe)
         self.messages.journal.on_durable = self.buffer.batch
         self.definitions.on_durable = self.buffer.definitions
         self._thread = ShipThread(
             self.messages, self.definitions, target, rules, self.buffer, directory, self._catch_up
         )
+        self._owner = PlaceOwner(target, str(target), directory) if owned else None
         self.writer = Writer(self.messages)
         self.stop_seconds = SHIP_SECONDS
         """Time in which what waits is shipped at the end."""
@@ -60,7 +66,7 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
         """The contents at each position."""
 
     def __enter__(self) -> ShippedLife:
-        self._thread.start()
+        self._thread.start(self._owner)
         return self
 
     def __exit__(
@@ -82,6 +88,11 @@ class ShippedLife(AbstractContextManager["ShippedLife"]):
     def bases(self) -> int:
         """Bases that were shipped."""
         return self._thread.state().bases
+
+    @property
+    def position(self) -> int:
+        """Position up to which everything is at the target."""
+        return self._thread.state().position
 
     def await_shipped(self) -> None:
         """Return when all is at the target."""

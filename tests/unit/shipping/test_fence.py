@@ -131,45 +131,41 @@ def claimed(directory: Path, target: DirectoryTarget) -> PlaceOwner:
     return owner
 
 
-@pytest.fixture
-def away(tmp_path: Path) -> DirectoryTarget:
-    (tmp_path / "away").mkdir()
-    return DirectoryTarget(tmp_path / "away")
+def test_a_broker_owns_its_place_again_at_each_start(tmp_path: Path, away_target: DirectoryTarget) -> None:
+    assert [claimed(tmp_path / "a", away_target).epoch for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_broker_owns_its_place_again_at_each_start(tmp_path: Path, away: DirectoryTarget) -> None:
-    assert [claimed(tmp_path / "a", away).epoch for _ in range(3)] == [1, 2, 3]
-
-
-def test_another_directory_is_refused_and_not_marked(tmp_path: Path, away: DirectoryTarget) -> None:
-    first = claimed(tmp_path / "a", away)
+def test_another_directory_is_refused_and_not_marked(tmp_path: Path, away_target: DirectoryTarget) -> None:
+    first = claimed(tmp_path / "a", away_target)
     with pytest.raises(Fenced, match="is owned by another"):
-        claimed(tmp_path / "b", away)
+        claimed(tmp_path / "b", away_target)
     refuse_fenced(tmp_path / "b")
     first.check()
 
 
-def test_a_promotion_fences_the_old_broker_for_good(tmp_path: Path, away: DirectoryTarget) -> None:
-    old = claimed(tmp_path / "a", away)
-    fenced = owner_in(tmp_path / "b", away).take_over()
+def test_a_promotion_fences_the_old_broker_for_good(tmp_path: Path, away_target: DirectoryTarget) -> None:
+    old = claimed(tmp_path / "a", away_target)
+    fenced = owner_in(tmp_path / "b", away_target).take_over()
     assert fenced is not None
     assert fenced.directory == str(tmp_path / "a")
     with pytest.raises(Fenced):
         old.check()
-    for refused in (lambda: refuse_fenced(tmp_path / "a"), lambda: claimed(tmp_path / "a", away)):
+    for refused in (lambda: refuse_fenced(tmp_path / "a"), lambda: claimed(tmp_path / "a", away_target)):
         with pytest.raises(Fenced):
             refused()
-    assert claimed(tmp_path / "b", away).epoch == 3
-    owner_in(tmp_path / "a", away).take_over()
+    assert claimed(tmp_path / "b", away_target).epoch == 3
+    owner_in(tmp_path / "a", away_target).take_over()
     refuse_fenced(tmp_path / "a")
-    assert claimed(tmp_path / "a", away).epoch == 5
+    assert claimed(tmp_path / "a", away_target).epoch == 5
 
 
-def test_a_copied_directory_and_its_original_do_not_both_own_the_place(tmp_path: Path, away: DirectoryTarget) -> None:
-    first = claimed(tmp_path / "a", away)
+def test_a_copied_directory_and_its_original_do_not_both_own_the_place(
+    tmp_path: Path, away_target: DirectoryTarget
+) -> None:
+    first = claimed(tmp_path / "a", away_target)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "shipping.epoch").write_bytes((tmp_path / "a" / "shipping.epoch").read_bytes())
-    claimed(tmp_path / "b", away)
+    claimed(tmp_path / "b", away_target)
     with pytest.raises(Fenced):
         first.check()
 
@@ -288,13 +284,13 @@ def test_what_was_confirmed_as_shipped_is_read_by_a_promotion(tmp_path: Path) ->
     assert found == {0, 1, 2, 3}
 
 
-def test_an_epoch_that_cannot_be_read_is_nobodys_permission(tmp_path: Path, away: DirectoryTarget) -> None:
-    first = claimed(tmp_path / "a", away)
+def test_an_epoch_that_cannot_be_read_is_nobodys_permission(tmp_path: Path, away_target: DirectoryTarget) -> None:
+    first = claimed(tmp_path / "a", away_target)
     (tmp_path / "away" / FOLDER / "000000000002.epoch").write_bytes(b"{")
     with pytest.raises(Fenced, match="cannot be read"):
         first.check()
     with pytest.raises(StoreError, match="cannot be read"):
-        owner_in(tmp_path / "b", away).claim()
+        owner_in(tmp_path / "b", away_target).claim()
 
 
 ACTS = {

@@ -23,18 +23,6 @@ STEPS = 80
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def away(tmp_path: Path) -> DirectoryTarget:
-    (tmp_path / "away").mkdir()
-    return DirectoryTarget(tmp_path / "away")
-
-
-@pytest.fixture
 def standby(tmp_path: Path) -> Path:
     (tmp_path / "standby").mkdir()
     return tmp_path / "standby"
@@ -69,13 +57,13 @@ def moments(held: dict[int, Contents], first: int, last: int) -> Iterator[Conten
 
 @pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 def test_a_kill_at_any_step_leaves_a_moment_from_which_it_goes_on(
-    data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path, seed: int
+    data: Path, away_target: DirectoryTarget, standby: Path, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    with ShippedLife(data, away) as life:
+    with ShippedLife(data, away_target) as life:
         life.declare()
         life.await_shipped()
-        followed = follower(away, standby)
+        followed = follower(away_target, standby)
         take(followed, followed.newer_base())
         reached = 0
         for step in range(STEPS):
@@ -95,7 +83,7 @@ def test_a_kill_at_any_step_leaves_a_moment_from_which_it_goes_on(
                 reached = committed.position
                 assert on_disk(standby, tmp_path / "killed") == life.held[reached]
                 standby = killed(standby, tmp_path / f"standby-{step}")
-                followed = follower(away, standby)
+                followed = follower(away_target, standby)
         life.await_shipped()
         assert not followed.advance(10.0)
         followed.close()
@@ -117,16 +105,16 @@ def test_a_place_of_each_kind_is_followed(target: ShipTarget, data: Path, standb
 
 
 def test_a_later_start_of_the_broker_gives_a_new_base(
-    data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path
+    data: Path, away_target: DirectoryTarget, standby: Path, tmp_path: Path
 ) -> None:
     chance = random.Random(1)
-    with ShippedLife(data, away) as life:
+    with ShippedLife(data, away_target) as life:
         life.declare()
         life.await_shipped()
-    with closing(follower(away, standby)) as followed:
+    with closing(follower(away_target, standby)) as followed:
         take(followed, followed.newer_base())
         assert followed.newer_base() is None
-        with ShippedLife(data, away) as life:
+        with ShippedLife(data, away_target) as life:
             for _ in range(5):
                 life.some_step(chance)
             life.await_shipped()
@@ -136,7 +124,7 @@ def test_a_later_start_of_the_broker_gives_a_new_base(
             # A kill before, and one amid the exchange: the old base, and then the new one.
             before = killed(standby, tmp_path / "before")
             shutil.move(before / "restoring", before / "restored")
-            with closing(follower(away, before)) as resumed:
+            with closing(follower(away_target, before)) as resumed:
                 assert resumed.note == prepared
             assert not list(before.glob("replaced-*"))
             followed.take(prepared)
@@ -148,9 +136,12 @@ def test_a_later_start_of_the_broker_gives_a_new_base(
 
 
 def test_changes_that_were_not_shipped_are_passed_by_a_base_behind_them(
-    data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path
+    data: Path, away_target: DirectoryTarget, standby: Path, tmp_path: Path
 ) -> None:
-    with ShippedLife(data, away, buffer_bytes=1 << 14) as life, closing(follower(away, standby)) as followed:
+    with (
+        ShippedLife(data, away_target, buffer_bytes=1 << 14) as life,
+        closing(follower(away_target, standby)) as followed,
+    ):
         queue = life.declare()
         life.await_shipped()
         take(followed, followed.newer_base())
@@ -168,8 +159,8 @@ def test_changes_that_were_not_shipped_are_passed_by_a_base_behind_them(
         assert on_disk(standby, tmp_path / "killed") == life.held[life.buffer.position]
 
 
-def test_a_missing_piece_is_noticed(data: Path, away: DirectoryTarget, standby: Path, tmp_path: Path) -> None:
-    with ShippedLife(data, away) as life, closing(follower(away, standby)) as followed:
+def test_a_missing_piece_is_noticed(data: Path, away_target: DirectoryTarget, standby: Path, tmp_path: Path) -> None:
+    with ShippedLife(data, away_target) as life, closing(follower(away_target, standby)) as followed:
         queue = life.declare()
         life.await_shipped()
         take(followed, followed.newer_base())
@@ -177,7 +168,7 @@ def test_a_missing_piece_is_noticed(data: Path, away: DirectoryTarget, standby: 
             life.publish(queue, body)
             life.await_shipped()
         followed.refuse_hole()
-        behind = read_bases(away).found[0].end
+        behind = read_bases(away_target).found[0].end
         next((tmp_path / "away").glob(f"*/{behind + 1:012d}.records")).unlink()
         assert not followed.advance(10.0)
         with pytest.raises(StoreCorrupt, match="is missing"):
@@ -185,18 +176,18 @@ def test_a_missing_piece_is_noticed(data: Path, away: DirectoryTarget, standby: 
 
 
 def test_a_brokers_directory_is_not_followed_into_and_a_standbys_not_served(
-    data: Path, away: DirectoryTarget, standby: Path
+    data: Path, away_target: DirectoryTarget, standby: Path
 ) -> None:
-    with ShippedLife(data, away) as life:
+    with ShippedLife(data, away_target) as life:
         life.declare()
         life.await_shipped()
     with pytest.raises(StoreError, match="holds a broker's data"):
-        follower(away, data)
-    with closing(follower(away, standby)) as followed:
+        follower(away_target, data)
+    with closing(follower(away_target, standby)) as followed:
         take(followed, followed.newer_base())
     with pytest.raises(Following, match="leveret promote"):
         refuse_following(standby)
-    followed = follower(away, standby)
+    followed = follower(away_target, standby)
     assert followed.promote().promoted
     refuse_following(standby)
     assert (standby / NAME).exists()

@@ -22,18 +22,6 @@ from tests.unit.shipping.shipped_life import RULES, SHIP_SECONDS, Contents, Ship
 STEPS = 60
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def away(tmp_path: Path) -> Path:
-    (tmp_path / "away").mkdir()
-    return tmp_path / "away"
-
-
 def lived(data: Path, away: Path, seed: int, steps: int = STEPS) -> tuple[int, dict[int, Contents]]:
     """Ship a random life. Returns its boot, and the contents at each position."""
     chance = random.Random(seed)
@@ -138,23 +126,6 @@ def test_a_harmed_piece_ends_a_restore_with_the_record_before(
     assert "restored up to the last whole record before" in problem
 
 
-def test_a_listing_that_lags_hides_no_piece(
-    data: Path, away: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store of objects may list some later than others, and read them by name all the same."""
-    _boot, held = lived(data, away, 8, 10)
-    listed = DirectoryTarget.names
-
-    def lagging(target: DirectoryTarget, chain: str) -> list[str]:
-        names = listed(target, chain)
-        return [name for name in names[:-3] if int(name[:12]) % 2 or name.endswith(".base")]
-
-    monkeypatch.setattr(DirectoryTarget, "names", lagging)
-    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
-    assert (moment.position, moment.problems) == (max(held), [])
-    assert found == held[max(held)]
-
-
 def test_a_harmed_base_is_left_for_an_older_one(data: Path, away: Path, tmp_path: Path) -> None:
     _boot, held = lived(data, away, 6, 10)
     with ShippedLife(data, DirectoryTarget(away)) as life:
@@ -183,6 +154,14 @@ def test_a_chain_without_the_end_of_its_base_is_not_passed_over_silently(
     assert problem == f"piece {int(end.stem)} of {later.name} is missing: nothing of this boot can be used"
 
 
+def test_a_position_that_was_not_shipped_is_named(data: Path, away: Path, tmp_path: Path) -> None:
+    boot, held = lived(data, away, 1, 3)
+    last = max(held)
+    moment, found = restored(DirectoryTarget(away), Moment(boot=boot, position=last + 1), tmp_path / "found")
+    assert found == held[last]
+    assert moment.problems == [f"nothing of boot {boot} behind position {last} was shipped"]
+
+
 def test_a_time_before_the_first_base_is_refused(data: Path, away: Path, tmp_path: Path) -> None:
     lived(data, away, 1, 3)
     with pytest.raises(StoreError, match="has no base for this moment: the oldest is of 20"):
@@ -202,7 +181,7 @@ class BrokenTarget:
         def put_or_fail(target: DirectoryTarget, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
             how = next(self.failing, "")
             if how == "partly":
-                (directory / chain / f"{name}.new").write_bytes(parts[1][:7])
+                (directory / chain / f"{name}.new").write_bytes(parts[-1][:7])
             if how == "after":
                 put(target, chain, name, parts)
             if how:
@@ -278,6 +257,21 @@ def test_another_store_is_not_mixed_with(data: Path, away: Path, tmp_path: Path)
         life.declare()
         assert life.buffer.waiting_bytes == 0
     assert len(list(away.iterdir())) == 1
+
+
+def test_the_state_has_what_is_told(data: Path, away: Path) -> None:
+    """A client that gets a confirm may ask for the state at once."""
+    told = list[tuple[int, int]]()
+
+    def on_safe() -> None:
+        if life.buffer.safe >= 0:
+            told.append((life.bases, life.position - life.buffer.safe))
+
+    with ShippedLife(data, DirectoryTarget(away), on_safe=on_safe) as life:
+        for _ in range(3):
+            life.publish(life.declare(), b"told")
+            life.await_shipped()
+    assert set(told) == {(1, 0)}
 
 
 # What is kept
