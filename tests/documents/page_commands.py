@@ -34,7 +34,7 @@ class Campaign(NamedTuple):
 
 
 class NotRun(NamedTuple):
-    """What is missing here for a line to be run."""
+    """The thing that is missing here for a line to be run."""
 
     why: str
 

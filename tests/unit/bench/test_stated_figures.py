@@ -86,7 +86,7 @@ def test_a_figure_that_was_changed_by_hand_is_noticed(known: Known, page: str, o
 
 
 def test_every_section_of_the_results_has_a_date() -> None:
-    """That of the section above it counts where a part has none of its own."""
+    """The date of a section counts for its parts."""
     sections = re.split(r"^## ", RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert [section.splitlines()[0] for section in sections if not DATE.search(section)] == []
 
