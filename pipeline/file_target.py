@@ -72,8 +72,10 @@ class Target:
 
     def put_table(self, name: str, rows: pa.Table) -> None:
         """Write rows as a Parquet file. Raises OSError."""
+        # A dictionary of numbers that are hardly ever the same takes half of the time, and of the file.
+        texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
         sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, compression="zstd")
+        pq.write_table(rows, sink, compression="zstd", use_dictionary=texts)
         self.put(name, sink.getvalue())
 
     def remove(self, name: str) -> None:

@@ -11,7 +11,9 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import tempfile
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
@@ -117,6 +119,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have what takes long come first, Spark before all: so in the end no test process waits long for the others."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (not needs_spark(item.path), item.path.name != LONGEST, item.path not in slow))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_garbage() -> Iterator[None]:
+    """Collect garbage when all else of a file is gone: what it has left open is said of it, and not of another file's
+    test, which may be the one that runs when Python collects by itself."""
+    yield
+    gc.collect()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Collect in silence what a test that has failed left open: it has had its say, and no other test is to fail for
+    that."""
+    before = item.session.testsfailed
+    done = yield
+    if item.session.testsfailed > before:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # its frames, kept for a debugger
+            vars(sys).pop(name, None)
+        with warnings.catch_warnings(action="ignore"):
+            gc.collect()
+    return done
 
 
 @pytest.hookimpl(wrapper=True)

@@ -147,7 +147,7 @@ class Events:
             for queue in (*vhost.queues.values(), *(e.delays for e in vhost.exchanges.values() if e.delays is not None))
             if queue.durable and not isinstance(queue, Stream)
         ]
-        lanes = self._store.lanes()
+        lanes = self._lanes()
         for vhost, queue in queues:
             queue_id = queue.store.queue_id
             place = name_bytes(vhost), name_bytes(queue.name)
@@ -159,6 +159,14 @@ class Events:
                     after = found[-1].position
                     self.recorder.add(QUEUED, len(found), *place, steps([message.position for message in found]))
                     yield
+
+    def _lanes(self) -> dict[int, set[int]]:
+        """Read the lanes of each queue in which messages may be on disk, in LMDB or only in the journal."""
+        ahead = self._store.journal.places()  # first, see `Journal.view`
+        lanes = {queue_id: set(found) for queue_id, found in self._store.lanes().items()}
+        for queue_id, lane in ahead:
+            lanes.setdefault(queue_id, set()).add(lane)
+        return lanes
 
     def _hand_over(self, records: list[object], first: int, events: int) -> None:
         self._log.append(Part(records, first, events))

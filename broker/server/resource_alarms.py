@@ -208,8 +208,10 @@ class ResourceWatch:
         self.limit_disk(self._config.disk.free_limit_bytes)
 
     async def watch_memory(self, pause: Pause) -> None:
-        """Check memory at intervals. Garbage and freed memory are given back before they count as used, and too many
-        mapped pages of the message store."""
+        """Check memory at intervals, during an alarm also if nothing happens: all who wait for its end may be still.
+
+        Garbage and freed memory are given back before they count as used, and too many mapped pages of the message
+        store."""
         trimmed_at, least = trio.current_time(), self._memory_taken()
         while True:
             used = self._memory_taken()
@@ -224,7 +226,7 @@ class ResourceWatch:
             self.check_memory()
             if memory_mapped() > self._config.memory.mapped_bytes_max > 0:
                 await trio.to_thread.run_sync(self._space.give_mapped_back)
-            await pause(self._config.memory.check_interval_seconds)
+            await (trio.sleep if self._alarms.is_raised(MEMORY) else pause)(self._config.memory.check_interval_seconds)
 
     def check_memory(self) -> None:
         """Raise or clear the memory alarm by the memory in use now."""
@@ -235,12 +237,12 @@ class ResourceWatch:
         return memory_used() - self._held_bytes()
 
     async def watch_disk(self, keeper: SpaceKeeper, pause: Pause) -> None:
-        """Check the disk at intervals: `look_at_disk`. While the store has room to give back, also if nothing happens:
-        others may fill the disk meanwhile."""
+        """Check the disk at intervals: `look_at_disk`. During an alarm, and while the store has room to give back, also
+        if nothing happens: others may free or fill the disk meanwhile."""
         while True:
             self.look_at_disk(keeper)
-            has_room = self._space.reusable_bytes() > REUSABLE_BYTES_MIN
-            await (trio.sleep if has_room else pause)(self._config.disk.check_interval_seconds)
+            urgent = self._alarms.is_raised(DISK) or self._space.reusable_bytes() > REUSABLE_BYTES_MIN
+            await (trio.sleep if urgent else pause)(self._config.disk.check_interval_seconds)
 
     def look_at_disk(self, keeper: SpaceKeeper) -> None:
         """Check the disk now, and have the ballast written again or the store's file shrunk if that is due."""

@@ -7,6 +7,7 @@ import re
 import select
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
@@ -16,6 +17,7 @@ from harness.brokers.admin_requests import ask
 from harness.forked.changed_copies import copies_with
 from harness.project import ROOT
 from leveret.testing.broker_copies import Copies, Copy
+from leveret.testing.ports import LOOPBACK, Port
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
@@ -26,7 +28,7 @@ COMMAND_SECONDS = 60
 
 
 class BrokerProcess:
-    """`python -m broker serve` on a data directory, on a port the system chooses at first and keeps at restarts."""
+    """`python -m broker serve` on a data directory, on a port that nobody else is given while this is there."""
 
     def __init__(
         self,
@@ -45,9 +47,11 @@ class BrokerProcess:
         self.options = options
         self.environment = environment
         self.check_invariants = check_invariants
-        self.address = ("127.0.0.1", 0)
+        port = Port()
+        weakref.finalize(self, port.close)
+        self.address = (LOOPBACK, port.number)
         self.ready_line = ""
-        self.tls_address = ("127.0.0.1", 0)
+        self.tls_address = (LOOPBACK, 0)
         self._process: subprocess.Popen[str] | Copy | None = None
         self.http: tuple[str, ...] = ("--management-listen", "off", "--prometheus-listen", "off")
         """Options of HTTP: nothing is served unless a test wants it, and never on the ports of the defaults."""

@@ -101,13 +101,15 @@ class Judged(NamedTuple):
 
 class Origin(NamedTuple):
     """Columns of copies: times of their message's publish and confirm, whether the broker published it, whether it had
-    an expiration, its size, and a row of the table of messages that has its properties; -1: none.
+    an expiration, whether it was persistent, its size, and a row of the table of messages that has its properties; -1:
+    none.
     """
 
     publish_us: Any
     confirm_us: Any
     own: Any
     expires: Any
+    persistent: Any
     size_bytes: Any
     described: Any
 
@@ -166,6 +168,7 @@ class _Copies:
         self.last_kind = groups.last(rows["last"] >= 0, rows["last_kind"], 0)
         self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
         self.moved = self.left_alone = np.zeros(len(self.place), bool)
+        self.before, self.over = np.full(len(self.place), -1), self.end
         self.absent = self._timeline.absent(self.last, self.last_kind == CODES["queued"])
         self.in_order = Deliveries(*(self.place[:0] for _ in Deliveries._fields))
         self._delivered = self._overtaken = np.zeros(0, np.int64)
@@ -217,6 +220,7 @@ class _Copies:
         to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
         before = self._at(self.place[to], self.msg_id[to])
         to, before = to[before >= 0], before[before >= 0]
+        self.before[to], self.over = before, self.end.copy()
         left = Groups(before)
         rows = before[left.order][left.starts]
         self._end(rows, left.min(self.routed_for_good[to][left.order]), np.full(len(rows), MOVE))
@@ -254,6 +258,7 @@ class _Copies:
             lives,
             msg_id=self.msg_id,
             published=origin.publish_us < NEVER,
+            persistent=origin.persistent,
             own=own,
             expires=origin.expires,
             moved=self.moved,
@@ -329,6 +334,7 @@ class _Copies:
             confirm_us=found("confirm_us", groups.min, NEVER),
             own=found("own", groups.max, False),
             expires=found("expires", groups.max, False),
+            persistent=found("persistent", groups.max, -1),
             size_bytes=found("size_bytes", groups.max, -1),
             described=np.append(groups.first(told, groups.order, -1), -1)[at],
         )
@@ -353,9 +359,12 @@ class _Copies:
         twice = (ends | (self.settled > end) | (sure & (self.settled >= 0))) & ~again
         unannounced = copy_rules.unannounced(known, timeline, settings) & ~self._forgotten(self.msg_id)
         early = copy_rules.early(known)
+        recorded = (self.queued > end) & (
+            (boot_of(self.queued) > boot_of(end)) | self._timeline.recorded_at_stop(self.queued)
+        )
         return (
             again,
-            ((end < NEVER) & (boot_of(self.queued) > boot_of(end))) | (sure & (self.queued >= 0)),
+            recorded | (sure & (self.queued >= 0)),
             groups.sum(rows["new"]) > delivered_in,
             self._unordered(unpublished | unannounced | early),
             twice,
@@ -376,6 +385,10 @@ class _Copies:
             copy_rules.undelivered_death(known, timeline, settings),
             copy_rules.wrong_dead_letter(known, timeline, settings),
             copy_rules.unfounded(known, lives, timeline) & ~over,
+            copy_rules.absent_between(lives, boots, known, end, timeline),
+            copy_rules.routed_into_nothing(known, settings),
+            copy_rules.moved_in_place(known, self.before, self.over, settings),
+            copy_rules.not_kept(known, settings),
         )
 
     def _of_lives(self, chosen: Any) -> Any:

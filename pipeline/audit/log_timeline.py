@@ -58,6 +58,13 @@ class LogTimeline:
             waiting = waiting[at[waiting] < end]
         return np.append(self._records, NEVER)[at]
 
+    def recorded_at_stop(self, moments: Any) -> Any:
+        """True for moments, of entries in full records, that are in the record of an orderly stop."""
+        starts = self._records[self._start]
+        boot = np.searchsorted(boot_of(starts), boot_of(moments))
+        snapshot = np.append(starts, NEVER)[boot]
+        return (boot_of(snapshot) == boot_of(moments)) & (moments > snapshot)
+
     def doubts(self, since: Any, until: Any) -> Any:
         """True where a doubtful gap lies between two moments."""
         return _any_between(self._doubts, since, until)

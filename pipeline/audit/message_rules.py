@@ -20,12 +20,15 @@ VIOLATIONS = (
     "returned, and routed",
     "confirmed before its route",
     "numbered by another boot",
+    "routed too often",
+    "routed before its publish",
 )
 
 
 class Answers(NamedTuple):
-    """Columns of messages: numbers; counts; moments of the first publish, answer and confirm, and of the last route of
-    the publish; lowest and highest number of a connection and channel; queues of the publish, -1 if unknown.
+    """Columns of messages: numbers; counts; moments of the first publish, answer, arrival and confirm, and of the last
+    arrival; lowest and highest number of a connection and channel; queues of the publish, -1 if unknown.
+    Arrivals are routes by which it came into a queue at its own number.
     """
 
     number: Any
@@ -34,9 +37,11 @@ class Answers(NamedTuple):
     nacks: Any
     returns: Any
     routes: Any
+    arrivals: Any
     queues: Any
     published: Any
     answered: Any
+    arrived: Any
     confirmed: Any
     routed_last: Any
     party_low: Any
@@ -53,9 +58,11 @@ def answers(groups: Groups, column: Any) -> Answers:
         nacks=total(column("nacks")),
         returns=total(column("returns")),
         routes=total(column("routes")),
+        arrivals=total(column("arrivals")),
         queues=high(column("queues")),
         published=low(column("published")),
         answered=low(column("answered")),
+        arrived=low(column("arrived")),
         confirmed=low(column("confirmed")),
         routed_last=high(column("routed_last")),
         party_low=low(column("party_low")),
@@ -79,4 +86,6 @@ def violations(of: Answers, timeline: LogTimeline, forgotten: Any) -> tuple[Any,
         (of.returns > 0) & ((of.routes > 0) | (of.queues > 0)),
         published & (of.confirmed < of.routed_last),
         published & (boot_of(of.published) != boot_of(of.number)),
+        (of.publishes == 1) & (of.queues >= 0) & (of.arrivals > of.queues),
+        published & (of.arrived < of.published),
     )

@@ -276,7 +276,8 @@ class Columns:
         routed, delivered, ended = (kind == CODES["route"], kind == CODES["deliver"], is_one_of(kind, ENDS))
         new, dead, reason = delivered & (redelivered == 0), kind == CODES["deadletter"], self._reasons()[rows]
         # A death and the publish of its dead letter are recorded behind the copy's end, and do not show that it lives.
-        heard = (kind != CODES["deadletter"]) & (kind != CODES["publish"])
+        letter = kind == CODES["publish"]
+        heard, exchange = ~dead & ~letter, self._named("exchange", rows, dead | letter)
         used, place = np.unique(self.place[rows[groups.starts]], return_inverse=True)
         columns = {
             "place": place.astype(np.int32),
@@ -307,8 +308,11 @@ class Columns:
             "due": groups.sum(dead & (self._routed_to()[rows] > 0)),
             "died": groups.last(dead, moment, -1),
             "dead_reason": groups.first(dead, reason, 0).astype(np.uint8),
-            "dead_to": groups.first(dead, self._exchanges()[rows], NOWHERE).astype(np.int32),
-            "dead_letters": groups.sum(kind == CODES["publish"]),
+            "dead_to": groups.first(dead, exchange, NOWHERE),
+            "dead_letters": groups.sum(letter),
+            "letter": groups.last(letter, moment, -1),
+            "letter_to": groups.first(letter, exchange, NOWHERE),
+            "letter_key": groups.first(letter, self._named("routing_key", rows, letter), NOWHERE),
             **_holding(groups, kind, heard, self._holes[rows]),
         }
         return pa.table(columns), [self.place_of(int(code)) for code in used]
@@ -320,6 +324,7 @@ class Columns:
         rows = found[groups.order]
         kind, ts = self.kind[rows], self.ts[rows]
         published, confirmed, answered = (kind == CODES["publish"], kind == CODES["confirm"], is_one_of(kind, ANSWERS))
+        came = (kind == CODES["route"]) & (self.position[rows] == self.msg_id[rows])
         parties, talked = self._parties()[rows], published | answered
         own = published & (numbers(self._batch.column("channel"))[rows] == 0)
         route, routes = self._routes(rows, published & ~own & ~self._in_transaction()[rows])
@@ -332,8 +337,13 @@ class Columns:
                 "confirm_us": groups.first(confirmed, ts, NEVER),
                 "own": groups.sum(own) > 0,
                 "queues": groups.max(np.where(published, self._routed_to()[rows], -1)),
+                "persistent": groups.max(
+                    np.where(published, numbers(self._batch.column("persistent").cast(pa.int8()))[rows], -1)
+                ),
                 "routes": groups.sum(kind == CODES["route"]),
-                "routed_last": groups.max(np.where(kind == CODES["route"], self._came()[rows], -1)),
+                "arrivals": groups.sum(came),
+                "arrived": groups.first(came, self.moment[rows], NEVER),
+                "routed_last": groups.last(came, self.moment[rows], -1),
                 "route": groups.max(route),
                 "publishes": _few(groups.sum(published)),
                 "confirms": _few(groups.sum(confirmed)),
@@ -387,20 +397,20 @@ class Columns:
         at = rows[np.maximum(published, 0)] if len(rows) else published
         return pc.cast(column.take(pa.array(at, mask=published < 0)), pa.string())
 
-    def _came(self) -> Any:
-        """Moments of events whose message has its own number as position: it has come there by its publish."""
-        return np.where(self.position == self.msg_id, self.moment, -1)
-
     def _reasons(self) -> Any:
         """Number of each event's reason in REASONS."""
         names = self._batch.column("reason").dictionary.to_pylist()
         known = [REASONS.index(name) if name in REASONS else 0 for name in names]
         return np.array([*known, 0], np.uint8)[codes(self._batch.column("reason"))]
 
-    def _exchanges(self) -> Any:
-        """Number of each event's exchange, the same in every batch."""
-        names = self._batch.column("exchange").dictionary.to_pylist()
-        return np.array([*map(name_number, names), NOWHERE])[codes(self._batch.column("exchange"))]
+    def _named(self, column: str, rows: Any, chosen: Any) -> Any:
+        """Number of the names in a column of chosen rows, the same in every batch; NOWHERE for others."""
+        names = self._batch.column(column)
+        used, at = np.unique(codes(names)[rows[chosen]], return_inverse=True)
+        known = names.dictionary.take(pa.array(used, mask=used < 0)).to_pylist()
+        found = np.full(len(rows), NOWHERE, np.int32)
+        found[chosen] = np.array([*map(name_number, known)], np.int32)[at]
+        return found
 
     def _parties(self) -> Any:
         """Number of each event's connection and channel, the same in every batch."""

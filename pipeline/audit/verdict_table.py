@@ -33,6 +33,10 @@ VIOLATIONS = (
     "died without its dead letter",
     "dead letter unlike its death",
     "recorded, never published",
+    "absent from a record, and back",
+    "routed into a deleted queue",
+    "in its queue twice",
+    "persistent, and not kept",
 )
 """Violations of copies; `message_rules` has those of messages."""
 MOVE = 0

@@ -114,7 +114,7 @@ def engine(
     """Start an engine, and stop it at the end. Raises JobError for every error that is not a defect of this program."""
     try:
         if name == "local":
-            yield _local
+            yield here
         else:
             with spark_for(job, master=master, settings=settings, sources=False) as spark:
                 if master is not None and not master.startswith("local["):
@@ -165,7 +165,8 @@ def spark_for(
         raise JobError(str(error)) from error
 
 
-def _local(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]:
+def here(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]:
+    """Apply it in this process, and in further ones of this machine if there is much to read."""
     processes = min(os.cpu_count() or 1, len(parts), 1 + events_in(parts) // PROCESS_EVENTS)
     if processes <= 1:
         yield from map(function, parts)

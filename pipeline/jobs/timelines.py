@@ -17,7 +17,7 @@ from pipeline.audit.log_timeline import NEARBY_EVENTS
 from pipeline.audit.reduction import SEQ_BITS
 from pipeline.audit.verdict_counts import FIRST_OF_CAUSE, SAMPLES
 from pipeline.event_parts import Part
-from pipeline.jobs.engines import Engine
+from pipeline.jobs.engines import TASK_EVENTS_MIN, Engine, events_in, here
 
 FOUND_AT_ONCE = 10_000
 """Findings that are rows of Python at a time: half a million would take 400 MB."""
@@ -76,6 +76,8 @@ def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
             ranked.append((seen[group], copy))
     wanted = [copy for _, copy in sorted(ranked, key=itemgetter(0))[:SAMPLES]]
     chosen = [narrow for part in parts for narrow in _narrowed(part, wanted)]
+    # Usually they are fewer than a task is worth, wherever the log itself was read.
+    read = read if events_in(chosen) > TASK_EVENTS_MIN else here
     rows = [row for of_part in read(partial(_told, wanted), chosen) for row in of_part]
     rows.sort(
         key=lambda row: (*(row[name] or "" for name in ("node", "vhost", "queue")), row["position"], row["moment"])

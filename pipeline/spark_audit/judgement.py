@@ -28,7 +28,7 @@ from pipeline.file_target import Target
 from pipeline.spark_audit import log_reading, share_verdicts
 from pipeline.spark_audit.kept_state import Carried, Kept, state_rows
 from pipeline.spark_audit.log_reading import LINK, LOG, PIECE, READ, LogRead, Reading
-from pipeline.spark_audit.moved_copies import LINKS
+from pipeline.spark_audit.moved_copies import GUESTS, guests
 from pipeline.spark_audit.number_blocks import BLOCK_BITS, table_of
 from pipeline.spark_audit.open_messages import limit
 from pipeline.spark_audit.share_verdicts import (
@@ -101,6 +101,12 @@ class _Shares(NamedTuple):
     begins: dict[str, Any]
     numbers: dict[str, Any]
     last: int
+
+    def table(self) -> pa.Table:
+        """Return the share of each block: rows of BLOCKS."""
+        columns = zip(*self.blocks, strict=True) if self.blocks else ([] for _ in BLOCKS)
+        known = [pa.array(values, field.type) for values, field in zip(columns, BLOCKS, strict=True)]
+        return pa.table(known, schema=BLOCKS)
 
 
 def judged_by_spark(
@@ -179,30 +185,35 @@ class _Judgement:
         before = str(self._spark.conf.get("spark.sql.shuffle.partitions"))
         self._spark.conf.set("spark.sql.shuffle.partitions", str(max(shares.last, 1)))
         try:
-            return self._judged(self._shared(shares), shares)
+            with self._shared(shares) as pieces:
+                return self._judged(pieces, shares)
         finally:
             self._spark.conf.set("spark.sql.shuffle.partitions", before)
 
-    def _shared(self, shares: _Shares) -> DataFrame:
-        """The pieces of the log, each with its share."""
+    @contextmanager
+    def _shared(self, shares: _Shares) -> Iterator[DataFrame]:
+        """The pieces of the log, each with its share, and with those that have guests in it."""
+        from pyspark import StorageLevel
         from pyspark.sql import functions as sql
 
-        pieces, bits = self._read.where(f"what = '{PIECE}'"), self._cut.block_bits
-        if self._log.moves:
-            links = self._read.where(f"what = '{LINK}'").mapInArrow(log_reading.decoded_links, columns_of(LINKS))
-            of_queues = links.groupBy("node", "vhost", "queue").applyInArrow(
-                lambda of_queue: log_reading.begins(bits, of_queue), columns_of(READ)
-            )
-            both = pieces.groupBy("node", "block").cogroup(of_queues.groupBy("node", "block"))
-            pieces = both.applyInArrow(
-                lambda key, cut, begun: log_reading.with_moves(bits, key, cut, begun), columns_of(READ)
-            )
-        columns = zip(*shares.blocks, strict=True) if shares.blocks else ([] for _ in BLOCKS)
-        known = [pa.array(values, field.type) for values, field in zip(columns, BLOCKS, strict=True)]
-        blocks = sql.broadcast(self._spark.createDataFrame(pa.table(known, schema=BLOCKS)))
-        # Copies that have moved into a block of which the log has nothing else go anywhere, all of them together.
-        shared = pieces.join(blocks, ["node", "block"], "left")
-        return shared.select(sql.coalesce("share", sql.lit(1)).alias("share"), "node", "copies", "messages")
+        columns = "share", "node", "vhost", "queue", "copies", "messages"
+        pieces = self._read.where(f"what = '{PIECE}'")
+        blocks = self._spark.createDataFrame(shares.table())
+        if not self._log.moves:
+            yield pieces.join(sql.broadcast(blocks), ["node", "block"]).select(*columns)
+            return
+        judging, bits = self._judging(shares), self._cut.block_bits
+        of_queues = self._read.where(f"what = '{LINK}'").groupBy("node", "vhost", "queue")
+        away = of_queues.applyInArrow(
+            lambda key, of_queue: guests(judging.ranges, bits, key, of_queue), columns_of(GUESTS)
+        ).persist(StorageLevel.DISK_ONLY)
+        try:
+            visited = blocks.union(away.select(*BLOCKS.names).distinct())
+            told = away.withColumn("messages", sql.lit(None).cast("binary"))
+            told = told.withColumn("share", sql.explode(sql.array("home", "share"))).select(*columns)
+            yield pieces.join(sql.broadcast(visited), ["node", "block"]).select(*columns).union(told)
+        finally:
+            away.unpersist()
 
     def _judged(self, pieces: DataFrame, shares: _Shares) -> Outcome:
         from pyspark import StorageLevel

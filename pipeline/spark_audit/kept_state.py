@@ -36,7 +36,7 @@ from pipeline.spark_audit.share_verdicts import (
 
 STATE = "audit/_state"
 NAME = "_state.json"
-FORMAT = [2, BLOCK_BITS]
+FORMAT = [3, BLOCK_BITS]
 """Version of the files. Those of another one are not read: the log is read from its begin."""
 
 

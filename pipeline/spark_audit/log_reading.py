@@ -14,22 +14,21 @@ from pipeline.audit.audit import NodeFacts, ReducedPart, facts_of, reduce
 from pipeline.audit.log_coverage import Damage
 from pipeline.audit.reduction import SEQ_BITS, Bound, Stretch, Told
 from pipeline.event_parts import Part
-from pipeline.spark_audit.moved_copies import LINKS, first_numbers, links, moved_pieces
-from pipeline.spark_audit.number_blocks import arrow_stream, pieces, reduced_of, table_of
+from pipeline.spark_audit.moved_copies import links
+from pipeline.spark_audit.number_blocks import arrow_stream, pieces
+from pipeline.spark_audit.worker_modules import kept_apart
 
-PIECE, LINK, LOG, BEGIN = "piece", "link", "log", "begin"
+PIECE, LINK, LOG = "piece", "link", "log"
 READ = pa.schema(
     [
-        ("what", pa.string()),
-        ("node", pa.string()),
+        *((name, pa.string()) for name in ("what", "node", "vhost", "queue")),
         *((name, pa.int64()) for name in ("block", "size")),
         *((name, pa.binary()) for name in ("copies", "messages")),
     ]
 )
 """Rows of a log that was read, by `what`:
 - piece: the copies and messages of a batch in a block, `size` of them;
-- link: moved copies (`moved_copies.LINKS`), as an Arrow stream in `copies`;
-- begin: links of a block straight to their begin, in the same form;
+- link: moved copies of a queue (`moved_copies.LINKS`), as an Arrow stream in `copies`;
 - log: what a part says of its node as a whole (`LogFacts`), in `messages`.
 """
 
@@ -70,6 +69,7 @@ def read_parts(reading: Reading, numbers: Iterator[pa.RecordBatch]) -> Iterator[
         for number in batch.column(0).to_pylist():
             for part in reading.tasks[number]:
                 yield read_rows(part.name.node, reduce(part), reading.block_bits)
+    kept_apart()
 
 
 def read_rows(node: str, part: ReducedPart, block_bits: int) -> pa.RecordBatch:
@@ -86,10 +86,10 @@ def _rows(node: str, part: ReducedPart, block_bits: int) -> Iterator[dict[str, A
         for piece in pieces(reduced, block_bits):
             facts.rows[piece.block] += piece.rows
             yield {"what": PIECE, "node": node, "size": piece.rows, **piece._asdict()}
-        moved = links(reduced)
-        if moved.num_rows:
+        for (vhost, queue), moved in links(reduced):
             facts = facts._replace(moves=True)
-            yield {"what": LINK, "node": node, "size": moved.num_rows, "copies": arrow_stream(moved)}
+            of_queue = {"node": node, "vhost": vhost, "queue": queue, "size": moved.num_rows}
+            yield {"what": LINK, **of_queue, "copies": arrow_stream(moved)}
     yield {"what": LOG, "node": node, "messages": msgspec.msgpack.encode(facts)}
 
 
@@ -136,35 +136,6 @@ def kept_facts(node: str, facts: LogFacts, since: int) -> dict[str, Any]:
         stretches=stretches,
     )
     return {"what": LOG, "node": node, "messages": msgspec.msgpack.encode(kept)}
-
-
-def decoded_links(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode rows of READ with links: rows of LINKS."""
-    for batch in batches:
-        for stream in batch.column("copies").to_pylist():
-            yield from table_of(stream).cast(LINKS).to_batches()
-
-
-def begins(block_bits: int, of_queue: pa.Table) -> pa.Table:
-    """Follow the links of a queue: rows of READ."""
-    node = of_queue.column("node")[0].as_py()
-    found = [
-        {"what": BEGIN, "node": node, "block": block, "copies": stream}
-        for block, stream in first_numbers(of_queue, block_bits)
-    ]
-    return pa.Table.from_pylist(found, READ)
-
-
-def with_moves(block_bits: int, key: tuple[Any, ...], cut: pa.Table, begun: pa.Table) -> pa.Table:
-    """Move copies of a block, in rows of READ, to the blocks where their links begin."""
-    if not begun.num_rows:
-        return cut
-    firsts = pa.concat_tables(map(table_of, begun.column("copies").to_pylist()))
-    rows = list[dict[str, Any]]()
-    for row in cut.select(("node", "copies", "messages")).to_pylist():
-        moved = moved_pieces(reduced_of(**row), firsts, block_bits)
-        rows += [{"what": PIECE, "node": row["node"], "size": piece.rows, **piece._asdict()} for piece in moved]
-    return pa.Table.from_pylist(rows, READ)
 
 
 def _batch(rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:

@@ -1,53 +1,77 @@
 """Copies at another position than the number of their message: they are judged beside their first place.
 
 A quorum queue appends a returned message again, so a message goes through a chain of positions, each of which names the
-one before. A chain may cross blocks of numbers: here each copy in it finds the number that the chain begins with, queue
-by queue, and goes to the block of that number. Logs without moves have no links, and skip this.
+one before. A chain may cross shares: the links of a queue are followed, and a copy whose chain begins in another share
+than its position is judged there, as a *guest*. Most chains stay in their share. Logs without moves skip this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipeline.audit.reduction import Reduced
-from pipeline.spark_audit.number_blocks import Piece, arrow_stream, pieces
+from pipeline.audit.reduction import Groups, Place, Reduced
+from pipeline.spark_audit.number_blocks import arrow_stream, table_of
 
-LINKS = pa.schema(
+LINKS = pa.schema([("position", pa.int64()), ("number", pa.int64())])
+"""A copy at `position` was `number` before: a position in its queue, or the number of its message."""
+GUESTS = pa.schema(
     [
         *((name, pa.string()) for name in ("node", "vhost", "queue")),
-        ("position", pa.int64()),
-        ("number", pa.int64()),
+        *((name, pa.int64()) for name in ("block", "home", "share")),
+        ("copies", pa.binary()),
     ]
 )
-"""A copy at `position` was `number` before: a position in its queue, or the number of its message."""
+"""Copies of a queue that are judged in `share`; `home` is the share of their positions, which are in `block`. As an
+Arrow stream of LINKS, straight to the number that the chain begins with.
+"""
 HOPS_MAX = 64
 """Steps of following links, each of which doubles the distance: a damaged log may have circles."""
 
 
-def links(reduced: Reduced) -> pa.Table:
-    """Rows of LINKS of reduced events."""
-    numbers, positions = (reduced.copies.column(name).to_numpy() for name in ("msg_id", "position"))
-    rows = np.flatnonzero((numbers >= 0) & (numbers != positions))
-    places = reduced.copies.column("place").to_numpy()[rows]
-    vhosts, queues = (pa.array([place[at] for place in reduced.places], pa.string()) for at in (0, 1))
-    columns = [
-        pa.repeat(pa.scalar(reduced.node), len(rows)),
-        vhosts.take(pa.array(places)),
-        queues.take(pa.array(places)),
-        pa.array(positions[rows]),
-        pa.array(numbers[rows]),
-    ]
-    return pa.table(columns, schema=LINKS)
+Ranges = Callable[[str, Any], Any]
+"""Returns the shares of numbers of a node, which is given by its name."""
 
 
-def first_numbers(of_queue: pa.Table, block_bits: int) -> Iterator[tuple[int, bytes]]:
-    """Follow the links of one queue; yields by block of position the links from there straight to the begin."""
-    position, number = (of_queue.column(name).to_numpy() for name in ("position", "number"))
+class Guests(NamedTuple):
+    """Positions in a queue, ascending, and the shares in which the copies there are judged."""
+
+    position: Any
+    share: Any
+
+
+def links(reduced: Reduced) -> Iterator[tuple[Place, pa.Table]]:
+    """Yield the moved copies of reduced events, by queue: rows of LINKS."""
+    numbers, positions, places = (reduced.copies.column(name).to_numpy() for name in ("msg_id", "position", "place"))
+    moved = np.flatnonzero((numbers >= 0) & (numbers != positions))
+    for place in np.unique(places[moved]).tolist():
+        rows = moved[places[moved] == place]
+        yield reduced.places[place], pa.table([positions[rows], numbers[rows]], schema=LINKS)
+
+
+def guests(ranges: Ranges, block_bits: int, key: tuple[Any, ...], of_queue: pa.Table) -> pa.Table:
+    """Follow the links of a queue, given by its node, virtual host and name: rows of GUESTS."""
+    node, vhost, queue = (each.as_py() for each in key)
+    position, number = _followed(pa.concat_tables(map(table_of, of_queue.column("copies").to_pylist())))
+    home, share = ranges(node, position), ranges(node, number)
+    away = np.flatnonzero(home != share)
+    groups = Groups(position[away] >> block_bits, share[away])
+    ends = np.append(groups.starts[1:], len(away))
+    found = []
+    for begin, end in zip(groups.starts.tolist(), ends.tolist()[: len(groups)], strict=True):
+        rows = away[groups.order[begin:end]]
+        named = {"node": node, "vhost": vhost, "queue": queue, "block": int(position[rows[0]]) >> block_bits}
+        stream = arrow_stream(pa.table([position[rows], number[rows]], schema=LINKS))
+        found.append({**named, "home": int(home[rows[0]]), "share": int(share[rows[0]]), "copies": stream})
+    return pa.Table.from_pylist(found, GUESTS)
+
+
+def _followed(of_queue: pa.Table) -> tuple[Any, Any]:
+    """Return positions, ascending, and the numbers with which their chains begin."""
+    position, number = (of_queue.column(name).to_numpy() for name in LINKS.names)
     order = np.argsort(position, kind="stable")
     position, number = position[order], number[order]
     for _ in range(HOPS_MAX):
@@ -56,28 +80,29 @@ def first_numbers(of_queue: pa.Table, block_bits: int) -> Iterator[tuple[int, by
         if not further.any():
             break
         number = np.where(further, number[at], number)
-    rows = of_queue.take(pa.array(order)).set_column(LINKS.get_field_index("number"), "number", pa.array(number))
-    blocks = position >> block_bits
-    for block in np.unique(blocks).tolist():
-        yield int(block), arrow_stream(rows.filter(pa.array(blocks == block)))
+    return position, number
 
 
-def moved_pieces(reduced: Reduced, firsts: pa.Table, block_bits: int) -> Iterator[Piece]:
-    """Cut reduced events of a block again, with copies in the blocks where their links begin."""
-    position = reduced.copies.column("position").to_numpy()
-    place = reduced.copies.column("place").to_numpy()
-    to = position.copy()
-    for number, (vhost, queue) in enumerate(reduced.places):
-        mine = _of_place(firsts, vhost, queue)
-        rows = np.flatnonzero(place == number)
-        if len(mine[0]) and len(rows):
-            at = np.minimum(np.searchsorted(mine[0], position[rows]), len(mine[0]) - 1)
-            to[rows] = np.where(mine[0][at] == position[rows], mine[1][at], position[rows])
-    yield from pieces(reduced, block_bits, to)
+def guests_of(node: str, ranges: Ranges, streams: Mapping[Place, list[bytes]]) -> dict[Place, Guests]:
+    """Decode the guests that a share has, and its own copies that are guests of others."""
+    found = {}
+    for place, of_place in streams.items():
+        links = pa.concat_tables(map(table_of, of_place)).sort_by("position")
+        position, number = (links.column(name).to_numpy() for name in LINKS.names)
+        found[place] = Guests(position, ranges(node, number))
+    return found
 
 
-def _of_place(firsts: pa.Table, vhost: str, queue: str) -> tuple[Any, Any]:
-    mine = firsts.filter(pc.and_(pc.equal(firsts.column("vhost"), vhost), pc.equal(firsts.column("queue"), queue)))
-    position, number = (mine.column(name).to_numpy() for name in ("position", "number"))
-    order = np.argsort(position, kind="stable")
-    return position[order], number[order]
+def judged_in(share: int, reduced: Reduced, ranges: Ranges, guests: Mapping[Place, Guests]) -> Reduced:
+    """Choose the copies and messages of reduced events that are judged in a share."""
+    position, place = (reduced.copies.column(name).to_numpy() for name in ("position", "place"))
+    to = ranges(reduced.node, position)
+    for number, name in enumerate(reduced.places):
+        if name in guests:
+            rows, known = np.flatnonzero(place == number), guests[name]
+            at = np.minimum(np.searchsorted(known.position, position[rows]), len(known.position) - 1)
+            to[rows] = np.where(known.position[at] == position[rows], known.share[at], to[rows])
+    sent = ranges(reduced.node, reduced.messages.column("msg_id").to_numpy())
+    return reduced._replace(
+        copies=reduced.copies.filter(pa.array(to == share)), messages=reduced.messages.filter(pa.array(sent == share))
+    )

@@ -62,11 +62,11 @@ class _Cut(NamedTuple):
         return arrow_stream(rows.replace_schema_metadata({NAMES: json.dumps(names).encode()}))
 
 
-def pieces(reduced: Reduced, block_bits: int, numbers: Any = None) -> Iterator[Piece]:
-    """Cut reduced events by block; `numbers` replace the positions of copies."""
+def pieces(reduced: Reduced, block_bits: int) -> Iterator[Piece]:
+    """Cut reduced events by block."""
     positions, messages = reduced.copies.column("position").to_numpy(), reduced.messages.column("msg_id").to_numpy()
     cuts = (
-        _Cut(reduced.copies, positions if numbers is None else numbers, "place", reduced.places),
+        _Cut(reduced.copies, positions, "place", reduced.places),
         _Cut(reduced.messages, messages, "route", reduced.routes),
     )
     tables = [cut.by_block(block_bits) for cut in cuts]

@@ -20,7 +20,7 @@ from pipeline.audit.reduction import NEVER, Reduced
 
 LATE_EVENTS = 1 << 20
 """Events after which nothing more is heard of a message that is over, by far."""
-HEARD = ("published", "confirmed", "answered", "routed_last")
+HEARD = ("published", "confirmed", "answered", "arrived", "routed_last")
 """Columns of reduced messages with moments."""
 
 

@@ -22,6 +22,7 @@ from pipeline.audit.reduction import NEVER, SEQ_BITS, Groups, Place, Reduced
 from pipeline.audit.verdict_counts import causes_of, found_in, samples_of, tally_of
 from pipeline.file_target import Target
 from pipeline.spark_audit.log_reading import READ, read_rows
+from pipeline.spark_audit.moved_copies import guests_of, judged_in
 from pipeline.spark_audit.number_blocks import arrow_stream, reduced_of
 from pipeline.spark_audit.open_messages import (
     closed_rows,
@@ -31,9 +32,12 @@ from pipeline.spark_audit.open_messages import (
     open_numbers,
     rows_of,
 )
+from pipeline.spark_audit.worker_modules import kept_apart
 
 TALLIED, CAUSE, DOUBT, MESSAGES, SPAN, SAMPLES = "tally", "cause", "doubt", "messages", "span", "samples"
 LATE, SETTLED = "late", "settled"
+NO_QUEUE = (None, None)
+"""In rows of pieces, in place of virtual host and queue, which rows of `moved_copies.GUESTS` have."""
 CLOSED_TALLY, CLOSED_MESSAGES, CLOSED, OVERTAKER, OLDEST = (
     "closed tally",
     "closed messages",
@@ -141,6 +145,7 @@ def judge_share(judging: Judging, key: tuple[Any, ...], pieces: pa.Table) -> pa.
         facts += _of_node(judging, each)
     if judging.keeping is not None:
         facts += _kept(judging, judging.keeping, share, nodes)
+    kept_apart()
     return pa.Table.from_pylist([{**fact, "share": share} for fact in facts], FACTS)
 
 
@@ -160,11 +165,19 @@ def deliveries_in(judging: Judging, mixed: frozenset[Mixed], key: tuple[Any, ...
 
 
 def _judged(judging: Judging, share: int, pieces: pa.Table) -> Iterator[_NodeVerdicts]:
-    """Judge the pieces of a share, node by node."""
+    """Judge the pieces of a share, and of copies elsewhere that are its guests, node by node."""
     batches = defaultdict[str, list[Reduced]](list)
-    for row in pieces.select(("node", "copies", "messages")).to_pylist():
-        batches[row["node"]].append(reduced_of(**row))
+    streams = defaultdict[str, dict[Place, list[bytes]]](lambda: defaultdict(list))
+    for row in pieces.select(("node", "vhost", "queue", "copies", "messages")).to_pylist():
+        place = row.pop("vhost"), row.pop("queue")
+        if place == NO_QUEUE:
+            batches[row["node"]].append(reduced_of(**row))
+        else:
+            streams[row["node"]][place].append(row["copies"])
     for name in sorted(batches):
+        if name in streams:
+            guests = guests_of(name, judging.ranges, streams[name])
+            batches[name] = [judged_in(share, each, judging.ranges, guests) for each in batches[name]]
         others = [*judging.elsewhere.get((share, name), []), *judging.before.get(name, [])]
         node = share_of(judging.facts[name], batches.pop(name))
         node = node._replace(overtakers=_overtakers(node.places, others))

@@ -274,6 +274,12 @@ class Journal:
                 whole.add(writes.sealed())
         return whole
 
+    def places(self) -> list[tuple[int, int]]:
+        """List queue and lane of every lane with messages that LMDB lacks."""
+        with self._lock:
+            writes = [each for each in (self._parcel, self._writes) if each is not None]
+            return [place for each in writes for place in each.places()]
+
     def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
         """Return the unapplied writes that a reader of a lane between two positions needs; None if LMDB has all of it.
 

@@ -77,12 +77,12 @@ class Explored(NamedTuple):
 
 
 def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> Explored:
-    """Record and explore a seed; with `steps` one life of that many."""
+    """Record and explore a seed; with `steps`, as a trial, one life of that many, at its decisive instants."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="leveret-record-", dir=memory) as temporary:
         lives = (steps,) if steps else LIVES
         recording = record_broker(Path(temporary) / "record", seed, lives, planted=planted, abrupt=bool(seed % 2))
-        findings = explore(recording)
+        findings = explore(recording, decisive=steps > 0)
         if not findings.failed:
             return Explored(seed, findings, None)
         kept = directory / f"broker-{seed}"

@@ -167,7 +167,7 @@ class Round(Campaign):
         lines = [line for line in self.broker.log().splitlines() if FLOODED not in line]
         words = "\n".join(["the broker's last words:", *lines[-LAST_LINES:]])
         where = f"data: {self._kept}; as the last kill left it: {self._copy}"
-        return BrokenPromiseError("\n".join([str(self.plan), *problems, words, where, command]))
+        return BrokenPromiseError("\n".join([str(self.plan), words, *problems, where, command]))
 
     @property
     def _kept(self) -> Path:

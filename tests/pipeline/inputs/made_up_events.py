@@ -122,11 +122,17 @@ class History:
         self.reject(position, queue, kind=kind, reason=reason)
         return self.dead_letter(position, queue, to)
 
-    def dead_letter(self, position: int, queue: str, to: str) -> int:
+    def dead_letter(self, position: int, queue: str, to: str, *, exchange: str = "") -> int:
         """The dead letter of a message is published; its number."""
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
-        told: dict[str, Any] = {"connection": "", "channel": 0, "exchange": "", "routing_key": to, "size_bytes": 1}
+        told: dict[str, Any] = {
+            "connection": "",
+            "channel": 0,
+            "exchange": exchange,
+            "routing_key": to,
+            "size_bytes": 1,
+        }
         told |= {"queue": queue, "position": position, "detail": '{"queues": 1}'}
         self.tell("publish", msg_id=number, persistent=True, **told)
         self.tell("route", queue=to, msg_id=number, position=number, persistent=True)

@@ -133,6 +133,22 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "marked at its first delivery": (again, ("settled", "first delivery marked as redelivered")),
     "marked at its first delivery after a restart": (lambda h, m: (restart(h, m), again(h, m)), ("settled",)),
     "marked at its first delivery that is known": (lambda h, m: (h.lose(2), again(h, m)), ("settled",)),
+    "acknowledged, and in the record of the stop": (
+        lambda h, m: (h.consume(m), h.stop(m)),
+        ("settled", "there again after its end"),
+    ),
+    "absent from a record, and in the next": (
+        lambda h, m: (h.stop(m), restart(h), h.stop(m)),
+        ("queued", "absent from a record, and back"),
+    ),
+    "absent from a record, and delivered": (
+        lambda h, m: (h.stop(m), restart(h), again(h, m)),
+        ("settled", "absent from a record, and back"),
+    ),
+    "absent from a record that lacks its begin, and back": (
+        lambda h, m: (h.lose(1), h.stop(m), h.start(after=2), h.recorded(), again(h, m)),
+        ("settled",),
+    ),
     "new again, where its mark may not have been on disk": (
         lambda h, m: (h.deliver(m), restart(h, m, known=1), h.consume(m)),
         ("settled",),
@@ -143,11 +159,15 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
 # Faults that only the arguments of a queue, or the answers to its publisher, show
 
 
-def _in(arguments: dict[str, Any] | None, *steps: Callable[[Story, int], object]) -> Callable[[Story, int], None]:
-    """The message is in a queue with these arguments."""
+def _in(
+    arguments: dict[str, Any] | None, *steps: Callable[[Story, int], object], kind: str = "classic", since: Any = None
+) -> Callable[[Story, int], None]:
+    """The message is in a queue with these arguments; or with those of a policy `since` before it came."""
 
     def tell(history: Story, _: int) -> None:
-        history.declare("limited", arguments=arguments)
+        history.declare("limited", arguments=arguments, kind=kind)
+        if since is not None:
+            history.policy("limited", **since)
         message = history.publish("limited")
         for step in steps:
             step(history, message)
@@ -157,6 +177,25 @@ def _in(arguments: dict[str, Any] | None, *steps: Callable[[Story, int], object]
 
 def gone(kind: str, **fields: Any) -> Callable[[Story, int], object]:
     return lambda history, message: history.of(kind, message, "limited", **fields)
+
+
+def letter(to: str, **told: Any) -> Callable[[Story, int], object]:
+    """A dead letter of the message is published."""
+    return lambda history, message: history.dead_letter(message, "limited", to, **told)
+
+
+def dead(exchange: str, queues: int = 0) -> Callable[[Story, int], object]:
+    detail = f'{{"queues": {queues}}}'
+    return gone("deadletter", reason="expired", exchange=exchange, detail=detail)
+
+
+def _given_back_in_limited(history: Story, message: int) -> None:
+    history.deliver(message, "limited")
+    history.of("requeue", message, "limited")
+
+
+def _acknowledged(history: Story, message: int) -> None:
+    history.consume(message, "limited")
 
 
 EXPIRES = gone("expire", reason="expired")
@@ -181,6 +220,49 @@ BESIDE: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "dropped by a limit of deliveries that is not there": (
         _in({"max-length": 2}, gone("drop", reason="delivery_limit")),
         ("settled", "dropped without a limit"),
+    ),
+    "expires by what ended before it came": (
+        _in({"message-ttl": 1}, EXPIRES, since={}),
+        ("settled", "expired without a time to live"),
+    ),
+    "dropped by a length that ended before it came": (
+        _in({"max-length": 2}, gone("drop", reason="maxlen"), since={}),
+        ("settled", "dropped without a limit"),
+    ),
+    "dropped where a full queue refuses": (
+        _in({"max-length": 2, "overflow": "reject-publish"}, gone("drop", reason="maxlen")),
+        ("settled", "dropped without a limit"),
+    ),
+    "dropped by a policy by which a full queue is to refuse": (
+        _in(
+            {}, lambda h, m: h.policy("limited", max_length=2, overflow="reject-publish"), gone("drop", reason="maxlen")
+        ),
+        ("settled",),
+    ),
+    "dropped by a policy when a full queue refused already": (
+        _in(
+            {"max-length": 2, "overflow": "reject-publish"},
+            lambda h, m: h.policy("limited", max_length=1, overflow="reject-publish"),
+            gone("drop", reason="maxlen"),
+        ),
+        ("settled", "dropped without a limit"),
+    ),
+    "dropped where a full quorum queue cannot dead-letter": (
+        _in({"max-length": 2, "overflow": "reject-publish-dlx"}, gone("drop", reason="maxlen"), kind="quorum"),
+        ("settled",),
+    ),
+    "dropped by a limit of deliveries without any": (
+        _in({"delivery-limit": 2}, gone("drop", reason="delivery_limit"), kind="quorum"),
+        ("settled", "dropped without a limit"),
+    ),
+    "dropped by a limit of deliveries": (
+        _in({"delivery-limit": 0}, _given_back_in_limited, gone("drop", reason="delivery_limit"), kind="quorum"),
+        ("settled",),
+    ),
+    "dropped for no reason": (_in({}, gone("drop")), ("settled", "dropped without a limit")),
+    "released by what ended before it came": (
+        _in({"dead-letter-strategy": "at-least-once"}, gone("release"), kind="quorum", since={}),
+        ("settled", "released without a delay"),
     ),
     "released where nothing is delayed": (_in({}, gone("release")), ("settled", "released without a delay")),
     "released by a queue that keeps dead letters": (
@@ -217,6 +299,36 @@ BESIDE: dict[str, tuple[Fault, tuple[str, ...]]] = {
     ),
     "dead letter for another reason": (
         _in({"message-ttl": 1, **LETTERS}, EXPIRES, gone("deadletter", reason="rejected", exchange="dlx")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter for an exchange of before": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES, dead("dlx"), since={"message_ttl": 1}),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter for an exchange that changed meanwhile": (
+        _in({"message-ttl": 1, **LETTERS}, lambda h, m: h.policy("limited"), EXPIRES, dead("dlx")),
+        ("settled",),
+    ),
+    "dead letter published to another exchange": (
+        _in({"message-ttl": 1, **LETTERS}, EXPIRES, dead("dlx", 1), letter("dead", exchange="elsewhere")),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter published with another key": (
+        _in(
+            {"message-ttl": 1, "dead-letter-exchange": "", "dead-letter-routing-key": "dead"},
+            *(EXPIRES, dead("", 1), letter("elsewhere")),
+        ),
+        ("settled", "dead letter unlike its death"),
+    ),
+    "dead letter published with its queue's key": (
+        _in(
+            {"message-ttl": 1, "dead-letter-exchange": "", "dead-letter-routing-key": "dead"},
+            *(EXPIRES, dead("", 1), letter("dead")),
+        ),
+        ("settled",),
+    ),
+    "dead letter published of the living": (
+        _in({}, letter("dead"), _acknowledged),
         ("settled", "dead letter unlike its death"),
     ),
     "dead letter of the living": (
@@ -258,11 +370,25 @@ ANSWERED: dict[str, tuple[Fault, tuple[str, ...]]] = {
     ),
     "confirmed between two of its queues": (
         lambda h, m: h.tell("route", queue="third", msg_id=m, position=m, persistent=True),
-        ("confirmed before its route",),
+        ("confirmed before its route", "routed too often"),
     ),
     "numbered by the next boot": (
         lambda h, m: h.tell("publish", msg_id=m + (1 << 40), **PUBLISHER, detail='{"queues": 0}'),
         ("numbered by another boot",),
+    ),
+    "in a queue more than it was routed to": (
+        lambda h, m: (
+            h.tell("route", queue="third", msg_id=h.publish(confirmed=False), position=m + 1),
+            h.answer(m + 1),
+        ),
+        ("routed too often",),
+    ),
+    "in its queue before it was published": (
+        lambda h, m: (
+            h.tell("route", queue="other", msg_id=m + 9, position=m + 9, persistent=True),
+            h.tell("publish", msg_id=m + 9, **PUBLISHER, persistent=True, detail='{"queues": 1}'),
+        ),
+        ("routed before its publish",),
     ),
     "returned from a queue": (lambda h, m: h.answer(m, "return"), ("returned, and routed",)),
 }

@@ -233,6 +233,59 @@ def to_the_end_of_a_quorum_queue(history: Story) -> None:
     history.stop(place, queue="quorum")
 
 
+@story
+def to_the_end_of_a_queue_that_moves_none(history: Story) -> None:
+    message = history.message("settled")
+    history.deliver(message)
+    history.of("requeue", message)
+    history.verdicts["q", message + 1] = ("settled", "in its queue twice")
+    history.consume(history.move(message))
+
+
+@story
+def acknowledged_and_at_the_end_of_its_queue(history: Story) -> None:
+    history.declare("quorum", kind="quorum")
+    message = history.message("settled", queue="quorum")
+    history.consume(message, "quorum")
+    history.verdicts["quorum", message + 1] = ("settled", "in its queue twice")
+    history.consume(history.move(message, "quorum"), "quorum")
+
+
+@story
+def dead_and_waiting_in_its_queue(history: Story) -> None:
+    """A queue that keeps dead letters has them at places of their own."""
+    history.declare("quorum", kind="quorum", arguments={"dead-letter-strategy": "at-least-once"})
+    message = history.message("settled", queue="quorum")
+    history.deliver(message, "quorum")
+    history.of("reject", message, "quorum", reason="rejected")
+    history.verdicts["quorum", message + 1] = ("settled",)
+    history.of("release", history.move(message, "quorum"), "quorum")
+
+
+@story
+def persistent_and_kept_in_memory(history: Story) -> None:
+    """But not where the queue is lost at a restart too."""
+    history.tell(
+        "declare", queue="lost", detail='{"type": "classic", "durable": false, "max_priority": 0, "arguments": {}}'
+    )
+    persistent = {"persistent": True, "detail": '{"queues": 2}'}
+    message = (history.boot << 40) + 9
+    history.tell("publish", msg_id=message, connection="c", channel=1, size_bytes=1, **persistent)
+    for queue, verdict in (("q", ("queued", "persistent, and not kept")), ("lost", ("queued",))):
+        history.tell("route", queue=queue, msg_id=message, position=message, persistent=False)
+        history.verdicts[queue, message] = verdict
+
+
+@story
+def into_a_queue_that_was_deleted(history: Story) -> None:
+    history.declare("gone")
+    before = history.message("settled", queue="gone")
+    history.tell("delete", queue="gone", detail=f'{{"below": {before + 1}, "kept": []}}')
+    history.message("queued", "routed into a deleted queue", queue="gone")
+    history.declare("gone")
+    history.message("queued", queue="gone")
+
+
 def _move_that_came_undone(history: Story) -> int:
     """It was not on disk when the broker was killed: the message is where it was, and no other is lost."""
     history.declare("quorum", kind="quorum")
@@ -325,7 +378,7 @@ def a_dead_letter_that_a_full_queue_refused(history: Story) -> None:
     history.deliver(message)
     history.reject(message)
     dead_letter = {"msg_id": (1 << 40) + 9, "queue": "q", "position": message, "connection": "", "channel": 0}
-    history.tell("publish", size_bytes=1, persistent=True, detail='{"queues": 1}', **dead_letter)
+    history.tell("publish", exchange="", size_bytes=1, persistent=True, detail='{"queues": 1}', **dead_letter)
 
 
 @story
@@ -459,6 +512,7 @@ def routed_twice(history: Story) -> None:
     history.tell("route", queue="q", msg_id=message, position=message, persistent=True)
     history.answer(message)
     history.consume(message)
+    history.verdicts[None, None] = ("message", "routed too often")  # type: ignore[index]
 
 
 @story

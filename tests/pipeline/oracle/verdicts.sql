@@ -73,6 +73,8 @@ SELECT node, msg_id, count(*) FILTER (kind = 'publish') AS publishes, count(*) F
        max((detail->>'queues')::INT) FILTER (kind = 'publish') AS queues,
        count(DISTINCT (coalesce(connection, ''), coalesce(channel, 0))) FILTER (kind IN ('publish', 'confirm', 'nack', 'return')) AS parties,
        max(m) FILTER (kind = 'route' AND position = msg_id) AS routed_last,
+       min(m) FILTER (kind = 'route' AND position = msg_id) AS arrived, count(*) FILTER (kind = 'route' AND position = msg_id) AS arrivals,
+       bool_or(kind = 'publish' AND coalesce(persistent, false)) AS persistent,
        any_value(vhost) FILTER (kind = 'publish') AS vhost, any_value(exchange) FILTER (kind = 'publish') AS exchange,
        any_value(routing_key) FILTER (kind = 'publish') AS routing_key
 FROM e WHERE kind IN ('publish', 'route', 'confirm', 'nack', 'return') AND msg_id IS NOT NULL GROUP BY node, msg_id;
@@ -88,13 +90,16 @@ SELECT node, msg_id, unnest(list_filter([
   CASE WHEN publishes > 1 THEN 'published twice' END,
   CASE WHEN returns > 0 AND (routes > 0 OR queues > 0) THEN 'returned, and routed' END,
   CASE WHEN publishes > 0 AND confirmed < routed_last THEN 'confirmed before its route' END,
-  CASE WHEN boot_of(published) <> boot_of(msg_id) THEN 'numbered by another boot' END], lambda x: x IS NOT NULL)) AS violation
+  CASE WHEN boot_of(published) <> boot_of(msg_id) THEN 'numbered by another boot' END,
+  CASE WHEN publishes = 1 AND queues >= 0 AND arrivals > queues THEN 'routed too often' END,
+  CASE WHEN arrived < published THEN 'routed before its publish' END], lambda x: x IS NOT NULL)) AS violation
 FROM message;
 
 -- Copies: messages in queues that are no streams
 
 CREATE TEMP TABLE c AS
-SELECT node, vhost, queue, position, m, kind, redelivered, persistent, reason, msg_id, exchange, (detail->>'queues')::INT AS queues
+SELECT node, vhost, queue, position, m, kind, redelivered, persistent, reason, msg_id, exchange, routing_key,
+       (detail->>'queues')::INT AS queues
 FROM e WHERE position >= 1::BIGINT << 40 AND queue IS NOT NULL;
 
 CREATE TEMP TABLE heard AS
@@ -172,7 +177,8 @@ FROM copy JOIN chain USING (node, vhost, queue, position)
 LEFT JOIN missing USING (node, vhost, queue, position) LEFT JOIN fate USING (node, vhost, queue, position);
 
 CREATE TEMP TABLE judged AS
-SELECT known.*, p.published, p.confirmed, coalesce(p.own, false) AS own, coalesce(p.expires, false) AS expires,
+SELECT known.*, CASE WHEN NOT moved THEN routed END AS came, p.published, p.confirmed, coalesce(p.own, false) AS own, coalesce(p.expires, false) AS expires,
+  coalesce(p.persistent, false) AS persistent,
   routed IS NULL AND first_kind <> 'queued' AND complete(known.node, known.position, first)
     AND EXISTS (FROM heard d WHERE d.node = known.node AND d.vhost = known.vhost AND d.queue = known.queue
                 AND d.position = known.position AND d.kind = 'deliver') AS phantom
@@ -192,21 +198,40 @@ SELECT node, vhost, queue, position, message_number, CASE
   ELSE 'not confirmed' END AS verdict
 FROM judged;
 
--- Arguments in force
+-- Arguments in force: from each declaration or policy of a boot to the next, or to the deletion of the queue
 
 CREATE TEMP TABLE setting AS
-SELECT node AS set_on, vhost AS set_in, queue AS set_for, m AS set_at, detail->'arguments' AS set_to, detail->>'type' AS set_type
-FROM e WHERE kind IN ('declare', 'policy');
+SELECT *, CASE WHEN gone THEN ['gone'] ELSE list_filter([
+    CASE WHEN set_type = 'delay' THEN 'delay' END, CASE WHEN set_type = 'quorum' THEN 'quorum' END, CASE WHEN durable THEN 'durable' END,
+    CASE WHEN (json_exists(set_to, '$."max-length"') OR json_exists(set_to, '$."max-length-bytes"'))
+      AND NOT (refuses AND (set_by = 'declare' OR set_type <> 'classic' OR refused)) THEN 'length' END,
+    CASE WHEN json_exists(set_to, '$."message-ttl"') THEN 'message-ttl' END,
+    CASE WHEN json_exists(set_to, '$."delivery-limit"') THEN 'delivery-limit' END,
+    CASE WHEN set_to->>'$."dead-letter-strategy"' = 'at-least-once' THEN 'waits' END,
+    'to:' || (set_to->>'$."dead-letter-exchange"'), CASE WHEN NOT json_exists(set_to, '$."dead-letter-exchange"') THEN 'to nowhere' END,
+    'key:' || (set_to->>'$."dead-letter-routing-key"'),
+    CASE WHEN NOT json_exists(set_to, '$."dead-letter-routing-key"') THEN 'without a key' END], lambda x: x IS NOT NULL) END AS has
+FROM (SELECT *, lag(refuses) OVER (PARTITION BY set_on, set_in, set_for ORDER BY set_at) AS refused FROM (
+  SELECT *, coalesce(set_to->>'$.overflow' = 'reject-publish' OR (set_type = 'classic' AND set_to->>'$.overflow' = 'reject-publish-dlx'),
+                     false) AS refuses FROM (
+  SELECT node AS set_on, vhost AS set_in, queue AS set_for, m AS set_at, kind = 'delete' AS gone, kind AS set_by, detail->'arguments' AS set_to,
+         lead(m) OVER (PARTITION BY node, vhost, queue, m >> 40 ORDER BY m) AS set_until,
+         last_value(CASE WHEN kind = 'declare' THEN detail->>'type' END IGNORE NULLS) OVER w AS set_type,
+         last_value(CASE WHEN kind = 'declare' THEN (detail->>'durable')::BOOL END IGNORE NULLS) OVER w AS durable,
+         count(*) FILTER (kind = 'declare') OVER (PARTITION BY node, vhost, queue) AS declared
+  FROM e WHERE kind IN ('declare', 'policy', 'delete') WINDOW w AS (PARTITION BY node, vhost, queue ORDER BY m))));
 CREATE MACRO told(n, v, q) AS (
-  EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q)
-  AND NOT EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND set_to IS NULL));
-CREATE MACRO ever(n, v, q, until, key) AS EXISTS (
-  FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND set_at < until
-  AND (json_exists(set_to, '$."' || key || '"') OR (key = 'delay' AND set_type = 'delay')));
--- Dead-letter exchanges of a queue in a boot up to a moment: a list of all that were in force, '-' for none.
-CREATE MACRO letters(n, v, q, until) AS (
-  SELECT coalesce(list(DISTINCT coalesce(set_to->>'$."dead-letter-exchange"', '-')), []) FROM setting
-  WHERE set_on = n AND set_in = v AND set_for = q AND set_at >= start_of(until) AND set_at < until);
+  EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND declared > 0)
+  AND NOT EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND NOT gone AND set_to IS NULL));
+CREATE MACRO told_between(n, v, q, a, b) AS told(n, v, q) AND EXISTS (
+  FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND set_at < b
+  AND (set_at >= a OR (boot_of(set_at) = boot_of(a) AND coalesce(set_until >= a, true))));
+CREATE MACRO had(n, v, q, a, b, what) AS EXISTS (
+  FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND set_at < b AND list_contains(has, what)
+  AND (set_at >= a OR (boot_of(set_at) = boot_of(a) AND coalesce(set_until >= a, true))));
+CREATE MACRO lacked(n, v, q, a, b, what) AS (told_between(n, v, q, a, b) AND NOT had(n, v, q, a, b, what));
+-- The time in which a copy could get what it had at a moment of its death: in that boot.
+CREATE MACRO since(routed, died) AS greatest(coalesce(routed, 0), start_of(died));
 
 -- Violations of copies
 
@@ -223,13 +248,15 @@ SELECT node, vhost, queue, position, count(*) FILTER (kind = 'deadletter') AS de
        count(*) FILTER (kind = 'deadletter' AND queues > 0) AS due, max(m) FILTER (kind = 'deadletter') AS last,
        arg_min(coalesce(reason, ''), m) FILTER (kind = 'deadletter') AS reason,
        arg_min(coalesce(exchange, ''), m) FILTER (kind = 'deadletter') AS exchange,
-       count(*) FILTER (kind = 'publish') AS letters
+       count(*) FILTER (kind = 'publish') AS letters, max(m) FILTER (kind = 'publish') AS letter,
+       arg_min(coalesce(exchange, ''), m) FILTER (kind = 'publish') AS letter_to,
+       arg_min(coalesce(routing_key, ''), m) FILTER (kind = 'publish') AS letter_key
 FROM c WHERE kind IN ('deadletter', 'publish') GROUP BY ALL;
 
 CREATE TEMP TABLE strange AS
 SELECT node, vhost, queue, position, phantom,
        routed IS NOT NULL AND published IS NULL AND NOT moved AND complete(node, message_number, routed)
-         AND told(node, vhost, queue) AND NOT ever(node, vhost, queue, routed + 8192, 'dead-letter-strategy') AS unannounced,
+         AND lacked(node, vhost, queue, 0, routed + 8192, 'waits') AS unannounced,
        coalesce(first < routed, false) AS early
 FROM judged;
 
@@ -256,7 +283,8 @@ twice AS (
   UNION SELECT node, vhost, queue, position FROM judged JOIN ending t USING (node, vhost, queue, position) WHERE t.told AND t.m > certain)
 SELECT node, vhost, queue, position, 'delivered after its end' AS violation FROM again
 UNION SELECT node, vhost, queue, position, 'there again after its end' FROM judged JOIN heard h USING (node, vhost, queue, position)
-WHERE h.kind = 'queued' AND boot_of(h.m) > boot_of(certain)
+LEFT JOIN boot ON boot.node = judged.node AND boot.boot = boot_of(h.m)
+WHERE h.kind = 'queued' AND (boot_of(h.m) > boot_of(certain) OR (boot_of(h.m) = boot_of(certain) AND h.m > certain AND h.m > snapshot))
 UNION SELECT node, vhost, queue, position, 'settled twice' FROM (FROM twice EXCEPT FROM again)
 UNION SELECT node, vhost, queue, position, 'delivered twice as new' FROM delivery
 GROUP BY node, vhost, queue, position
@@ -286,25 +314,52 @@ FROM judged JOIN delivery d USING (node, vhost, queue, position)
 WHERE d.nth = 1 AND d.redelivered AND routed < d.m AND boot_of(routed) = boot_of(d.m) AND published IS NOT NULL
   AND NOT own AND NOT moved AND NOT torn(node, routed, d.m)
 UNION SELECT node, vhost, queue, position, 'expired without a time to live' FROM judged
-WHERE died_by = 'expire' AND published IS NOT NULL AND NOT expires AND complete(node, message_number, died)
-  AND told(node, vhost, queue) AND NOT ever(node, vhost, queue, died, 'message-ttl')
+WHERE died_by = 'expire' AND published IS NOT NULL AND NOT expires AND complete(node, coalesce(came, message_number), died)
+  AND lacked(node, vhost, queue, coalesce(came, 0), died, 'message-ttl')
 UNION SELECT node, vhost, queue, position, 'dropped without a limit' FROM judged
-WHERE died_by = 'drop' AND complete(node, died, died) AND told(node, vhost, queue)
-  AND ((died_of = 'maxlen' AND NOT ever(node, vhost, queue, died, 'max-length')
-        AND NOT ever(node, vhost, queue, died, 'max-length-bytes'))
-       OR (died_of = 'delivery_limit' AND NOT ever(node, vhost, queue, died, 'delivery-limit')))
+WHERE died_by = 'drop' AND complete(node, died, died)
+  AND (died_of = 'delivery_limit' OR lacked(node, vhost, queue, since(routed, died), died, 'length'))
+  AND (died_of = 'maxlen' OR lacked(node, vhost, queue, since(routed, died), died, 'delivery-limit'))
+UNION SELECT node, vhost, queue, position, 'dropped without a limit' FROM judged
+WHERE died_by = 'drop' AND died_of = 'delivery_limit' AND published IS NOT NULL AND NOT own AND came IS NOT NULL
+  AND NOT EXISTS (FROM delivery d WHERE d.node = judged.node AND d.vhost = judged.vhost AND d.queue = judged.queue AND d.position = judged.position)
+  AND NOT torn(node, routed, died)
 UNION SELECT node, vhost, queue, position, 'released without a delay' FROM judged LEFT JOIN death USING (node, vhost, queue, position)
-WHERE died_by = 'release' AND coalesce(letters, 0) = 0 AND complete(node, died, died) AND told(node, vhost, queue)
-  AND NOT ever(node, vhost, queue, died, 'delay') AND NOT ever(node, vhost, queue, died, 'dead-letter-strategy')
+WHERE died_by = 'release' AND coalesce(letters, 0) = 0 AND complete(node, coalesce(came, message_number), died)
+  AND lacked(node, vhost, queue, coalesce(came, 0), died, 'delay') AND lacked(node, vhost, queue, coalesce(came, 0), died, 'waits')
 UNION SELECT node, vhost, queue, position, 'died without its dead letter' FROM judged LEFT JOIN death USING (node, vhost, queue, position)
-WHERE died_by IN ('reject', 'expire', 'drop') AND coalesce(deaths, 0) = 0 AND told(node, vhost, queue)
-  AND len(letters(node, vhost, queue, died)) = 1 AND letters(node, vhost, queue, died) <> ['-']
-  AND complete(node, died, died) AND NOT torn(node, died, died + 8192)
+WHERE died_by IN ('reject', 'expire', 'drop') AND coalesce(deaths, 0) = 0
+  AND lacked(node, vhost, queue, since(routed, died), died, 'to nowhere') AND complete(node, died, died) AND NOT torn(node, died, died + 8192)
 UNION SELECT node, vhost, queue, position, 'dead letter unlike its death' FROM judged JOIN death d USING (node, vhost, queue, position)
 WHERE d.deaths > 0 AND (
-  (told(node, vhost, queue) AND len(letters(node, vhost, queue, d.last)) = 1
-   AND letters(node, vhost, queue, d.last) <> [d.exchange] AND complete(node, d.last, d.last))
-  OR (NOT (coalesce(died_by, '') IN ('reject', 'expire', 'drop') AND coalesce(died_of, '') = d.reason) AND NOT torn(node, first, d.last)))
+  (lacked(node, vhost, queue, since(routed, d.last), d.last, 'to:' || d.exchange) AND complete(node, d.last, d.last))
+  OR (NOT (coalesce(died_by, '') IN ('reject', 'expire', 'drop') AND coalesce(died_of, '') = d.reason) AND NOT torn(node, first, d.last))
+  OR (letter_to <> d.exchange AND lacked(node, vhost, queue, 0, letter, 'waits'))
+  OR (lacked(node, vhost, queue, since(routed, letter), letter, 'key:' || letter_key)
+    AND lacked(node, vhost, queue, since(routed, letter), letter, 'without a key') AND lacked(node, vhost, queue, 0, letter, 'waits')))
+UNION SELECT node, vhost, queue, position, 'dead letter unlike its death' FROM judged k JOIN death d USING (node, vhost, queue, position)
+WHERE d.deaths = 0 AND k.last > letter AND coalesce(died_by, '') <> 'release' AND lacked(node, vhost, queue, 0, letter, 'waits')
+  AND NOT torn(node, first, letter) AND NOT torn(node, letter, letter + 8192)
+UNION SELECT node, vhost, queue, position, 'absent from a record, and back' FROM (
+  SELECT *, lead(first) OVER (PARTITION BY node, vhost, queue, position ORDER BY boot) AS again FROM (
+    SELECT node, vhost, queue, position, m >> 40 AS boot, min(m) AS first, max(m) AS last, arg_max(kind, m) AS kind FROM heard GROUP BY ALL)) l
+WHERE EXISTS (FROM copy WHERE copy.node = l.node AND copy.vhost = l.vhost AND copy.queue = l.queue AND copy.position = l.position AND kept)
+  AND EXISTS (
+    FROM full_record r LEFT JOIN fate f ON f.node = l.node AND f.vhost = l.vhost AND f.queue = l.queue AND f.position = l.position
+    WHERE r.node = l.node AND r.m > l.last AND r.m < again AND coalesce(certain > r.m, true)
+    AND NOT (r.boot = l.boot AND (of_start OR (l.kind = 'queued' AND l.last > r.snapshot)))
+    QUALIFY row_number() OVER (ORDER BY r.m) = 1 AND NOT doubt(l.node, l.last, r.m))
+UNION SELECT node, vhost, queue, position, 'routed into a deleted queue' FROM judged WHERE had(node, vhost, queue, routed, routed, 'gone')
+  AND told(node, vhost, queue)
+UNION SELECT node, vhost, queue, position, 'in its queue twice' FROM judged
+WHERE moved AND (lacked(node, vhost, queue, 0, routed, 'quorum') OR EXISTS (
+  FROM ending t WHERE t.node = judged.node AND t.vhost = judged.vhost AND t.queue = judged.queue AND t.position = judged.number
+    AND t.kind <> 'move' AND on_disk(t.node, t.m) AND t.m < judged.routed
+    AND (lacked(t.node, t.vhost, t.queue, 0, judged.routed, 'waits') OR NOT EXISTS (
+      FROM fate f WHERE f.node = t.node AND f.vhost = t.vhost AND f.queue = t.queue AND f.position = t.position
+      AND f.died_by IN ('reject', 'expire', 'drop')))))
+UNION SELECT node, vhost, queue, position, 'persistent, and not kept' FROM judged
+WHERE persistent AND NOT kept AND told(node, vhost, queue) AND had(node, vhost, queue, routed, routed, 'durable')
 UNION SELECT node, vhost, queue, position, 'its dead letter never came' FROM copy JOIN death d USING (node, vhost, queue, position)
 WHERE d.due > d.letters AND NOT torn(node, d.last, d.last + 8192)
 UNION SELECT node, vhost, queue, position, 'its dead letter came twice' FROM copy JOIN death d USING (node, vhost, queue, position)

@@ -19,6 +19,7 @@ from broker.config import Config, DiskSettings, MemorySettings, ServerSettings
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
 from broker.process_memory import memory_used
 from broker.server import resource_alarms
+from broker.server.engine import Activity
 from broker.server.resource_alarms import REUSABLE_BYTES_KEPT, SHRINK_SECONDS, ResourceWatch
 
 MEBIBYTE = 1 << 20
@@ -75,7 +76,7 @@ def test_mapped_files_do_not_count(tmp_path: Path) -> None:
 
 
 def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
-    """It waits for the end of the alarm, which must not wait for it."""
+    """It waits for the end of the alarm, which must not wait for it, nor for anything else to happen."""
     memory = MemorySettings(high_watermark_bytes=memory_used() // 2, check_interval_seconds=0.001)
     config = Config(server=ServerSettings(data_dir=str(tmp_path)), memory=memory)
     held = 0
@@ -87,7 +88,7 @@ def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Pat
         alarms.observe(lambda: (raised if alarms.is_raised(MEMORY) else ended).set())
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(watched.watch_memory, trio.sleep)
+                nursery.start_soon(watched.watch_memory, Activity().pause)
                 await raised.wait()
                 held = memory_used()
                 await ended.wait()
@@ -205,6 +206,35 @@ def alarms() -> Alarms:
 def watch(directory: Path, alarms: Alarms, space: Space | None = None, *, limit: int = 0) -> ResourceWatch:
     config = Config(server=ServerSettings(data_dir=str(directory)), disk=DiskSettings(free_limit_bytes=limit))
     return ResourceWatch(config, alarms, space or Space(), lambda: 0)
+
+
+class Keeper:
+    """A committer that has nothing to do."""
+
+    def shrink(self) -> None:
+        raise AssertionError("there is no room to give back")
+
+    def restore_ballast(self) -> None:
+        raise AssertionError("there is ballast")
+
+
+def test_room_that_others_make_ends_the_alarm_of_an_idle_broker(tmp_path: Path, alarms: Alarms) -> None:
+    space = Space()
+    disk = DiskSettings(free_limit_bytes=DISK_FREE + 1, check_interval_seconds=0.001)
+    watched = ResourceWatch(Config(server=ServerSettings(data_dir=str(tmp_path)), disk=disk), alarms, space, int)
+
+    async def look() -> None:
+        raised, ended = trio.Event(), trio.Event()
+        alarms.observe(lambda: (raised if alarms.is_raised(DISK) else ended).set())
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watched.watch_disk, Keeper(), Activity().pause)
+                await raised.wait()
+                space.reusable = 1
+                await ended.wait()
+                nursery.cancel_scope.cancel()
+
+    trio.run(look)
 
 
 def test_what_holds_nothing_in_the_store_is_free(tmp_path: Path, alarms: Alarms) -> None:

@@ -62,6 +62,18 @@ def check_times(store: MessageStore, positions: list[int]) -> None:
     assert [found.expires_at for found in store.fetch(1, 0, positions)] == [0, 2000]
 
 
+def test_lanes_that_only_the_journal_has_are_its_places(path: Path) -> None:
+    """The event log's record of a stop has their messages, although LMDB could not catch up on a full disk."""
+    with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        writer = Writer(store)
+        for queue, caught_up in ((1, True), (2, False)):
+            writer.put(queue, b"m")
+            writer.flush()
+            if caught_up:
+                store.catch_up()
+        assert (list(store.lanes()), store.journal.places()) == ([1], [(2, 0)])
+
+
 def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) -> None:
     killed(path, b"1", b"22", b"333", b"4444", caught_up=2)
     assert verify(path).journaled == 2
