@@ -161,7 +161,7 @@ class Machine:
             return False
         unforeseen = [problem for problem in promotion.problems if DROPPED not in problem]
         assert not unforeseen, unforeseen
-        self._tell(f"{self.name} is promoted, up to {promotion.note.position} of boot {promotion.note.boot}")
+        self._tell(f"{self.name} is promoted, up to position {promotion.note.position}")
         self._follower = None
         self._agenda.after(0, lambda: self._on_promotion(self))
         return True
