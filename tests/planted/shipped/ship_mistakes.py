@@ -9,12 +9,13 @@ from broker.server.commits.held_confirms import HeldConfirms
 from broker.server.standby.follower import Follower, Promotion
 from storage.batch import SealedBatch
 from storage.definitions.definition_rows import Change
-from storage.ship import place_epochs, place_owner
+from storage.ship import place_epochs, place_owner, restored_moment
 from storage.ship.announced_chains import AnnouncedChains
 from storage.ship.piece_writer import PieceWriter
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner
 from storage.ship.ship_buffer import ShipBuffer
+from storage.ship.standby.followed_store import FollowedStore
 from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError
 from tests.planted.mistake import Fence, FencedWorlds, Patch, ShippedStates, mistake
@@ -91,6 +92,24 @@ def records_dropped_without_a_new_base(patch: Patch) -> None:
         buffer._bytes = buffer._messages = 0
 
     patch(ShipBuffer, "_drop", drop_alone)
+
+
+@mistake("I13", ShippedStates("nobody is told", (2, 1)))
+def damage_not_told(patch: Patch) -> None:
+    """End a restore before a piece that is not whole, and say nothing."""
+    apply_records = restored_moment._apply_records
+    patch(restored_moment, "_apply_records", lambda *given: apply_records(*given)._replace(problems=[]))
+
+
+@mistake("I13", FencedWorlds(1, "not on the promoted broker"))
+def progress_noted_and_nothing_written(patch: Patch) -> None:
+    """Have a standby note how far it has read, and leave its stores as they are."""
+
+    def note_alone(followed: FollowedStore) -> None:
+        followed._kind = None
+        followed._save()
+
+    patch(FollowedStore, "commit", note_alone)
 
 
 @mistake("I14", FencedWorlds(1, "not on the promoted broker"))

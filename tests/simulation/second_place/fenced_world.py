@@ -17,10 +17,10 @@ from pathlib import Path
 from random import Random
 from typing import final
 
+from tests.simulation.second_place.confirmed_publisher import Publisher
 from tests.simulation.second_place.machine import Machine, Stage
 from tests.simulation.second_place.place import Place
-from tests.simulation.second_place.publisher import Publisher
-from tests.simulation.second_place.turns import taking_turns
+from tests.simulation.second_place.turn_taking import taking_turns
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.small_world import governing
 from tests.simulation.world.virtual_time import Agenda, Times

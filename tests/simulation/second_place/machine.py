@@ -19,7 +19,7 @@ from storage.ship.ship_buffer import ShipBuffer
 from storage.ship.standby.follow_note import refuse_following
 from storage.storage_errors import StoreError
 from tests.simulation.second_place.place import Place, PlaceOfMachine
-from tests.simulation.second_place.turns import Turn, TurnThreads, this_turn
+from tests.simulation.second_place.turn_taking import Turn, TurnThreads, this_turn
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.memory import Memory
 from tests.simulation.world.process import Process

@@ -7,7 +7,7 @@ from random import Random
 from typing import final
 
 from storage.ship.targets.ship_target import PieceExists, TargetError
-from tests.simulation.second_place.turns import this_turn
+from tests.simulation.second_place.turn_taking import this_turn
 from tests.simulation.world.virtual_time import Times
 
 USUAL, SLOW = 20, 900
