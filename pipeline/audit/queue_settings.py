@@ -20,19 +20,23 @@ DELAYS, TTL, LENGTH, RETURNS, WAITS, QUORUM, DURABLE, GONE, DEAD_TO, DEAD_KEY = 
 letters until a queue has taken them, is a quorum queue, survives restarts, was deleted; numbers of the exchange of its
 dead letters and of their routing key."""
 DELETED = (0,) * GONE + (1, NOWHERE, NOWHERE)
-REFUSES = {"classic": ("reject-publish", "reject-publish-dlx"), "quorum": ("reject-publish",)}
+REFUSALS = {"classic": ("reject-publish", "reject-publish-dlx"), "quorum": ("reject-publish",)}
 """Overflow by which a queue of a type refuses new messages, and drops none."""
 
 
-def _of(arguments: Arguments, declared: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the columns of a queue with these arguments in force."""
+def _refuses(arguments: Arguments, declared: Mapping[str, Any]) -> bool:
+    return arguments.get("overflow") in REFUSALS.get(declared.get("type", ""), ())
+
+
+def _of(arguments: Arguments, declared: Mapping[str, Any], *, refuses: bool) -> tuple[int, ...]:
+    """Return the columns of a queue with these arguments in force; `refuses`: when it is full."""
     kind = declared.get("type", "")
     limited = "max-length" in arguments or "max-length-bytes" in arguments
     exchange, key = (arguments.get(f"dead-letter-{name}") for name in ("exchange", "routing-key"))
     return (
         kind == "delay",
         "message-ttl" in arguments,
-        limited and arguments.get("overflow") not in REFUSES.get(kind, ()),
+        limited and not refuses,
         "delivery-limit" in arguments,
         arguments.get("dead-letter-strategy") == "at-least-once",
         kind == "quorum",
@@ -43,27 +47,39 @@ def _of(arguments: Arguments, declared: Mapping[str, Any]) -> tuple[int, ...]:
     )
 
 
+def _in_force(of_queue: Iterable[Told]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the moments and columns of a queue's settings; nothing if a declaration does not tell them."""
+    rows, declared, refused = list[tuple[int, tuple[int, ...]]](), dict[str, Any](), True
+    for each in of_queue:
+        if each.kind == "delete":
+            rows.append((each.moment, DELETED))
+            continue
+        arguments = each.detail.get("arguments")
+        if arguments is None:
+            return []
+        if each.kind == "declare":
+            declared, refused = each.detail, True
+        # As in RabbitMQ, a policy by which a classic queue is to refuse drops once what is too much.
+        refuses = _refuses(arguments, declared)
+        told = _of(arguments, declared, refuses=refuses and (refused or declared.get("type") != "classic"))
+        rows.append((each.moment, told))
+        refused = refuses
+    return rows if declared else []
+
+
 class QueueSettings:
     """The arguments in force of all queues of a node."""
 
     def __init__(self, told: Iterable[Told], places: Sequence[Place]) -> None:
-        numbers = {place: number for number, place in enumerate(places)}
-        found = defaultdict[int, list[tuple[int, tuple[int, ...]]]](list)
-        declared, untold = dict[int, Mapping[str, Any]](), set[int]()
+        of_queues = defaultdict[Place, list[Told]](list)
         for each in sorted(told):
-            if each.kind in ("declare", "policy", "delete") and each.place in numbers:
-                number, arguments = numbers[each.place], each.detail.get("arguments")
-                if each.kind == "declare":
-                    declared[number] = each.detail
-                if each.kind == "delete":
-                    found[number].append((each.moment, DELETED))
-                elif arguments is None:
-                    untold.add(number)
-                else:
-                    found[number].append((each.moment, _of(arguments, declared.get(number, {}))))
-        self._moments = {number: np.array([each[0] for each in rows]) for number, rows in found.items()}
-        self._values = {number: np.array([each[1] for each in rows], np.int64) for number, rows in found.items()}
-        self._told = {number for number in found if number in declared} - untold
+            if each.kind in ("declare", "policy", "delete"):
+                of_queues[each.place].append(each)
+        found = {number: _in_force(of_queues[place]) for number, place in enumerate(places) if place in of_queues}
+        self._moments = {number: np.array([each[0] for each in rows]) for number, rows in found.items() if rows}
+        self._values = {
+            number: np.array([each[1] for each in rows], np.int64) for number, rows in found.items() if rows
+        }
 
     def never(self, column: int, place: Any, until: Any) -> Any:
         """True where a queue is known not to have had something, up to a moment."""
@@ -88,7 +104,7 @@ class QueueSettings:
         """
         result = np.full(len(place), unknown)
         for number in np.unique(place).tolist():
-            if number in self._told:
+            if number in self._values:
                 mine, moments = np.flatnonzero(place == number), self._moments[number]
                 values = self._values[number][:, column]
                 begin, end = (np.searchsorted(moments, at[mine]) for at in (since, until))

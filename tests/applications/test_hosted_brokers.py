@@ -87,9 +87,10 @@ def test_refusals_name_their_reason(library: Library) -> None:
 
 @pytest.mark.parametrize("end", ["standard input", "SIGTERM"])
 def test_all_ends_with_the_tests(library: Library, tmp_path: Path, end: str) -> None:
-    """^C at the terminal is for the tests."""
+    """^C at the terminal is for the tests, and so is the end of the terminal."""
     pid = library.ask("new", 1)["answer"]["pid"]
     library.process.send_signal(signal.SIGINT)
+    library.process.send_signal(signal.SIGHUP)
     port = library.ask("new", 2)["answer"]["port"]
     if end == "SIGTERM":
         library.process.terminate()

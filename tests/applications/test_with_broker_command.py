@@ -68,12 +68,15 @@ def test_settings_that_the_broker_refuses(environment: dict[str, str], tmp_path:
     assert ended.stderr.startswith("leveret: error: the broker did not start")
 
 
-def test_a_signal_ends_the_command_then_the_broker(environment: dict[str, str], tmp_path: Path) -> None:
-    """Ended from outside, by a CI for example, it leaves nothing either."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_then_the_broker(
+    environment: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ended from outside, by a CI or with its terminal for example, it leaves nothing either."""
     environment["TMPDIR"] = str(tmp_path)
     program = "import os, time; open('began', 'w').write(str(os.getppid()))\nwhile True: time.sleep(0.1)"
     process = subprocess.Popen([*LEVERET, "--", *PYTHON, program], env=environment, cwd=tmp_path)
     eventually((tmp_path / "began").exists, "the command to begin")
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    os.kill(process.pid, number)
+    assert process.wait(30) == 128 + number
     assert [path.name for path in tmp_path.iterdir()] == ["began"]

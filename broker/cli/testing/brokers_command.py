@@ -20,6 +20,7 @@ def test_brokers() -> None:
     # Imported here: no other command needs it.
     from leveret.testing.hosted_brokers import HostedBrokers
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C at the terminal ends the tests, which then end it
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # ^C at the terminal, or its end, ends the tests, which then end this
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     HostedBrokers(sys.stdout).serve(sys.stdin)

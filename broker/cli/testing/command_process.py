@@ -57,16 +57,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _passing_on(process: subprocess.Popen[bytes], received: list[int], *, grouped: bool) -> Iterator[None]:
-    """The command ends first, then the broker. ^C reaches it from the terminal, unless it has a group of its own."""
+    """The command ends first, then the broker. ^C is passed on only to a command with a group of its own: others get it
+    from the terminal."""
 
     def pass_on(number: int, _: object) -> None:
         received.append(number)
         if grouped:
             os.killpg(process.pid, number)
-        elif number == signal.SIGTERM:
+        elif number != signal.SIGINT:
             process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

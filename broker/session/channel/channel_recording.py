@@ -46,6 +46,10 @@ class ChannelRecorder:
         if in_transaction:
             self._of_transaction += (first, len(messages))
 
+    def turned_away(self) -> None:
+        """Note that a queue has refused the message published last, in a transaction: its commit confirms it not."""
+        del self._of_transaction[-2:]
+
     def as_sent(self, entries: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         """Return the deliveries as they are sent, with numbers in headers; the messages in the queue do not change."""
         return [_stamped_copy(entry) for entry in entries] if self._stamps else entries

@@ -262,6 +262,8 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
             queue.limits.turn_away(messages[0])
         elif queue.publish(messages[0]) if count == 1 else queue.publish_all(messages):
             durable = True
+    if refused and channel.recorder is not None and channel.transaction is not None:
+        channel.recorder.turned_away()
     ledger = channel.confirms
     if ledger is None:
         return

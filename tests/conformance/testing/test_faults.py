@@ -313,10 +313,10 @@ def test_a_slow_disk_delays_confirms(order: Orders, publisher: Client) -> None:
     assert time.monotonic() - began >= 0.1
 
 
-def test_a_full_disk_blocks_and_is_overcome(order: Orders, publisher: Client, told: Told) -> None:
+def test_a_full_disk_blocks_and_is_overcome(order: Orders, publisher: Client, process: BrokerProcess) -> None:
     fault = order("faults", fault="full-disk")
     publisher.publish(b"1", key="q", properties=PERSISTENT)
-    eventually(lambda: told("fault full-disk by order"), "the commit to fail")
+    eventually(lambda: process.tell("status")["alarms"], "the alarm")  # raised after the log has the failed commit
     publisher.publish(b"2", key="q", properties=PERSISTENT)
     assert isinstance(publisher.receive(channel=0), ConnectionBlocked)
     order(f"faults/{fault['id']}", method="DELETE")

@@ -4,8 +4,8 @@ python -m tests.durability.stream_kills.archiving_job BROKERS NAME DIRECTORY
 
 BROKERS is JSON: labels, each with host and port. At each broker the stream is named NAME-stream, the queue NAME-queue.
 One query reads all of them, because each takes a start and a commit of its own; tasks run in executors. A line on
-standard input ends it: then it writes all that is left, and prints a line of JSON for each row: label, stream or queue,
-offset and body.
+standard input begins it, so that the job can be started ahead of time. Another one ends it: then it writes all that is
+left, and prints a line of JSON for each row: label, stream or queue, offset and body.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ def main(brokers: str, name: str, directory: str) -> None:
     ) as spark:
         archive = Archive(spark, json.loads(brokers), name, directory)
         endless = EndlessQuery(spark, archive)
+        sys.stdin.readline()
         endless.start()
         sys.stdin.readline()
         endless.stop()

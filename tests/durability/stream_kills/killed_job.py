@@ -26,7 +26,7 @@ PARTS = {
 
 
 class Job:
-    """The job, started again whenever its driver was killed."""
+    """The job, taken over by another driver whenever its own was killed: that has been started ahead, and waits."""
 
     def __init__(self, addresses: Mapping[str, tuple[str, int]], name: str, directory: Path) -> None:
         """`addresses` of brokers by their labels; `name` begins the names of their queues."""
@@ -38,20 +38,27 @@ class Job:
         self._environment = {**os.environ, **settings}
         self._log = (directory / "job.log").open("ab")
         self._process: subprocess.Popen[bytes] | None = None
+        self._waiting: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the job unless it runs."""
         if self._process is None:
-            command = [sys.executable, "-m", "tests.durability.stream_kills.archiving_job", *self._arguments]
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                start_new_session=True,
-            )
+            self._process, self._waiting = self._waiting or self._driver(), None
+            assert self._process.stdin is not None
+            with suppress(BrokenPipeError):  # if it has ended, that is told when a batch is awaited
+                self._process.stdin.write(b"begin\n")
+                self._process.stdin.flush()
+
+    def _driver(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.durability.stream_kills.archiving_job", *self._arguments],
+            cwd=ROOT,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
 
     def rows(self) -> list[Row]:
         """Have the job write all that is left and end; return what is in the files."""
@@ -63,7 +70,7 @@ class Job:
         return [Row.read(line) for line in output.splitlines()]
 
     def await_commit(self) -> None:
-        """Return when another batch has been committed."""
+        """Return when another batch has been committed; then the next driver is started ahead, too."""
         known = self._committed()
 
         def is_committed() -> bool:
@@ -72,6 +79,8 @@ class Job:
             return self._committed() > known
 
         eventually(is_committed, "a batch to be committed", seconds=COMMIT_SECONDS)
+        if self._waiting is None:
+            self._waiting = self._driver()
 
     def _committed(self) -> int:
         return max((int(each.name) for each in self._commits.glob("[0-9]*") if each.name.isdigit()), default=-1)
@@ -80,14 +89,28 @@ class Job:
         """Kill the driver with all it has started, or one process of a kind; False if there is none."""
         if self._process is None:
             return False
-        found = [pid for pid in _of_session(self._process.pid) if PARTS.get(part, "") in _command_line(pid)]
-        for pid in found if part == "driver" else found[-1:]:
+        if part == "driver":
+            _kill_session(self._process)
+            self._process = None
+            return True
+        found = [pid for pid in _of_session(self._process.pid) if PARTS[part] in _command_line(pid)]
+        for pid in found[-1:]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if part == "driver":
-            self._process.communicate()
-            self._process = None
         return bool(found)
+
+    def end(self) -> None:
+        """Kill all that there is."""
+        for process in filter(None, (self._process, self._waiting)):
+            _kill_session(process)
+        self._process = self._waiting = None
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    for pid in _of_session(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
 
 
 def _of_session(leader: int) -> list[int]:

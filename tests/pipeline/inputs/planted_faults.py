@@ -233,6 +233,20 @@ BESIDE: dict[str, tuple[Fault, tuple[str, ...]]] = {
         _in({"max-length": 2, "overflow": "reject-publish"}, gone("drop", reason="maxlen")),
         ("settled", "dropped without a limit"),
     ),
+    "dropped by a policy by which a full queue is to refuse": (
+        _in(
+            {}, lambda h, m: h.policy("limited", max_length=2, overflow="reject-publish"), gone("drop", reason="maxlen")
+        ),
+        ("settled",),
+    ),
+    "dropped by a policy when a full queue refused already": (
+        _in(
+            {"max-length": 2, "overflow": "reject-publish"},
+            lambda h, m: h.policy("limited", max_length=1, overflow="reject-publish"),
+            gone("drop", reason="maxlen"),
+        ),
+        ("settled", "dropped without a limit"),
+    ),
     "dropped where a full quorum queue cannot dead-letter": (
         _in({"max-length": 2, "overflow": "reject-publish-dlx"}, gone("drop", reason="maxlen"), kind="quorum"),
         ("settled",),

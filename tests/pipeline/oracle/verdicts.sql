@@ -44,10 +44,13 @@ UNION ALL SELECT node, 'no log', boot + 1, 0, NULL, NOT coalesce(idle, false) FR
 WHERE next > boot + 1;
 
 -- Columns of tables in macros have names of their own: an argument `m` is the caller's.
-CREATE TEMP TABLE hole AS SELECT node AS hole_of, (boot::BIGINT << 40) + after AS hole_at, doubtful AS hole_doubtful FROM gap
+CREATE TEMP TABLE hole AS SELECT node AS hole_of, (boot::BIGINT << 40) + after AS hole_at, doubtful AS hole_doubtful,
+       kind = 'no log' AND doubtful AS hole_unlogged FROM gap
 WHERE kind <> 'misplaced';
 CREATE MACRO torn(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b);
 CREATE MACRO doubt(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b AND hole_doubtful);
+-- Boots without a log: a restored backup brings back what had ended.
+CREATE MACRO unlogged(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b AND hole_unlogged);
 CREATE MACRO boot_of(m) AS (m >> 40);
 CREATE MACRO start_of(m) AS (m >> 40 << 40);
 -- What was on disk of a killed boot is what the next one says; of another boot, all.
@@ -204,21 +207,22 @@ CREATE TEMP TABLE setting AS
 SELECT *, CASE WHEN gone THEN ['gone'] ELSE list_filter([
     CASE WHEN set_type = 'delay' THEN 'delay' END, CASE WHEN set_type = 'quorum' THEN 'quorum' END, CASE WHEN durable THEN 'durable' END,
     CASE WHEN (json_exists(set_to, '$."max-length"') OR json_exists(set_to, '$."max-length-bytes"'))
-      AND coalesce(set_to->>'$.overflow' <> 'reject-publish', true)
-      AND NOT (set_type = 'classic' AND coalesce(set_to->>'$.overflow' = 'reject-publish-dlx', false)) THEN 'length' END,
+      AND NOT (refuses AND (set_by = 'declare' OR set_type <> 'classic' OR refused)) THEN 'length' END,
     CASE WHEN json_exists(set_to, '$."message-ttl"') THEN 'message-ttl' END,
     CASE WHEN json_exists(set_to, '$."delivery-limit"') THEN 'delivery-limit' END,
     CASE WHEN set_to->>'$."dead-letter-strategy"' = 'at-least-once' THEN 'waits' END,
     'to:' || (set_to->>'$."dead-letter-exchange"'), CASE WHEN NOT json_exists(set_to, '$."dead-letter-exchange"') THEN 'to nowhere' END,
     'key:' || (set_to->>'$."dead-letter-routing-key"'),
     CASE WHEN NOT json_exists(set_to, '$."dead-letter-routing-key"') THEN 'without a key' END], lambda x: x IS NOT NULL) END AS has
-FROM (
-  SELECT node AS set_on, vhost AS set_in, queue AS set_for, m AS set_at, kind = 'delete' AS gone, detail->'arguments' AS set_to,
+FROM (SELECT *, lag(refuses) OVER (PARTITION BY set_on, set_in, set_for ORDER BY set_at) AS refused FROM (
+  SELECT *, coalesce(set_to->>'$.overflow' = 'reject-publish' OR (set_type = 'classic' AND set_to->>'$.overflow' = 'reject-publish-dlx'),
+                     false) AS refuses FROM (
+  SELECT node AS set_on, vhost AS set_in, queue AS set_for, m AS set_at, kind = 'delete' AS gone, kind AS set_by, detail->'arguments' AS set_to,
          lead(m) OVER (PARTITION BY node, vhost, queue, m >> 40 ORDER BY m) AS set_until,
          last_value(CASE WHEN kind = 'declare' THEN detail->>'type' END IGNORE NULLS) OVER w AS set_type,
          last_value(CASE WHEN kind = 'declare' THEN (detail->>'durable')::BOOL END IGNORE NULLS) OVER w AS durable,
          count(*) FILTER (kind = 'declare') OVER (PARTITION BY node, vhost, queue) AS declared
-  FROM e WHERE kind IN ('declare', 'policy', 'delete') WINDOW w AS (PARTITION BY node, vhost, queue ORDER BY m));
+  FROM e WHERE kind IN ('declare', 'policy', 'delete') WINDOW w AS (PARTITION BY node, vhost, queue ORDER BY m))));
 CREATE MACRO told(n, v, q) AS (
   EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND declared > 0)
   AND NOT EXISTS (FROM setting WHERE set_on = n AND set_in = v AND set_for = q AND NOT gone AND set_to IS NULL));
@@ -276,22 +280,23 @@ WHERE last > above;
 CREATE TEMP TABLE copy_violation AS
 WITH again AS (
   SELECT DISTINCT node, vhost, queue, position FROM judged JOIN delivery d USING (node, vhost, queue, position)
-  WHERE d.m > certain),
+  GROUP BY node, vhost, queue, position, certain HAVING max(d.m) > certain AND NOT unlogged(node, certain, max(d.m))),
 twice AS (
   SELECT node, vhost, queue, position FROM ending WHERE told GROUP BY node, vhost, queue, position, m >> 40 HAVING count(*) > 1
-  UNION SELECT node, vhost, queue, position FROM judged JOIN ending t USING (node, vhost, queue, position) WHERE t.told AND t.m > certain)
+  UNION SELECT node, vhost, queue, position FROM judged JOIN ending t USING (node, vhost, queue, position)
+  WHERE t.told GROUP BY node, vhost, queue, position, certain HAVING max(t.m) > certain AND NOT unlogged(node, certain, max(t.m)))
 SELECT node, vhost, queue, position, 'delivered after its end' AS violation FROM again
-UNION SELECT node, vhost, queue, position, 'there again after its end' FROM judged JOIN heard h USING (node, vhost, queue, position)
-LEFT JOIN boot ON boot.node = judged.node AND boot.boot = boot_of(h.m)
-WHERE h.kind = 'queued' AND (boot_of(h.m) > boot_of(certain) OR (boot_of(h.m) = boot_of(certain) AND h.m > certain AND h.m > snapshot))
+UNION SELECT h.node, h.vhost, h.queue, h.position, 'there again after its end' FROM judged JOIN (
+  SELECT node, vhost, queue, position, max(m) AS m FROM heard WHERE kind = 'queued' GROUP BY ALL) h USING (node, vhost, queue, position)
+LEFT JOIN boot ON boot.node = h.node AND boot.boot = boot_of(h.m)
+WHERE NOT unlogged(h.node, certain, h.m) AND (boot_of(h.m) > boot_of(certain) OR (boot_of(h.m) = boot_of(certain) AND h.m > certain AND h.m > snapshot))
 UNION SELECT node, vhost, queue, position, 'settled twice' FROM (FROM twice EXCEPT FROM again)
 UNION SELECT node, vhost, queue, position, 'delivered twice as new' FROM delivery
 GROUP BY node, vhost, queue, position
 HAVING count(*) FILTER (NOT redelivered) > count(DISTINCT m >> 40)
-UNION SELECT node, vhost, queue, position, 'delivered as new after a restart' FROM delivery d
-WHERE NOT redelivered AND EXISTS (
-  FROM delivery b WHERE b.node = d.node AND b.vhost = d.vhost AND b.queue = d.queue AND b.position = d.position
-  AND NOT b.redelivered AND boot_of(b.m) < boot_of(d.m) AND on_disk(b.node, b.m))
+UNION SELECT node, vhost, queue, position, 'delivered as new after a restart' FROM delivery
+WHERE NOT redelivered GROUP BY node, vhost, queue, position
+HAVING boot_of(min(m) FILTER (on_disk(node, m))) < boot_of(max(m)) AND NOT unlogged(node, min(m) FILTER (on_disk(node, m)), max(m))
 UNION FROM (SELECT *, 'out of order' FROM overtaken)
 UNION SELECT node, vhost, queue, position, 'two holders at once' FROM step
 WHERE kind = 'deliver' AND before = 'deliver' AND NOT torn(node, before_m, m)

@@ -255,6 +255,19 @@ def transactions(client: Client) -> Story:
 
 
 @story
+def a_transaction_that_a_full_quorum_queue_refuses(client: Client) -> Story:
+    """As RabbitMQ's, its commit-ok does not say so: the log has no confirm of what was refused."""
+    declare(client, "refusing", queue_type="quorum", max_length=0, overflow="reject-publish")
+    deposit(client, b"", key="refusing")
+    client.ask(TxSelect())
+    for _ in range(2):
+        client.publish(b"", key="refusing", properties=PERSISTENT)
+    client.ask(TxCommit())
+    events = yield
+    assert shown(events, "msg_id") == "publish 1, route 1, confirm 1, publish 2, publish 3"
+
+
+@story
 def bindings(client: Client) -> Story:
     """One between exchanges has no queue; each ends with what it leads to, and with its exchange."""
     for name in ("from", "to"):
