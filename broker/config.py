@@ -232,7 +232,7 @@ class ShipSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confirm: Literal["local", "shipped"] = "local"
     confirm_seconds: Annotated[float, Meta(ge=0)] = 0.0
     piece_seconds: Seconds = 1.0
-    piece_bytes: Positive = MEBIBYTE
+    piece_bytes: Positive = 4 * MEBIBYTE
     base_seconds: Seconds = 86_400.0
     base_records_bytes: Positive = 256 * MEBIBYTE
     kept_seconds: Seconds = 604_800.0

@@ -4,7 +4,7 @@ A *chain* is all pieces of one boot: a base, the records behind it, and later ba
 the digest of the one before, so one that is missing, damaged, or of another chain is noticed. Big-endian:
 
     magic       4 bytes    "LvSP"
-    version     1 byte     1
+    version     1 byte     2
     kind        1 byte     see PieceKind
     store       16 bytes   the store's UUID
     timeline    8 bytes    0: never restored
@@ -14,17 +14,19 @@ the digest of the one before, so one that is missing, damaged, or of another cha
     time        8 bytes    when it was sealed, wall-clock milliseconds
     size        4 bytes    of the payload
     previous    32 bytes   digest of the piece before; of the first piece, SHA-256 of the chain's name
-    payload's   32 bytes   SHA-256 of the payload
-    checksum    4 bytes    CRC32 of the 126 bytes above
+    payload's   4 bytes    CRC32 of the payload; in version 1, 32 bytes of SHA-256
+    checksum    4 bytes    CRC32 of the bytes above
     payload
 
-The digest of a piece is the SHA-256 of its 130 bytes before the payload.
+The digest of a piece is the SHA-256 of its bytes before the payload. All this is against damage, and CRC32 is what the
+journal has against it, too. Digests do not keep anybody who can write at the target from making a chain of their own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -33,12 +35,31 @@ from zlib_ng.zlib_ng import crc32
 from storage.storage_errors import StoreCorrupt
 
 MAGIC = b"LvSP"
-VERSION = 1
+VERSION = 2
 DIGEST_BYTES = 32
 
-_HEADER = struct.Struct(">4sBB16sQQQQQI32s32s")
 _CHECKSUM = struct.Struct(">I")
-HEADER_BYTES = _HEADER.size + _CHECKSUM.size
+
+
+class _Layout(NamedTuple):
+    """The head of a version, and what it has of a payload against damage."""
+
+    head: struct.Struct
+    checked: Callable[[bytes], bytes]
+
+
+def _crc32(data: bytes) -> bytes:
+    return _CHECKSUM.pack(crc32(data))
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+_LAYOUTS = {
+    1: _Layout(struct.Struct(">4sBB16sQQQQQI32s32s"), _sha256),
+    VERSION: _Layout(struct.Struct(">4sBB16sQQQQQI32s4s"), _crc32),
+}
 
 
 class PieceKind(IntEnum):
@@ -85,32 +106,46 @@ def seal(piece: Piece, payload: bytes) -> tuple[bytes, bytes]:
     """Return a piece's bytes before the payload, and its digest."""
     assert len(piece.previous) == DIGEST_BYTES, f"a digest of {len(piece.previous)} bytes would be cut or padded"
     kind, store, number, first, time, previous = piece
-    checked = hashlib.sha256(payload).digest()
-    fields = MAGIC, VERSION, kind, *store, number, first, time, len(payload), previous, checked
-    packed = _HEADER.pack(*fields)
-    header = packed + _CHECKSUM.pack(crc32(packed))
-    return header, hashlib.sha256(header).digest()
+    layout = _LAYOUTS[VERSION]
+    checked = layout.checked(payload)
+    packed = layout.head.pack(MAGIC, VERSION, kind, *store, number, first, time, len(payload), previous, checked)
+    header = packed + _crc32(packed)
+    return header, _sha256(header)
 
 
 def unseal(data: bytes, name: str) -> OpenedPiece:
     """Read a piece. Raises StoreCorrupt if it is not whole; `name` is for its text."""
-    if len(data) < HEADER_BYTES or data[:4] != MAGIC:
-        raise StoreCorrupt(f"{name} is no sealed piece, or is cut short at {len(data)} bytes")
-    header = data[:HEADER_BYTES]
-    if _CHECKSUM.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
+    layout = _layout(data, name)
+    at = layout.head.size
+    packed, header, payload = data[:at], data[: at + _CHECKSUM.size], data[at + _CHECKSUM.size :]
+    if header[at:] != _crc32(packed):
         raise StoreCorrupt(f"{name} is damaged: the checksum of its head is wrong")
-    _magic, version, kind, uuid, timeline, boot, number, first, time, size, previous, checked = _HEADER.unpack_from(
-        data
+    _magic, version, kind, uuid, timeline, boot, number, first, time, size, previous, checked = layout.head.unpack(
+        packed
     )
-    if version != VERSION or kind not in PieceKind.__members__.values():
-        raise StoreCorrupt(f"{name} is of a later release (version {version}, kind {kind}): restore with that one")
-    payload = data[HEADER_BYTES:]
+    if kind not in PieceKind.__members__.values():
+        raise _later(name, version, kind)
     if len(payload) != size:
         raise StoreCorrupt(f"{name} is cut short: {len(payload)} bytes of {size}")
-    if hashlib.sha256(payload).digest() != checked:
+    if layout.checked(payload) != checked:
         raise StoreCorrupt(f"{name} is damaged: the checksum of its payload is wrong")
     piece = Piece(PieceKind(kind), StoreName(uuid, timeline, boot), number, first, time, previous)
-    return OpenedPiece(piece, payload, hashlib.sha256(header).digest())
+    return OpenedPiece(piece, payload, _sha256(header))
+
+
+def _layout(data: bytes, name: str) -> _Layout:
+    """Return the layout of a piece. Raises StoreCorrupt if it is none, or of a version that is not known here."""
+    if data[:4] != MAGIC or len(data) < _LAYOUTS[VERSION].head.size:
+        raise StoreCorrupt(f"{name} is no sealed piece, or is cut short at {len(data)} bytes")
+    version, kind = data[4:6]
+    if version not in _LAYOUTS:
+        raise _later(name, version, kind)
+    return _LAYOUTS[version]
+
+
+def _later(name: str, version: int, kind: int) -> StoreCorrupt:
+    what = f"version {version}, kind {kind}"
+    return StoreCorrupt(f"{name} is damaged, or of a later release ({what}): restore with that one")
 
 
 def digest_before_first(chain: str) -> bytes:

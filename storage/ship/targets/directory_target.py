@@ -71,12 +71,21 @@ def _written(path: Path, parts: tuple[bytes, ...]) -> bool:
     """Write a file and give it its name. False if that is taken."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")  # others may write one of this name, too
     try:
-        with fresh.open("wb") as file:
-            file.writelines(parts)
-        synced_files.sync_file(fresh)
+        _write(fresh, parts)
         return _linked(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _write(path: Path, parts: tuple[bytes, ...]) -> None:
+    descriptor, at = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), 0
+    try:
+        for part in parts:
+            synced_files.write_all(descriptor, part, at)
+            at += len(part)
+        synced_files.sync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _linked(fresh: Path, path: Path) -> bool:

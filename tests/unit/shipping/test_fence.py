@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from harness.waiting import eventually
 from storage.ship.place_epochs import FOLDER, newest_epoch
 from storage.ship.place_owner import Fenced, PlaceOwner, read_note, refuse_fenced
 from storage.ship.targets.directory_target import DirectoryTarget
@@ -20,6 +21,7 @@ from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError
 from tests.planted.mistake import Fence
 from tests.planted.planted_catalogue import CATALOGUE, found_by
+from tests.unit.shipping.shipped_life import ShippedLife
 
 PLACE = "place"
 CHAIN = "chain"
@@ -28,8 +30,12 @@ CHAIN = "chain"
 class SteppedTarget:
     """A target in memory. Each call waits until the test lets its broker make it, and may be cut off behind it."""
 
-    def __init__(self, files: dict[tuple[str, str], bytes]) -> None:
+    def __init__(
+        self, files: dict[tuple[str, str], bytes], refuse: Callable[[str, str], None] = lambda _chain, _name: None
+    ) -> None:
+        """`refuse` raises OSError for a chain and a name that cannot be put."""
         self._files = files
+        self._refuse = refuse
         self._go = SimpleQueue[bool]()
         self._came = SimpleQueue[bool]()
         self.free = False
@@ -48,6 +54,7 @@ class SteppedTarget:
 
     def put(self, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
         self._step()
+        self._refuse(chain, name)
         if self._files.setdefault((chain, name), b"".join(parts)) != b"".join(parts):
             raise PieceExists(f"{chain}/{name}")
 
@@ -293,7 +300,28 @@ def test_an_epoch_that_cannot_be_read_is_nobodys_permission(tmp_path: Path, away
         owner_in(tmp_path / "b", away_target).claim()
 
 
+def test_without_a_whole_base_nothing_is_confirmed(tmp_path: Path) -> None:
+    """A promotion could read nothing of what is at the place."""
+
+    def refuse_base(chain: str, name: str) -> None:
+        if name.endswith(".base"):
+            raise OSError(5, "no base is taken")
+
+    files: dict[tuple[str, str], bytes] = {}
+    target = SteppedTarget(files, refuse_base)
+    target.free = True
+    data = tmp_path / "data"
+    data.mkdir()
+    with ShippedLife(data, target) as life:
+        life.publish(life.declare(), b"confirmed by nobody")
+        eventually(lambda: "no base is taken" in life.state(), "the end of the base to be refused")
+        assert any(name.endswith(".records") for _chain, name in files)
+        assert life.buffer.safe == -1
+        life.stop_seconds = 0.0
+
+
 ACTS = {
+    "base": test_without_a_whole_base_nothing_is_confirmed,
     "two starts": test_of_two_starts_in_any_order_of_their_calls_one_owns_the_place,
     "promotion": test_what_was_confirmed_as_shipped_is_read_by_a_promotion,
 }

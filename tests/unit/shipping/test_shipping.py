@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import shutil
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from harness.waiting import eventually
 from storage.batch import TRANSIENT_QUEUE
 from storage.ship import retention
 from storage.ship.restored_moment import Moment
-from storage.ship.sealed_piece import StoreName
+from storage.ship.sealed_piece import StoreName, unseal
 from storage.ship.shipped_chains import BaseEnd, ShippedBase, read_bases
 from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreError
@@ -166,6 +169,33 @@ def test_a_time_before_the_first_base_is_refused(data: Path, away: Path, tmp_pat
     lived(data, away, 1, 3)
     with pytest.raises(StoreError, match="has no base for this moment: the oldest is of 20"):
         restored(DirectoryTarget(away), Moment(time=1), tmp_path / "found")
+
+
+def test_pieces_of_the_first_version_are_read(data: Path, away: Path, tmp_path: Path) -> None:
+    _boot, held = lived(data, away, 8, 10)
+    (chain,) = away.iterdir()
+    previous = hashlib.sha256(chain.name.encode()).digest()
+    for path in pieces(away):
+        previous = rewrite_as_first_version(path, previous)
+    moment, found = restored(DirectoryTarget(away), Moment(), tmp_path / "found")
+    assert (moment.position, moment.problems) == (max(held), [])
+    assert found == held[moment.position]
+    flip(pieces(away)[-1])
+    moment, _found = restored(DirectoryTarget(away), Moment(), tmp_path / "before")
+    assert "the checksum of its payload is wrong" in moment.problems[0]
+
+
+def rewrite_as_first_version(path: Path, previous: bytes) -> bytes:
+    """Write a piece behind the one with a digest, and return its own digest."""
+    piece, payload, _digest = unseal(path.read_bytes(), path.name)
+    head = struct.pack(
+        ">4sBB16sQQQQQI32s32s",
+        *(b"LvSP", 1, piece.kind, *piece.store, piece.number, piece.first, piece.time, len(payload)),
+        *(previous, hashlib.sha256(payload).digest()),
+    )
+    head += zlib.crc32(head).to_bytes(4)
+    path.write_bytes(head + payload)
+    return hashlib.sha256(head).digest()
 
 
 # A target that does not answer
