@@ -44,7 +44,7 @@ def read_note(directory: Path) -> EpochNote | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        raise StoreCorrupt(f"{directory / NAME} cannot be read ({error}): `leveret promote` writes it anew") from error
+        raise StoreCorrupt(f"{directory / NAME} cannot be read ({error}): `leveret promote` writes it again") from error
 
 
 def refuse_fenced(directory: Path) -> None:
