@@ -97,13 +97,17 @@ class Committer:
         self._progressed = RecurringEvent()
         """A batch is on disk, or the disk has become full, or is not any more."""
         self.deleted: dict[int, None] = {}
-        self.held_confirms: HeldConfirms | None = None
+        self._held_confirms: HeldConfirms | None = None
         """The confirms that wait for a second place as well; None: none do."""
         self._writer = writer(store, self, self.deleted, self._policy)
         self.round_robin = trio.Lock()
         """Lock of connections that have more to do than one turn allows. One of them handles input in each round of the
         event loop, so that other clients wait for one long turn, not for one of each busy client."""
         self.deferred = DeferredCommit(lambda: self.start_commit(gathered=True))
+
+    def hold_confirms(self, held: HeldConfirms) -> None:
+        """Have confirms wait for a second place as well, from now on."""
+        self._held_confirms = self._broker.batches.held = held
 
     def start(self, deleted: Iterable[int]) -> None:
         """Start the writer. These deleted queues may still have records in the store."""
@@ -162,7 +166,7 @@ class Committer:
 
     def crowded(self, *, confirmed: bool) -> bool:
         """Return True if the disk is so far behind that a publisher, `confirmed` or not, is not read."""
-        batches, held = self._broker.batches, self.held_confirms
+        batches, held = self._broker.batches, self._held_confirms
         if confirmed:
             if held is not None and held.crowded:
                 return True
@@ -229,14 +233,14 @@ class Committer:
         assert batch.number <= self._last, f"batch {batch.number} is stored, and {self._last} was the last to commit"
         self._stored_up_to = batch.number
         self._end_waits(batch.number)
-        held = self.held_confirms
+        held = self._held_confirms
         self._broker.stored(batch if held is None else held.hold(batch))
         self._progressed.happened()
         self._on_stored()
 
     def shipped(self) -> None:
         """Send the confirms of batches that are at the second place by now."""
-        if self.held_confirms is not None and self.held_confirms.release():
+        if self._held_confirms is not None and self._held_confirms.release():
             self._progressed.happened()
             self._on_stored()
 
