@@ -106,6 +106,7 @@ def test_a_channel_that_has_ended_is_waited_for_no_more(shipped: BrokerProcess, 
     assert shipped.tell("status")["ship"]["confirm_wait_seconds"] == 0
     away.with_name("gone").rename(away)
     client.close()
+    await_shipped(shipped)
     assert restored(shipped, away) == [b"before", b"meanwhile"]
 
 
