@@ -24,7 +24,7 @@ LOADS = {"window 1000": 1000, "one confirm at a time": 1}
 MEMORY = Path("/dev/shm")
 OFF = "off"
 KEPT_SECONDS = 10.0
-"""So that a place in memory does not fill it."""
+"""Time for which pieces are kept: a place in memory must not fill it."""
 
 
 class Kind(NamedTuple):

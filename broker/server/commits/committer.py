@@ -81,7 +81,7 @@ class Committer:
         on_reclaimed: Callable[[list[int]], None],
         writer: NewWriter = CommitThread,
     ) -> None:
-        self._broker = broker
+        self.broker = broker
         self._store = store
         self._policy = CommitPolicy(limits)
         self._on_stored = on_stored
@@ -97,17 +97,13 @@ class Committer:
         self._progressed = RecurringEvent()
         """A batch is on disk, or the disk has become full, or is not any more."""
         self.deleted: dict[int, None] = {}
-        self._held_confirms: HeldConfirms | None = None
+        self.held_confirms: HeldConfirms | None = None
         """The confirms that wait for a second place as well; None: none do."""
         self._writer = writer(store, self, self.deleted, self._policy)
         self.round_robin = trio.Lock()
         """Lock of connections that have more to do than one turn allows. One of them handles input in each round of the
         event loop, so that other clients wait for one long turn, not for one of each busy client."""
         self.deferred = DeferredCommit(lambda: self.start_commit(gathered=True))
-
-    def hold_confirms(self, held: HeldConfirms) -> None:
-        """Have confirms wait for a second place as well, from now on."""
-        self._held_confirms = self._broker.batches.held = held
 
     def start(self, deleted: Iterable[int]) -> None:
         """Start the writer. These deleted queues may still have records in the store."""
@@ -121,7 +117,7 @@ class Committer:
         """
         if self._error is not None:
             return
-        batches, under_way = self._broker.batches, self.busy
+        batches, under_way = self.broker.batches, self.busy
         no_room, current = batches.disk_full, batches.current
         wait = self._policy.wait(len(current.waiters), len(batches.sealed), under_way=under_way, no_room=no_room)
         if wait is Wait.FOR_DISK:
@@ -157,7 +153,7 @@ class Committer:
     @property
     def behind(self) -> int:
         """Number of full batches that wait for the thread."""
-        return len(self._broker.batches.sealed)
+        return len(self.broker.batches.sealed)
 
     async def backpressure(self, *, confirmed: bool) -> None:
         """Return when a publisher, `confirmed` or not, may be read: the disk is not too far behind."""
@@ -166,7 +162,7 @@ class Committer:
 
     def crowded(self, *, confirmed: bool) -> bool:
         """Return True if the disk is so far behind that a publisher, `confirmed` or not, is not read."""
-        batches, held = self._broker.batches, self._held_confirms
+        batches, held = self.broker.batches, self.held_confirms
         if confirmed:
             if held is not None and held.crowded:
                 return True
@@ -185,7 +181,7 @@ class Committer:
 
     async def flush(self) -> None:
         """Return when all changes are on disk, or cannot be: the disk is full, or a commit failed."""
-        while self.unfinished and not self._broker.batches.disk_full:
+        while self.unfinished and not self.broker.batches.disk_full:
             await self._commit_some()
 
     async def finish(self) -> None:
@@ -198,7 +194,7 @@ class Committer:
     @property
     def unfinished(self) -> bool:
         """True if changes are not on disk and no commit has failed."""
-        gathered = self.busy or self.behind > 0 or not self._broker.batches.current.empty
+        gathered = self.busy or self.behind > 0 or not self.broker.batches.current.empty
         return gathered and self._error is None
 
     async def _commit_some(self) -> None:
@@ -233,14 +229,14 @@ class Committer:
         assert batch.number <= self._last, f"batch {batch.number} is stored, and {self._last} was the last to commit"
         self._stored_up_to = batch.number
         self._end_waits(batch.number)
-        held = self._held_confirms
-        self._broker.stored(batch if held is None else held.hold(batch))
+        held = self.held_confirms
+        self.broker.stored(batch if held is None else held.hold(batch))
         self._progressed.happened()
         self._on_stored()
 
     def shipped(self) -> None:
         """Send the confirms of batches that are at the second place by now."""
-        if self._held_confirms is not None and self._held_confirms.release():
+        if self.held_confirms is not None and self.held_confirms.release():
             self._progressed.happened()
             self._on_stored()
 
@@ -257,8 +253,8 @@ class Committer:
 
     def disk_full(self, full: bool) -> None:
         """Note that the disk is too full for the batch in hand, or not any more."""
-        self._broker.batches.disk_full = full
-        self._broker.background_work.disk_moved()  # work that frees space does not wait for a full disk
+        self.broker.batches.disk_full = full
+        self.broker.background_work.disk_moved()  # work that frees space does not wait for a full disk
         self._on_full(full)
         self.start_commit()
         self._progressed.happened()
