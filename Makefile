@@ -40,7 +40,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, shipped-states, standby-kills, hostile-contents and model-walks: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak, exhaustion, operators, restore-drill, shipped-states, standby-kills, fenced-worlds, hostile-contents and model-walks: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -48,7 +48,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states shipped-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer cluster-page
+.PHONY: help venv run compiled run-compiled test fast pythons test-compiled test-portable check lint format bench wire dist wheel release single check-clients check-image crash-states shipped-states fuzz crash-kill crash-audit crash-streams exhaustion operators restore-drill standby-kills fenced-worlds hostile-contents soak disk-faults simulate audited-lives model-walks prove clean newcomer cluster-page
 
 help:
 	@echo "make run           a broker on localhost:5672, data in ./leveret-data"
@@ -70,6 +70,7 @@ help:
 	@echo "make operators     operations around a crash: commands, settings, copies, harmed files, MINUTES=60 SEED="
 	@echo "make restore-drill the drill of docs/backup.md on brokers that lose their directory, MINUTES=60 SEED="
 	@echo "make standby-kills promotions of standbys with kills of broker and standby, a place that fails; MINUTES=60 SEED="
+	@echo "make fenced-worlds brokers, standbys and one place in virtual time: who may confirm; MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
@@ -183,6 +184,9 @@ restore-drill: $(TEST_STAMP)
 
 standby-kills: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.standby_kills --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+fenced-worlds: $(TEST_STAMP)
+	$(BIN)/python -m tests.simulation.second_place --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 operators: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.operators --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

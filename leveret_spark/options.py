@@ -132,9 +132,9 @@ class Given:
         try:
             number = int(value)
         except ValueError:
-            raise OptionError(f"option {name} is a whole number, not {value!r}") from None
+            raise OptionError(f"option {self.said(name)} is a whole number, not {value!r}") from None
         if not least <= number <= most:
-            raise OptionError(f"option {name} is a number from {least} to {most}, not {number}")
+            raise OptionError(f"option {self.said(name)} is a number from {least} to {most}, not {number}")
         return number
 
     def flag(self, name: str, default: bool) -> bool:

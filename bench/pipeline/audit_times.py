@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,12 +77,11 @@ def ran(module: str, *arguments: str) -> Ran:
 def _look(process: psutil.Process, cpu: dict[int, float]) -> int:
     """Bytes that a process and its children hold; the CPU seconds of each are noted."""
     total = 0
-    try:
+    with suppress(psutil.Error):  # it has just ended
         for each in (process, *process.children(recursive=True)):
-            total += own_memory(each.pid)
-            cpu[each.pid] = sum(each.cpu_times()[:2])
-    except (psutil.Error, OSError, ValueError):  # one that has just ended
-        pass
+            with suppress(psutil.Error, OSError, ValueError):  # one that has ended, and hides none of the others
+                cpu[each.pid] = sum(each.cpu_times()[:2])
+                total += own_memory(each.pid)
     return total
 
 

@@ -14,13 +14,14 @@ from typing import Any
 
 from broker.environment_settings import CHECK_INVARIANTS
 from harness.brokers.admin_requests import ask
-from harness.forked.changed_copies import copies_with
+from harness.forked.changed_copies import copies_that_run_modules, copies_with
 from harness.project import ROOT
 from leveret.testing.broker_copies import Copies, Copy
 from leveret.testing.ports import LOOPBACK, Port
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
+BROKER = (sys.executable, "-m", "broker")
 READY_SECONDS = 120
 """Longest wait for a start, also on a busy machine that reads a full journal."""
 STOP_SECONDS = 30
@@ -57,7 +58,7 @@ class BrokerProcess:
         """Options of HTTP: nothing is served unless a test wants it, and never on the ports of the defaults."""
         self.prefix: tuple[str, ...] = ()
         """Prefix of the command, if it needs something of the system."""
-        self.program: tuple[str, ...] = (sys.executable, "-m", "broker")
+        self.program: tuple[str, ...] = BROKER
         """The program; the broker of this checkout."""
         self.directory = ROOT
         """Working directory."""
@@ -90,7 +91,8 @@ class BrokerProcess:
             environment.setdefault(CHECK_INVARIANTS, "1")
         with self.log_file.open("a") as log:
             if (copies := self._copies(environment)) is not None:
-                arguments = [*self.arguments(), *self.options]
+                module = () if self.program == BROKER else self.program[1:]
+                arguments = [*module, *self.arguments(), *self.options]
                 self._process = copies.start(arguments, environment, log.fileno(), self.directory)
                 return
             self._process = subprocess.Popen(
@@ -105,9 +107,10 @@ class BrokerProcess:
             )
 
     def _copies(self, environment: dict[str, str]) -> Copies | None:
-        """Return the process of which it is a copy: it has to be a broker of this checkout."""
-        usual = self.program == (sys.executable, "-m", "broker") and not self.prefix
-        return copies_with(environment) if usual and not self.loaded_anew else None
+        """Return the process of which it is a copy: it has to be a broker or another module of this checkout."""
+        if self.prefix or self.loaded_anew or self.program[:2] != BROKER[:2]:
+            return None
+        return copies_with(environment) if self.program == BROKER else copies_that_run_modules(environment)
 
     def arguments(self) -> list[str]:
         """Arguments before the options."""

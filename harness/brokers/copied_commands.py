@@ -43,7 +43,9 @@ def run_bytes(*words: str, environment: Mapping[str, str], prefix: tuple[str, ..
 
 def run_module(*words: str) -> CompletedProcess[bytes]:
     """Run `python -m WORDS`, a module of this checkout, in a copy that has loaded the program."""
-    return _run_copy(copies_that_run_modules(), ("-m", *words), os.environ, MODULE_SECONDS)
+    copies = copies_that_run_modules()
+    assert copies is not None
+    return _run_copy(copies, ("-m", *words), os.environ, MODULE_SECONDS)
 
 
 def _run_copy(

@@ -49,9 +49,13 @@ def copies_with(wanted: Mapping[str, str] | None) -> Copies | None:
     return _copies_that_load(os.getpid(), tuple(sorted(theirs.items())))
 
 
-def copies_that_run_modules() -> Copies:
-    """Return the process whose copies run `python -m MODULE` with the program loaded."""
-    return _copies_that_load(os.getpid(), tuple(sorted(loading(os.environ).items())))
+def copies_that_run_modules(wanted: Mapping[str, str] = os.environ) -> Copies | None:
+    """Return the process whose copies run `python -m MODULE` with the program loaded, in the environment `wanted`.
+
+    There is none for an environment in which other modules or libraries are loaded than here.
+    """
+    ours = loading(os.environ)
+    return _copies_that_load(os.getpid(), tuple(sorted(ours.items()))) if ours == loading(wanted) else None
 
 
 def loading(variables: Mapping[str, str]) -> Loading:

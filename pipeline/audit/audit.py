@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.copy_verdicts import Node, judged
+from pipeline.audit.copy_verdicts import Judged, Node, judged
 from pipeline.audit.delivery_order import NOBODY, Overtakers
 from pipeline.audit.log_coverage import Boot, Coverage, Damage, Gap, coverage
 from pipeline.audit.publish_verdicts import Counts
@@ -86,8 +86,8 @@ def audit(parts: Iterable[ReducedPart]) -> Audited:
             batches[each.node].append(each)
         damaged += [part.damage] if part.damage else []
     found = Audited(SCHEMA.empty_table(), [], [], [], Counts())
-    for name in sorted(batches):
-        of_node = batches.pop(name)
+    for name in sorted({*batches, *(each.node for each in damaged)}):
+        of_node = batches.pop(name, [])
         facts = facts_of(
             name,
             [one for each in of_node for one in each.bound],
@@ -95,15 +95,22 @@ def audit(parts: Iterable[ReducedPart]) -> Audited:
             [one for each in of_node for one in each.stretches],
             [each for each in damaged if each.node == name],
         )
-        one, (boots, gaps) = judged(share_of(facts, of_node)), facts.coverage
-        found = Audited(
-            pa.concat_tables([found.rows, one.rows]),
-            found.boots + boots,
-            found.gaps + gaps,
-            found.in_doubt + [one.in_doubt.get(gap.moment, 0) if gap.doubtful else 0 for gap in gaps],
-            Counts(*map(sum, zip(found.counts, one.counts, strict=True))),
-        )
+        found = _joined(found, facts, judged(share_of(facts, of_node)) if of_node else None)
     return found
+
+
+def _joined(found: Audited, facts: NodeFacts, one: Judged | None) -> Audited:
+    """Add a node's judgement; None: not an event of it can be read."""
+    boots, gaps = facts.coverage
+    if one is None:
+        return found._replace(gaps=found.gaps + gaps, in_doubt=found.in_doubt + [0] * len(gaps))
+    return Audited(
+        pa.concat_tables([found.rows, one.rows]),
+        found.boots + boots,
+        found.gaps + gaps,
+        found.in_doubt + [one.in_doubt.get(gap.moment, 0) if gap.doubtful else 0 for gap in gaps],
+        Counts(*map(sum, zip(found.counts, one.counts, strict=True))),
+    )
 
 
 def facts_of(

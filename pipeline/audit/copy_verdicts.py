@@ -351,15 +351,15 @@ class _Copies:
         rows, groups, boots, end, timeline = self._rows, self._groups, self._lives, self.end, self._timeline
         settings = QueueSettings(self._node.told, self._node.places)
         delivered_in = self._of_lives(boots.sum(rows["deliveries"]) > 0)
-        again, died = self.last_delivered > end, groups.max(rows["died"])
+        again, died = timeline.after(self.last_delivered, end), groups.max(rows["died"])
         sure = np.zeros(len(over), bool)
         sure[over] = self._timeline.whole(boot_of(self.position[over]))
         again |= sure & (self.deliveries > 0)
         ends = self._of_lives(boots.sum(rows["ends"]) > 1) > 0
-        twice = (ends | (self.settled > end) | (sure & (self.settled >= 0))) & ~again
+        twice = (ends | timeline.after(self.settled, end) | (sure & (self.settled >= 0))) & ~again
         unannounced = copy_rules.unannounced(known, timeline, settings) & ~self._forgotten(self.msg_id)
         early = copy_rules.early(known)
-        recorded = (self.queued > end) & (
+        recorded = timeline.after(self.queued, end) & (
             (boot_of(self.queued) > boot_of(end)) | self._timeline.recorded_at_stop(self.queued)
         )
         return (
@@ -427,7 +427,7 @@ class _Copies:
         rows = self._rows
         seen = self._groups.min(self._timeline.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
         last = self._groups.max(rows["last_new"])
-        return (seen < NEVER) & (last >= 0) & (boot_of(last) > boot_of(seen))
+        return (last >= 0) & self._timeline.after(last, seen) & (boot_of(last) > boot_of(seen))
 
     # The table
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from pipeline.audit.reduction import NEVER, SEQ_BITS, Stretch, Told
@@ -147,7 +148,7 @@ def _boots(node: str, of_boots: dict[int, list[Stretch]], told: list[Told]) -> I
     stops = {each.moment >> SEQ_BITS: each for each in told if each.kind == "stop"}
     snapshots = {each.moment >> SEQ_BITS: each.moment for each in told if each.kind == "snapshot"}
     numbers = sorted(of_boots)
-    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+    for number, following in zip_longest(numbers, numbers[1:]):
         mine, stop = of_boots[number], stops.get(number)
         if stop is not None and stop.moment != moment(number, max(each.last for each in mine)):
             stop = None  # a stop is a boot's last event; the record before another one may lack anything

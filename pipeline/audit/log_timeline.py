@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.audit.log_coverage import MISPLACED, Coverage
+from pipeline.audit.log_coverage import MISPLACED, NO_LOG, Coverage
 from pipeline.audit.reduction import NEVER, SEQ_BITS
 
 NEARBY_EVENTS = 1 << 13
@@ -27,6 +27,9 @@ class LogTimeline:
         self._whole = {boot.boot for boot in boots if boot.first == 1}
         self._gaps = np.array(sorted(gap.moment for gap in coverage.gaps if gap.kind != MISPLACED), np.int64)
         self._doubts = np.array(sorted(gap.moment for gap in coverage.gaps if gap.doubtful), np.int64)
+        self._unlogged = np.array(
+            sorted(gap.moment for gap in coverage.gaps if gap.doubtful and gap.kind == NO_LOG), np.int64
+        )
         starts = [(boot.snapshot, boot.boot, True, boot.snapshot) for boot in boots if boot.snapshot is not None]
         stops = [(boot.stopped, boot.boot, False, boot.snapshot or -1) for boot in boots if boot.complete]
         records = sorted((*starts, *stops))
@@ -68,6 +71,10 @@ class LogTimeline:
     def doubts(self, since: Any, until: Any) -> Any:
         """True where a doubtful gap lies between two moments."""
         return _any_between(self._doubts, since, until)
+
+    def after(self, moments: Any, end: Any) -> Any:
+        """True for moments behind an end that holds: without a log, a restored backup may bring back what ended."""
+        return (moments > end) & ~_any_between(self._unlogged, end, np.maximum(moments, end))
 
     def torn(self, since: Any, until: Any) -> Any:
         """True where any gap lies between two moments."""

@@ -145,8 +145,10 @@ def spark_for(
     except ImportError as error:
         raise JobError(f"not installed: {error.name}") from error
     from pipeline.spark.java import MissingError
+    from pipeline.spark.remote_session import is_remote
 
-    ours = {**SETTINGS, "spark.ui.showConsoleProgress": str(progress).lower(), **(settings or {})}
+    ours = {**SETTINGS, "spark.ui.showConsoleProgress": str(progress).lower()}
+    ours = {**({} if is_remote(master) else ours), **(settings or {})}
     try:
         with session(
             f"leveret {job}",

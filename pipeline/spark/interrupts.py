@@ -5,20 +5,16 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def interruptible(context: SparkContext) -> Iterator[None]:
-    """Make SIGINT and SIGTERM raise KeyboardInterrupt, and stop Spark quietly. Only in the main thread.
+def interruptible(stop: Callable[[], object]) -> Iterator[None]:
+    """Make SIGINT and SIGTERM raise KeyboardInterrupt, behind which Spark's jobs are stopped. Only in the main thread.
 
     PySpark's own handler of SIGINT sends Spark a cancellation in the middle of another request: both fail, with long
     tracebacks.
@@ -26,7 +22,6 @@ def interruptible(context: SparkContext) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from py4j.protocol import Py4JError
 
     def end(number: int, _: FrameType | None) -> None:
         logging.disable()  # py4j logs the interrupted call, and those that fail after it
@@ -36,9 +31,7 @@ def interruptible(context: SparkContext) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(Py4JError, OSError):  # Java may not answer after an interrupted call
-            context.setLogLevel("OFF")  # Spark logs interrupted tasks
-            context.stop()
+        stop()
         raise
     finally:
         for number, handler in before.items():

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,10 @@ from leveret.extras import how_to_install
 from pipeline.spark.class_archive import archive_for
 from pipeline.spark.interrupts import interruptible
 from pipeline.spark.java import MissingError, find_java, java_home
+from pipeline.spark.remote_session import is_remote, remote_session
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 NEEDED = ("pyspark", "pyarrow", "pika")
@@ -86,15 +89,20 @@ def session(
 
     `master` replaces `cores` of this machine; for a cluster no address of this process is set, and PYSPARK_PYTHON in
     the environment names the Python of its nodes. `settings` are Spark's, and override ours; `java_options` go to the
-    virtual machine. `keep_classes`: Java writes an archive of its classes at its end, unless there is one
-    (`class_archive`). Without `sources` none of ours is registered, and a process less is started. SIGINT and SIGTERM
-    end it with KeyboardInterrupt. Raises MissingError if a package or Java is missing, JavaEndedError if Java ends
+    virtual machine. A server of Spark Connect has both by itself, and is given those settings alone that a session can
+    change. `keep_classes`: Java writes an archive of its classes at its end, unless there is one (`class_archive`).
+    Without `sources` none of ours is registered, and a process less is started. SIGINT and SIGTERM end it with
+    KeyboardInterrupt. Raises MissingError if a package or Java is missing, JavaEndedError if Java ends
     during a request to Spark.
     """
     _check_packages()
     for logger in TALKATIVE:
         logging.getLogger(logger).disabled = True
     logging.getLogger().addFilter(not_of_py4j)
+    if master is not None and is_remote(master):
+        with remote_session(name, master, settings or {}) as spark:
+            yield _with_sources(spark, remote=True) if sources else spark
+        return
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -120,7 +128,7 @@ def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Spar
     context = SparkContext.getOrCreate(SparkConf().setAppName(name).setMaster(master).setAll([*settings.items()]))
     spark: SparkSession | None = None
     try:
-        with interruptible(context):
+        with interruptible(partial(_stop_quietly, context)):
             spark = SparkSession.builder.getOrCreate()
             yield spark
     except (Py4JNetworkError, ConnectionError, EOFError) as error:
@@ -134,11 +142,19 @@ def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Spar
             (spark or context).stop()
 
 
-def _with_sources(spark: SparkSession) -> SparkSession:
+def _stop_quietly(context: SparkContext) -> None:
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):  # Java may not answer after an interrupted call
+        context.setLogLevel("OFF")  # Spark logs interrupted tasks
+        context.stop()
+
+
+def _with_sources(spark: SparkSession, *, remote: bool = False) -> SparkSession:
     from leveret_spark import AmqpDataSource, LeveretEventsDataSource
     from pipeline.stopped_store.store_source import LeveretStoreDataSource
 
-    for name in SET_BY_STREAMS:
+    for name in () if remote else SET_BY_STREAMS:
         spark.sparkContext.environment.setdefault(name, "")
     for source in (AmqpDataSource, LeveretEventsDataSource, LeveretStoreDataSource):
         spark.dataSource.register(source)

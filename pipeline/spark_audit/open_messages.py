@@ -25,9 +25,8 @@ HEARD = ("published", "confirmed", "answered", "arrived", "routed_last")
 
 
 def limit(boots: list[Boot], late: int) -> int:
-    """Return the moment from which on the events of a node are late ones."""
-    last = max(boots, key=lambda boot: boot.boot)
-    return moment(last.boot, max(last.last - late, 0))
+    """Return the moment from which on the events of a node are late ones; 0 if none can be read."""
+    return max((moment(boot.boot, max(boot.last - late, 0)) for boot in boots), default=0)
 
 
 def open_numbers(node: Node, found: Judged, until: int) -> Any:

@@ -76,12 +76,24 @@ class ShippedStates(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Found by the orders of two brokers' calls at one place: of `two starts`, or of a start and a `promotion`."""
+    """Found by the orders of two brokers' calls at one place: of `two starts`, or of a start and a `promotion`.
+
+    Or by a place that takes no `base`.
+    """
 
     acts: str
 
 
-Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion | Operators | ShippedStates | Fence
+class FencedWorlds(NamedTuple):
+    """Found in the world of this seed, in which brokers share a second place. `symptom` is as for `Kills`."""
+
+    seed: int
+    symptom: str
+
+
+Runner = (
+    Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion | Operators | ShippedStates | Fence | FencedWorlds
+)
 
 
 class Mistake(NamedTuple):

@@ -1,4 +1,5 @@
-"""Files that may use what is Linux's own, or not the same on macOS: each such thing has one place, or says why not."""
+"""Files that may use what is Linux's own, or not the same on macOS: each such thing has one place, or says why not. And
+what not every Python has."""
 
 from __future__ import annotations
 
@@ -77,3 +78,9 @@ def code(path: Path) -> str:
 def test_what_is_linux_s_own_has_one_place(what: str) -> None:
     users = {shown(path) for path in sources(*PACKAGES) if re.search(what, code(path))}
     assert users == HOMES[what]
+
+
+def test_what_spark_copies_to_its_workers_keeps_no_iterator_of_itertools() -> None:
+    """Python 3.14 pickles none: readers of the data sources were refused there."""
+    kept = re.compile(r"self\.\w+(?:: [^=\n]+)? = (?:itertools\.)?(?:count|cycle|repeat|chain|islice|accumulate)\(")
+    assert [shown(path) for path in sources("leveret_spark") if kept.search(code(path))] == []

@@ -17,7 +17,7 @@ from tests.planted.planted_catalogue import found_by
 from tests.simulation.seeds import FOUND_ONCE, TESTED_MINUTES_MAX, replay
 from tests.simulation.world.world import Failed, World
 
-CLEAN_HOURS = 0.25
+CLEAN_HOURS = 0.1
 
 
 def test_what_goes_on_without_end_is_a_failure_with_its_seed() -> None:

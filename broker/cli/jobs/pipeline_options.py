@@ -109,7 +109,11 @@ def placed(command: Command) -> Command:
 
     _take_over(run, command)
     where = click.option("--out", required=True, metavar="DIR|URI", help="Where tables and report.html go.")
-    master = click.option("--master", metavar="URL", help="The Spark master; by default this machine.")
+    master = click.option(
+        "--master",
+        metavar="URL",
+        help="The Spark master, or sc://HOST:15002 for Spark Connect; by default this machine.",
+    )
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     return where(master(conf(run)))  # type: ignore[return-value]
 

@@ -166,12 +166,8 @@ class Follower:
             more = self.stores.advance(SLICE_SECONDS)
             if not more and self.stores.note is before:
                 self._look_for_hole()
-        except StoreCorrupt:
-            self.stores.commit()
-            base = self.stores.later_base()
-            if base is None:
-                raise
-            self._take(base)
+        except StoreCorrupt as error:
+            self._take_behind(error)
             return True
         if self.stores.note is not before:
             self.stores.commit()
@@ -209,12 +205,31 @@ class Follower:
         try:
             if (base := self.stores.newer_base()) is not None:
                 self._take(base)
-            while self.stores.advance(SLICE_SECONDS):
-                self.stores.commit()
+            while not self._at_end():
+                pass  # a base was taken, behind which there is more
             self._target.chains()  # a directory that is not mounted any more has no next piece either: that raises
         except StoreCorrupt as error:
             return [f"{error}: up to the last whole change before"]
         return []
+
+    def _at_end(self) -> bool:
+        """Apply the pieces that are left. False if a base was taken behind one that cannot be read or is missing."""
+        try:
+            while self.stores.advance(SLICE_SECONDS):
+                self.stores.commit()
+            self.stores.refuse_hole()
+        except StoreCorrupt as error:
+            self._take_behind(error)
+            return False
+        return True
+
+    def _take_behind(self, error: StoreCorrupt) -> None:
+        """Take the newest base behind what was read, as the chain cannot be read on; raise the error without one."""
+        self.stores.commit()
+        base = self.stores.later_base()
+        if base is None:
+            raise error
+        self._take(base)
 
     def _reopen(self) -> None:
         """Open the stores once more as they are on disk: what was applied and not committed is read again."""

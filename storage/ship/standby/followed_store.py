@@ -116,7 +116,7 @@ class FollowedStore:
     def _newest(self, chains: Iterable[str], after: int) -> ShippedBase | None:
         """Return the newest base of these chains, if it is later than `after`; chains that are older are noted."""
         newest: ShippedBase | None = None
-        for chain in chains:
+        for chain in sorted(chains):
             found = max(bases_of(self._target, chain).found, key=_time, default=None)
             if found is not None and self.note is not None and found.time <= self.note.base_time:
                 self._older.add(chain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import secrets
 import stat
@@ -21,6 +22,8 @@ import asyncssh
 from storage.ship.targets.asyncio_thread import AsyncioThread
 from storage.ship.targets.overwriting import refuse_overwriting
 from storage.ship.targets.ship_target import PieceExists, TargetError
+
+logging.getLogger("asyncssh").setLevel(logging.WARNING)  # at info it tells of each step of a connection
 
 SECONDS = 60.0
 """Time in which an operation ends, with a new connection if one is needed."""

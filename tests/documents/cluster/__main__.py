@@ -18,9 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+import pyarrow as pa
 
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import Authority
@@ -28,6 +31,11 @@ from harness.brokers.http_broker import WITHOUT_METRICS, web_address
 from harness.campaign_options import exit_on_sigterm
 from harness.project import ROOT
 from harness.waiting import eventually
+from pipeline.audit.audit import audit, reduce
+from pipeline.audit.verdict_counts import tally_of
+from pipeline.event_parts import parts_of
+from pipeline.file_target import Target
+from pipeline.jobs.job_results import last_run
 from pipeline.spark.java import find_java, java_home
 from tests.pipeline.inputs.queue_client import Desk, desk_at
 
@@ -40,7 +48,10 @@ SERVICES = """\
 tls_listen = ["127.0.0.1:0"]
 [events]
 enabled = true
+segment_seconds = 1.0
 """
+CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard")
+"""Packages of `pyspark[connect]` that this environment need not have."""
 
 
 def commands() -> list[str]:
@@ -60,15 +71,21 @@ class Player:
         python = str(environment / "bin" / "python")
         path = os.pathsep.join([str(environment / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
         self._variables = {**os.environ, "PATH": path, "PYSPARK_PYTHON": python, "JAVA_HOME": str(java)}
-        self.replaced: dict[str, str] = {"/opt/leveret": str(environment), "python3": sys.executable}
+        self._connect = environment / "connect"
+        self.replaced: dict[str, str] = {
+            "/opt/leveret": str(environment),
+            "python3": sys.executable,
+            "leveret pipeline": f"PYTHONPATH={self._connect} leveret pipeline",
+        }
 
     def install(self) -> None:
-        """Make the page's environment, unless it is there."""
+        """Make the page's environment, unless it is there, and what the command needs for Spark Connect."""
         if not (self._environment / "bin" / "spark-class").exists():
             for beginning in ("python3 -m venv /opt", "/opt/leveret/bin/pip install ./leveret_spark"):
                 subprocess.run(self._command(beginning), cwd=ROOT, env=self._variables, check=True, timeout=SECONDS)
-        connect = [str(self._environment / "bin" / "pip"), "install", "-q", "pyspark[connect]==4.3.0"]
-        subprocess.run(connect, env=self._variables, check=True, timeout=SECONDS)
+        pip = [str(self._environment / "bin" / "pip"), "install", "-q"]
+        for packages in (["pyspark[connect]==4.3.0"], ["--target", str(self._connect), *CONNECT]):
+            subprocess.run([*pip, *packages], env=self._variables, check=True, timeout=SECONDS)
 
     def _command(self, beginning: str) -> list[str]:
         """The page's only command with this beginning. Raises ValueError if there is another number of them."""
@@ -177,18 +194,48 @@ def run_job(player: Player, broker: BrokerProcess) -> None:
 
 def run_audit(player: Player, broker: BrokerProcess) -> None:
     """The audit of the broker's events over HTTPS. Its exit code says whether it found something."""
+    eventually(lambda: fits(sealed_copies(broker)), "the messages to be in sealed segments")
     print(player.run("PYSPARK_PYTHON=/opt/leveret/bin/python leveret pipeline audit"))
+    check_audit(player)
+
+
+def sealed_copies(broker: BrokerProcess) -> pa.Table:
+    """The tally of the sealed segments of a broker on this machine, by an audit without Spark."""
+    return tally_of(audit(map(reduce, parts_of(str(broker.data_dir / "events")))).rows)
+
+
+def fits(tally: pa.Table) -> bool:
+    """Return whether a tally has each message of two queues, and none of it is lost or breaks a rule."""
+    copies = Counter[str]()
+    for row in tally.to_pylist():
+        if row["verdict"] not in ("queued", "settled") or row["violations"]:
+            return False
+        copies[row["queue"]] += row["copies"]
+    return copies["orders"] == copies["kept"] == MESSAGES
+
+
+def check_audit(player: Player) -> None:
+    """Read the results of an audit. Raises AssertionError if they lack messages."""
+    run = last_run(Target(player.replaced["hdfs://name/audit"]), "audit")
+    assert run is not None
+    tally = run.table("tally")
+    assert fits(tally), tally.to_pylist()
 
 
 def run_connect(player: Player, broker: BrokerProcess) -> None:
-    """A server of Spark Connect, and a client that reads a queue and a stream, and publishes."""
+    """A server of Spark Connect, a client that reads a queue and a stream, and publishes, and the audit."""
     port = free_port()
     player.replaced["spark-internal"] = f"--conf spark.connect.grpc.binding.port={port} spark-internal"
+    player.replaced["sc://master:15002"] = f"sc://127.0.0.1:{port}"
     with player.started("spark-submit --master spark://master:7077 --class", "connect.log"):
         await_port(port)
         client = [str(Path(__file__).parent / "connect_client.py"), f"sc://127.0.0.1:{port}"]
         told = player.run_program([player.replaced["/opt/leveret"] + "/bin/python", *client])
         assert json.loads(told.splitlines()[-1]) == [MESSAGES, MESSAGES], told
+        player.replaced["hdfs://name/audit"] += "-by-connect"
+        eventually(lambda: fits(sealed_copies(broker)), "the messages to be in sealed segments")
+        print(player.run("leveret pipeline audit --master sc://"))
+        check_audit(player)
     with desk_at(broker.address) as desk:
         assert desk.count("copied") == MESSAGES
 

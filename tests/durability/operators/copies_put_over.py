@@ -108,7 +108,7 @@ def put_over(scene: Scene) -> None:
     for name in ("messages/data.mdb", "definitions.sqlite"):
         (store.data / name).unlink(missing_ok=True)
     copy_directory(keepsake.path, store.data)
-    _turned(store, keepsake, "a copy was put over the directory")
+    turned(store, keepsake, "a copy was put over the directory")
 
 
 def put_in_place(scene: Scene) -> None:
@@ -117,11 +117,11 @@ def put_in_place(scene: Scene) -> None:
     store.tell(f"rm -r data; cp -a {keepsake.path.name} data")
     shutil.rmtree(store.data)
     copy_directory(keepsake.path, store.data)
-    _turned(store, keepsake, "a copy is in the place of the directory")
+    turned(store, keepsake, "a copy is in the place of the directory")
     store.offsets.clear()  # with the directory gone, only the time tells one restore of a backup from another
 
 
-def _turned(store: OperatedStore, keepsake: Keepsake, what: str) -> None:
+def turned(store: OperatedStore, keepsake: Keepsake, what: str) -> None:
     """The store is what the copy was of: a backup is taken as it is, of another copy the start may know that it is old.
 
     Offsets of a stream that is in a backup go on above all that the old timeline has given out.
@@ -141,12 +141,17 @@ def restore(scene: Scene) -> None:
     store, keepsake = scene.store, scene.dice.choice(_backups(scene.store))
     cut = Cut.drawn(scene.dice) if chance(scene.dice, CUT_CHANCE) else None
     store.tell(f"leveret restore {keepsake.path.name} --replace{f'; {cut}' if cut else ''}")
+    restored_instead(store, keepsake, ("restore", str(keepsake.path), "--replace"), cut)
+
+
+def restored_instead(store: OperatedStore, keepsake: Keepsake, words: Sequence[str], cut: Cut | None) -> None:
+    """Run a command that restores what a copy has. Cut short, it leaves that or what was there before."""
     before, harms = store.histories, list(store.harms)
-    refusal = store.command(("restore", str(keepsake.path), "--replace"), cut)
+    refusal = store.command(words, cut)
     if refusal is None:
-        _turned(store, keepsake, "a backup was restored")
+        turned(store, keepsake, "a backup was restored")
     elif refusal.cut:
-        _turned(store, keepsake, "a restore was cut short")
+        turned(store, keepsake, "a restore was cut short")
         store.histories += before
         store.harms += harms
     store.expect_reason(refusal)

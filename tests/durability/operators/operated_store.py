@@ -91,6 +91,8 @@ class OperatedStore:
         self.data = self.root / "data"
         self.histories = [LifeHistory()]
         self.keepsakes: list[Keepsake] = []
+        self.places: list[Keepsake] = []
+        """Second places, each with what was said until nothing more was shipped there."""
         self.earlier: list[Path] = []
         self.harms: list[Harm] = []
         self.told: list[str] = []

@@ -15,7 +15,13 @@ from pathlib import Path
 
 from tests.durability.faults.full_disks import SmallDisk, tmpfs
 from tests.durability.kills.cycle import BrokenPromiseError
-from tests.durability.operators import copies_put_over, harmed_files, other_starts, stopped_commands
+from tests.durability.operators import (
+    copies_put_over,
+    harmed_files,
+    other_starts,
+    second_place_steps,
+    stopped_commands,
+)
 from tests.durability.operators.broker_lives import Clients, Live, live
 from tests.durability.operators.operated_store import BALLAST, OperatedStore, chance
 from tests.durability.operators.operator_step import Scene, Step
@@ -26,6 +32,7 @@ STEPS: tuple[Step, ...] = (
     *stopped_commands.STEPS,
     *other_starts.STEPS,
     *copies_put_over.STEPS,
+    *second_place_steps.STEPS,
     *harmed_files.STEPS,
 )
 DISK_BYTES = 160 << 20
@@ -36,7 +43,7 @@ FULL_CHANCE, FULL_AND_HARMED_CHANCE, EMPTY_CHANCE = 0.3, 0.5, 0.3
 """Probabilities that the room on the disk changes before a step: harm finds a full disk more often."""
 AGAIN_CHANCE = 0.6
 """Probability of another life after the steps that have put a copy in place: harm may show only then."""
-AGAIN = ("a copy put over", "a copy in place", "restore", "move")
+AGAIN = ("a copy put over", "a copy in place", "restore", "restore from a place", "a standby promoted", "move")
 
 
 def fill(scene: Scene, *, ballast: bool) -> None:

@@ -173,6 +173,19 @@ def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
     assert verdicts == {"settled": 500}
 
 
+def test_a_node_of_which_not_an_event_can_be_read_is_a_gap(tmp_path: Path) -> None:
+    """Such as a file under another node's name."""
+    made = write(tmp_path, 4000)
+    (path, *_) = sorted(tmp_path.iterdir())
+    name = parse_name(path.name) or NO_NAME
+    path.rename(tmp_path / str(name._replace(node="elsewhere")))
+    found = audit(map(reduce, parts_of(str(tmp_path))))
+    (damaged,) = (gap for gap in found.gaps if gap.node == "elsewhere")
+    assert (damaged.kind, damaged.lost) == ("damaged segment", name.last - name.first + 1)
+    assert sum(boot.events for boot in found.boots) == made.events - (damaged.lost or 0)
+    assert len(found.in_doubt) == len(found.gaps)
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["named", "not named"])
 def test_two_segments_in_place_of_each_other_are_gaps(tmp_path: Path, *, named: bool) -> None:
     """Their names say what is missing, whatever is in them. Segments of early releases do not say whose they are."""

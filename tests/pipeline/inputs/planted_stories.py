@@ -160,6 +160,19 @@ def an_ack_that_was_on_disk(history: Story) -> None:
 
 
 @story
+def a_backup_that_was_restored(history: Story) -> None:
+    """It brings back what had ended: the boots without a log in between say so, and nobody is to blame."""
+    taken, there = history.message("settled"), history.message("settled")
+    for message in (taken, there):
+        history.consume(message)
+    history.stop()
+    history.start(after=1000)
+    history.recorded(taken, there)
+    history.consume(taken)
+    history.gaps.append(("boots without a log", 2, 0, None, True))
+
+
+@story
 def an_ack_that_was_not_on_disk(history: Story) -> None:
     """It may come undone."""
     message, again = history.message("settled"), history.message("queued")

@@ -44,10 +44,13 @@ UNION ALL SELECT node, 'no log', boot + 1, 0, NULL, NOT coalesce(idle, false) FR
 WHERE next > boot + 1;
 
 -- Columns of tables in macros have names of their own: an argument `m` is the caller's.
-CREATE TEMP TABLE hole AS SELECT node AS hole_of, (boot::BIGINT << 40) + after AS hole_at, doubtful AS hole_doubtful FROM gap
+CREATE TEMP TABLE hole AS SELECT node AS hole_of, (boot::BIGINT << 40) + after AS hole_at, doubtful AS hole_doubtful,
+       kind = 'no log' AND doubtful AS hole_unlogged FROM gap
 WHERE kind <> 'misplaced';
 CREATE MACRO torn(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b);
 CREATE MACRO doubt(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b AND hole_doubtful);
+-- Boots without a log: a restored backup brings back what had ended.
+CREATE MACRO unlogged(n, a, b) AS EXISTS (FROM hole WHERE hole_of = n AND hole_at >= a AND hole_at < b AND hole_unlogged);
 CREATE MACRO boot_of(m) AS (m >> 40);
 CREATE MACRO start_of(m) AS (m >> 40 << 40);
 -- What was on disk of a killed boot is what the next one says; of another boot, all.
@@ -277,22 +280,23 @@ WHERE last > above;
 CREATE TEMP TABLE copy_violation AS
 WITH again AS (
   SELECT DISTINCT node, vhost, queue, position FROM judged JOIN delivery d USING (node, vhost, queue, position)
-  WHERE d.m > certain),
+  GROUP BY node, vhost, queue, position, certain HAVING max(d.m) > certain AND NOT unlogged(node, certain, max(d.m))),
 twice AS (
   SELECT node, vhost, queue, position FROM ending WHERE told GROUP BY node, vhost, queue, position, m >> 40 HAVING count(*) > 1
-  UNION SELECT node, vhost, queue, position FROM judged JOIN ending t USING (node, vhost, queue, position) WHERE t.told AND t.m > certain)
+  UNION SELECT node, vhost, queue, position FROM judged JOIN ending t USING (node, vhost, queue, position)
+  WHERE t.told GROUP BY node, vhost, queue, position, certain HAVING max(t.m) > certain AND NOT unlogged(node, certain, max(t.m)))
 SELECT node, vhost, queue, position, 'delivered after its end' AS violation FROM again
-UNION SELECT node, vhost, queue, position, 'there again after its end' FROM judged JOIN heard h USING (node, vhost, queue, position)
-LEFT JOIN boot ON boot.node = judged.node AND boot.boot = boot_of(h.m)
-WHERE h.kind = 'queued' AND (boot_of(h.m) > boot_of(certain) OR (boot_of(h.m) = boot_of(certain) AND h.m > certain AND h.m > snapshot))
+UNION SELECT h.node, h.vhost, h.queue, h.position, 'there again after its end' FROM judged JOIN (
+  SELECT node, vhost, queue, position, max(m) AS m FROM heard WHERE kind = 'queued' GROUP BY ALL) h USING (node, vhost, queue, position)
+LEFT JOIN boot ON boot.node = h.node AND boot.boot = boot_of(h.m)
+WHERE NOT unlogged(h.node, certain, h.m) AND (boot_of(h.m) > boot_of(certain) OR (boot_of(h.m) = boot_of(certain) AND h.m > certain AND h.m > snapshot))
 UNION SELECT node, vhost, queue, position, 'settled twice' FROM (FROM twice EXCEPT FROM again)
 UNION SELECT node, vhost, queue, position, 'delivered twice as new' FROM delivery
 GROUP BY node, vhost, queue, position
 HAVING count(*) FILTER (NOT redelivered) > count(DISTINCT m >> 40)
-UNION SELECT node, vhost, queue, position, 'delivered as new after a restart' FROM delivery d
-WHERE NOT redelivered AND EXISTS (
-  FROM delivery b WHERE b.node = d.node AND b.vhost = d.vhost AND b.queue = d.queue AND b.position = d.position
-  AND NOT b.redelivered AND boot_of(b.m) < boot_of(d.m) AND on_disk(b.node, b.m))
+UNION SELECT node, vhost, queue, position, 'delivered as new after a restart' FROM delivery
+WHERE NOT redelivered GROUP BY node, vhost, queue, position
+HAVING boot_of(min(m) FILTER (on_disk(node, m))) < boot_of(max(m)) AND NOT unlogged(node, min(m) FILTER (on_disk(node, m)), max(m))
 UNION FROM (SELECT *, 'out of order' FROM overtaken)
 UNION SELECT node, vhost, queue, position, 'two holders at once' FROM step
 WHERE kind = 'deliver' AND before = 'deliver' AND NOT torn(node, before_m, m)

@@ -72,6 +72,7 @@ def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
         (reading_of, {"queue": "q", "ack": "before"}, "option ack is one of never, after, not 'before'"),
         (reading_of, {"queue": "q", "prefetch": "0"}, "option prefetch is a number from 1 to 65535, not 0"),
         (reading_of, {"queue": "q", "maxMessagesPerBatch": "70000"}, "a number from 1 to 65535"),
+        (reading_of, {"queue": "q", "maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is a number from 1"),
         (reading_of, {"queue": "q", "maxBytesPerBatch": "2147483648"}, "a number from 1 to 1073741824"),
         (broker_of, {"host": "a,:5672"}, "option host has hosts such as broker-1,broker-2:5673, not ':5672'"),
         (reading_of, {"queue": "q", "ack": "after", "partitions": "2"}, "option partitions is not for ack = after"),

@@ -54,6 +54,12 @@ def test_which_java_is_found(
     assert find_java() == Java(programs[found[0]], found[1])
 
 
+def test_a_server_of_spark_connect_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(MissingError, match=r"pip install 'pyspark\[connect\]'"), session(master="sc://127.0.0.1:1"):
+        pass
+
+
 def test_the_packaged_java_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

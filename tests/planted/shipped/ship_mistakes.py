@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from broker.server.commits.held_confirms import HeldConfirms
+from broker.server.standby.follower import Follower, Promotion
 from storage.batch import SealedBatch
 from storage.definitions.definition_rows import Change
-from storage.ship import place_epochs, place_owner
+from storage.ship import place_epochs, place_owner, restored_moment
 from storage.ship.announced_chains import AnnouncedChains
 from storage.ship.piece_writer import PieceWriter
 from storage.ship.place_epochs import Epoch
 from storage.ship.place_owner import PlaceOwner
 from storage.ship.ship_buffer import ShipBuffer
+from storage.ship.standby.followed_store import FollowedStore
 from storage.ship.targets.ship_target import PieceExists, ShipTarget
-from tests.planted.mistake import Fence, Patch, ShippedStates, mistake
+from storage.storage_errors import StoreError
+from tests.planted.mistake import Fence, FencedWorlds, Patch, ShippedStates, mistake
 
 
 @mistake("I13", ShippedStates("has lost|is None, not"))
@@ -65,6 +68,88 @@ def listings_taken_for_complete(patch: Patch) -> None:
 def bases_not_marked(patch: Patch) -> None:
     """Leave the end of a base to the listing of its chain."""
     patch(PieceWriter, "mark_base", lambda _writer: None)
+
+
+@mistake("I14", Fence("base"))
+def confirm_before_there_is_a_base(patch: Patch) -> None:
+    """Confirm what is at the place, although nothing can be restored there before the first base is whole."""
+    shipped = ShipBuffer.shipped
+
+    def safe_at_once(buffer: ShipBuffer, position: int) -> None:
+        shipped(buffer, position)
+        buffer.safe = position
+        buffer._tell_safe()
+
+    patch(ShipBuffer, "shipped", safe_at_once)
+
+
+@mistake("I13", FencedWorlds(64, "not on the promoted broker"))
+def records_dropped_without_a_new_base(patch: Patch) -> None:
+    """Drop records that have no room, and go on behind them."""
+
+    def drop_alone(buffer: ShipBuffer) -> None:
+        buffer._waiting.clear()
+        buffer._bytes = buffer._messages = 0
+
+    patch(ShipBuffer, "_drop", drop_alone)
+
+
+@mistake("I13", ShippedStates("nobody is told", (2, 1)))
+def damage_not_told(patch: Patch) -> None:
+    """End a restore before a piece that is not whole, and say nothing."""
+    apply_records = restored_moment._apply_records
+    patch(restored_moment, "_apply_records", lambda *given: apply_records(*given)._replace(problems=[]))
+
+
+@mistake("I13", FencedWorlds(1, "not on the promoted broker"))
+def progress_noted_and_nothing_written(patch: Patch) -> None:
+    """Have a standby note how far it has read, and leave its stores as they are."""
+
+    def note_alone(followed: FollowedStore) -> None:
+        followed._kind = None
+        followed._save()
+
+    patch(FollowedStore, "commit", note_alone)
+
+
+@mistake("I14", FencedWorlds(1, "not on the promoted broker"))
+def rest_not_read_by_the_promotion(patch: Patch) -> None:
+    """Promote a standby as it is, without what the old broker has shipped since."""
+    patch(Follower, "_read_rest", lambda _follower: [])
+
+
+@mistake("I14", FencedWorlds(2, "not on the promoted broker"))
+def rest_read_before_the_fence(patch: Patch) -> None:
+    """Read what the old broker has shipped, and then fence it."""
+    take_over, read_rest = PlaceOwner.take_over, Follower._read_rest
+
+    def promote(follower: Follower, *, without_place: bool) -> Promotion:
+        if follower.stores.store is None:
+            raise StoreError("no base was read yet")
+        problems = read_rest(follower)
+        fenced = take_over(PlaceOwner(follower._target, follower._place, follower._directory))
+        follower._before_close()
+        return Promotion(follower.stores.promote(), fenced, problems)
+
+    patch(Follower, "promote", promote)
+
+
+@mistake("I14", FencedWorlds(1, "not on the promoted broker"))
+def place_taken_over_by_any_start(patch: Patch) -> None:
+    """Take the place at a start, whoever owns it."""
+
+    def claim_anyway(owner: PlaceOwner) -> None:
+        if not owner.epoch:
+            owner.take_over()
+
+    patch(PlaceOwner, "claim", claim_anyway)
+
+
+@mistake("I14", FencedWorlds(32, "was fenced, and serves again"))
+def fence_not_noted(patch: Patch) -> None:
+    """Stop when fenced, and forget it: the next start finds the place not answering, and serves."""
+    fence = PlaceOwner._fence
+    patch(PlaceOwner, "_fence", lambda owner, _note, by: fence(owner, None, by))
 
 
 @mistake("I14", Fence("promotion"))

@@ -143,7 +143,8 @@ def fill(broker: Printed) -> None:
         broker.said.append(broker.ask("parameters/shovel/%2F/wrong", "PUT", {"value": value}))
         rows = [{"vhost": "/", "component": "shovel", "name": "wrong", "value": value}]
         broker.said.append(broker.ask("definitions", "POST", {"parameters": rows}))
-        broker.hear("parameter", "set", "shovel", "wrong", "-", given=json.dumps(value), code=1)
+        if uri not in MALFORMED[1:]:  # the command prints what the broker answers: one of each form
+            broker.hear("parameter", "set", "shovel", "wrong", "-", given=json.dumps(value), code=1)
     broker.hear("global-parameter", "set", "g", "-", given=json.dumps(upstream))
     broker.hear("global-parameter", "set", "g2", "-", given=f"{{uri: {URIS[0]}}}", code=2)
 

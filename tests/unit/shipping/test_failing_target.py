@@ -42,8 +42,18 @@ class FailingTarget:
 
     def put(self, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
         self._fails("put", "before")
+        self._tear(chain, name, parts)
         self._target.put(chain, name, parts)
         self._fails("put", "after")
+
+    def _tear(self, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
+        """Leave the beginning of a piece, as a server does that loses its memory."""
+        try:
+            self._fails("put", "torn")
+        except OSError:
+            data = b"".join(parts)
+            self._target.put(chain, name, (data[: len(data) // 2],))
+            raise
 
     def chains(self) -> list[str]:
         self._fails("chains", "before")
@@ -69,6 +79,7 @@ class FailingTarget:
 CALLS = [
     *((call, how) for call in ("begin", "put", "remove") for how in ("before", "after")),
     *((call, "before") for call in ("chains", "names", "get")),
+    ("put", "torn"),
 ]
 
 

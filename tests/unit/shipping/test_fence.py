@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from harness.waiting import eventually
 from storage.ship.place_epochs import FOLDER, newest_epoch
 from storage.ship.place_owner import Fenced, PlaceOwner, read_note, refuse_fenced
 from storage.ship.targets.directory_target import DirectoryTarget
@@ -20,6 +21,7 @@ from storage.ship.targets.ship_target import PieceExists, ShipTarget
 from storage.storage_errors import StoreError
 from tests.planted.mistake import Fence
 from tests.planted.planted_catalogue import CATALOGUE, found_by
+from tests.unit.shipping.shipped_life import ShippedLife
 
 PLACE = "place"
 CHAIN = "chain"
@@ -28,8 +30,12 @@ CHAIN = "chain"
 class SteppedTarget:
     """A target in memory. Each call waits until the test lets its broker make it, and may be cut off behind it."""
 
-    def __init__(self, files: dict[tuple[str, str], bytes]) -> None:
+    def __init__(
+        self, files: dict[tuple[str, str], bytes], refuse: Callable[[str, str], None] = lambda _chain, _name: None
+    ) -> None:
+        """`refuse` raises OSError for a chain and a name that cannot be put."""
         self._files = files
+        self._refuse = refuse
         self._go = SimpleQueue[bool]()
         self._came = SimpleQueue[bool]()
         self.free = False
@@ -48,6 +54,7 @@ class SteppedTarget:
 
     def put(self, chain: str, name: str, parts: tuple[bytes, ...]) -> None:
         self._step()
+        self._refuse(chain, name)
         if self._files.setdefault((chain, name), b"".join(parts)) != b"".join(parts):
             raise PieceExists(f"{chain}/{name}")
 
@@ -201,6 +208,28 @@ def test_a_kill_at_any_call_of_a_claim_leaves_the_place_to_its_owner(tmp_path: P
         owner_in(tmp_path / "b", again).claim()
 
 
+def test_a_place_that_takes_nothing_for_a_while_leaves_no_gap(tmp_path: Path) -> None:
+    """Behind a gap a listing that lags would hide the owner."""
+    full = [True]
+
+    def refuse(_chain: str, _name: str) -> None:
+        if full[0]:
+            raise OSError(28, "the place is full")
+
+    target = SteppedTarget({}, refuse)
+    target.free = True
+    owner = owner_in(tmp_path / "a", target)
+    for _ in range(3):
+        with pytest.raises(OSError, match="full"):
+            owner.claim()
+    full[0] = False
+    owner.claim()
+    assert owner.epoch == 1
+    target.overlooked = 1
+    with pytest.raises(Fenced):
+        owner_in(tmp_path / "b", target).claim()
+
+
 def test_of_two_starts_in_any_order_of_their_calls_one_owns_the_place(tmp_path: Path) -> None:
     """Each start that was not refused looks again: at most one is left."""
     files: dict[tuple[str, str], bytes] = {}
@@ -293,7 +322,28 @@ def test_an_epoch_that_cannot_be_read_is_nobodys_permission(tmp_path: Path, away
         owner_in(tmp_path / "b", away_target).claim()
 
 
+def test_without_a_whole_base_nothing_is_confirmed(tmp_path: Path) -> None:
+    """A promotion could read nothing of what is at the place."""
+
+    def refuse_base(chain: str, name: str) -> None:
+        if name.endswith(".base"):
+            raise OSError(5, "no base is taken")
+
+    files: dict[tuple[str, str], bytes] = {}
+    target = SteppedTarget(files, refuse_base)
+    target.free = True
+    data = tmp_path / "data"
+    data.mkdir()
+    with ShippedLife(data, target) as life:
+        life.publish(life.declare(), b"confirmed by nobody")
+        eventually(lambda: "no base is taken" in life.state(), "the end of the base to be refused")
+        assert any(name.endswith(".records") for _chain, name in files)
+        assert life.buffer.safe == -1
+        life.stop_seconds = 0.0
+
+
 ACTS = {
+    "base": test_without_a_whole_base_nothing_is_confirmed,
     "two starts": test_of_two_starts_in_any_order_of_their_calls_one_owns_the_place,
     "promotion": test_what_was_confirmed_as_shipped_is_read_by_a_promotion,
 }
