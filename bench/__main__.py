@@ -14,6 +14,7 @@ from collections.abc import Callable
 from bench.clients.client_steps import clients
 from bench.clients.health_check_costs import health_checks
 from bench.figures.core_parts import cores
+from bench.figures.program_sizes import program_sizes
 from bench.hostile_http.query_strings import query_strings
 from bench.hostile_http.request_bodies import request_bodies
 from bench.hostile_http.unread_answers import unread_answers
@@ -69,6 +70,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "clients": clients,
     "health-checks": health_checks,
     "cores": cores,
+    "program-sizes": program_sizes,
     "connections": connections,
     "connection-churn": connection_churn,
 }
@@ -89,11 +91,13 @@ OWN = {
     "http-queries",
     "http-unread",
     "health-checks",
+    "program-sizes",
 }
-"""Rows that start brokers, or parts of one, themselves."""
+"""Rows that start brokers, or parts of one, themselves, or need none."""
 LONG = {
     *("management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"),
     *("http-bodies", "http-queries", "http-unread", "clients", "health-checks", "cores", "shipping"),
+    "program-sizes",
 }
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 

@@ -58,7 +58,7 @@ GLIBC = re.compile(rb"GLIBC_(2\.\d+)")
 def main() -> None:
     """Build it, unless it is there already."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--python", default=getattr(sys, "_base_executable", sys.executable))
+    parser.add_argument("--python", type=_program, default=getattr(sys, "_base_executable", sys.executable))
     parser.add_argument("--wheel", type=Path, help="a wheel for that Python, in place of one that is built first")
     parser.add_argument("--preset", type=int, default=9, help="of xz: 0 packs at once, 9 most densely")
     parser.add_argument("directory", type=Path)
@@ -72,6 +72,11 @@ def main() -> None:
         _pack(directory, wanted.preset)
         stamp.write_text(digest)
     _report(directory)
+
+
+def _program(name: str) -> str:
+    """Return a program's path: pip's `--python` takes no name that is looked up in the PATH."""
+    return shutil.which(name) or name
 
 
 def archive(directory: Path) -> Path:

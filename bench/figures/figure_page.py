@@ -7,6 +7,7 @@ A test makes both again and compares. `--table` prints the table of the newest s
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -136,8 +137,7 @@ def _number(value: float | None) -> str:
 def _ratio(ratios: Sequence[float]) -> str:
     if not ratios:
         return ""
-    middle = ratios[len(ratios) // 2] if len(ratios) % 2 else sum(ratios[len(ratios) // 2 - 1 :][:2]) / 2
-    return f"{middle:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 
 
 def _each(sitting: Sitting, load: str, brokers: Sequence[Broker], figure: str) -> str:

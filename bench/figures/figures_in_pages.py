@@ -6,6 +6,7 @@ A page has `<!-- figures: NAME -->` before them and `<!-- end of figures -->` af
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from bench.figures.measured_loads import LOADS
 from bench.figures.row_figures import Rows
 from bench.figures.row_tables import health_checks, origins, sizes
 from bench.figures.sittings import OURS, Sitting
+from bench.figures.stated_figures import read as read_noted
+from bench.figures.stated_figures import table as noted_table
 from harness.project import ROOT
 
 PAGES = (
@@ -76,7 +79,8 @@ def _beside_others(known: Known) -> Iterator[str]:
     """Yield our figures, and how many times as good they are as those of each other broker in its newest sitting."""
     sittings, newest = known.sittings, known.sittings[-1]
     beside = {broker.name: sitting for sitting in sittings for broker in sitting.brokers if broker.name != OURS}
-    yield _row(["load", OURS, *(f"beside {name}" for name in beside)])
+    older = {name: "" if sitting is newest else f", {sitting.date}" for name, sitting in beside.items()}
+    yield _row(["load", OURS, *(f"beside {name}{older[name]}" for name in beside)])
     yield _row(["---"] * (2 + len(beside)))
     for shown in BESIDE_OTHERS:
         ratios = (_times(sitting, shown, name) for name, sitting in beside.items())
@@ -105,6 +109,7 @@ BLOCKS: dict[str, Callable[[Known], Iterator[str]]] = {
     "sizes": lambda known: sizes(known.rows),
     "origins of sizes": lambda known: origins(known.rows),
     "health checks": lambda known: health_checks(known.rows),
+    "noted by hand": lambda _known: noted_table(read_noted()),
 }
 
 
@@ -130,8 +135,11 @@ def _figure(sitting: Sitting, shown: Shown) -> str:
 
 
 def _times(sitting: Sitting, shown: Shown, broker: str) -> str:
-    """Return how many times as good our median is: a higher rate, a shorter wait."""
-    ours, theirs = (sitting.median(shown.load, name, shown.figure) for name in (OURS, broker))
-    if not ours or not theirs:
-        return ""
-    return f"{ours / theirs if shown.figure == 'rate' else theirs / ours:.2g}"
+    """Return how many times as good ours is: the median of the rounds, as in docs/figures.md."""
+    ratios = sitting.ratios(shown.load, broker, shown.figure)
+    return two_digits(statistics.median(ratios)) if ratios else ""
+
+
+def two_digits(ratio: float) -> str:
+    """Return a ratio with two digits, or more above a hundred: `0.76`, `4.0`, `13`."""
+    return f"{ratio:.2f}" if ratio < 0.995 else f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"

@@ -14,6 +14,7 @@ from bench.clients.health_check_costs import ROW as CHECK
 from bench.figures.core_parts import COMPARED
 from bench.figures.core_parts import ROW as CORE_PART
 from bench.figures.measured_loads import LOADS
+from bench.figures.program_sizes import INSTALLED, SINGLE
 from bench.figures.row_figures import EMPTY_START, Rows
 
 PARTS = {2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth", 9: "ninth"}
@@ -64,12 +65,19 @@ def _ping_each_second(rows: Rows) -> str:
     return part(_milliseconds(rows, -1) / 1000)
 
 
+def _megabytes(row: str, figure: str) -> Callable[[Rows], str]:
+    return lambda rows: f"{rows[row].figures[figure]:.0f} MB"
+
+
 CLAIMS = (
     Claim(re.compile(r"ready in (an? \w+)\sof\sa\ssecond"), _start),
     Claim(re.compile(r"at (\d\.\d+ to \d\.\d+)\sof\sthese\srates"), _pure_rates),
     Claim(re.compile(r"costs (an? \w+)\sof\s`rabbitmq-diagnostics"), _image_check),
     Claim(re.compile(r"ping(?:`|\]}`), (\d\.\d s)\sof\sa\score"), _ping),
     Claim(re.compile(r"the last one takes (an? \w+)\sof\sa\score"), _ping_each_second),
+    Claim(re.compile(r"\((\d+\sMB)\swith\sits\sdependencies"), _megabytes(INSTALLED, "mb")),
+    Claim(re.compile(r"is\s(\d+\sMB)\spacked"), _megabytes(SINGLE, "packed_mb")),
+    Claim(re.compile(r"packed,\s(\d+\sMB)\sunpacked"), _megabytes(SINGLE, "unpacked_mb")),
 )
 
 
@@ -78,4 +86,11 @@ def reworded(text: str, rows: Rows) -> str:
     for claim in CLAIMS:
         words = claim.words(rows)
         text = claim.pattern.sub(lambda found, words=words: found[0].replace(found[1], words), text)  # type: ignore[misc]
+    return text
+
+
+def without_claims(text: str) -> str:
+    """Return a page's text without the words that are made."""
+    for claim in CLAIMS:
+        text = claim.pattern.sub(lambda found: found[0].replace(found[1], ""), text)
     return text

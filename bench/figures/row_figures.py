@@ -1,6 +1,7 @@
 """Measure rows whose figures stand in README and docs, into bench/figures/row_figures.json.
 
     python -m bench.figures.row_figures starts restarts backlog unacked idle declares routing health-checks
+    python -m bench.figures.row_figures program-sizes
     python -m bench.figures.row_figures cores --target HOST:PORT,PID
 
 The arguments are those of `python -m bench`, whose lines are passed on. A row of the file is replaced when it is
@@ -27,6 +28,7 @@ from bench.figures.core_parts import COMPARED
 from bench.figures.core_parts import ROW as CORE_PART
 from bench.figures.measured_loads import LOADS
 from bench.figures.measured_machine import OtherPrograms, machine
+from bench.figures.program_sizes import INSTALLED, SINGLE
 from bench.figures.sittings import Machine
 from bench.load.measured_broker import parse_target
 from bench.release import today
@@ -39,7 +41,7 @@ QUEUED, BACKLOG, UNACKED = "restart with 10,000,000 x 100 B", "backlog publish",
 CONNECTIONS = "10,000 idle connections, heartbeats of 60 s"
 QUEUES, BINDINGS = "restart with these queues", "restart with 2 x 100,000 bindings"
 KEPT = {
-    *(EMPTY_START, QUEUED, BACKLOG, UNACKED, CONNECTIONS, QUEUES, BINDINGS),
+    *(EMPTY_START, QUEUED, BACKLOG, UNACKED, CONNECTIONS, QUEUES, BINDINGS, INSTALLED, SINGLE),
     *(CHECK.format(check.title) for check in CHECKS),
     *(CORE_PART.format(LOADS[load].title) for load in COMPARED),
 }

@@ -63,13 +63,14 @@ class Sitting(msgspec.Struct, frozen=True):
         values: Sequence[float] = [] if runs is None else getattr(runs, figure)
         return statistics.median(values) if any(values) else None
 
-    def ratios(self, load: str, broker: str) -> list[float]:
-        """Return our rate to another broker's, round by round, ascending."""
+    def ratios(self, load: str, broker: str, figure: str = "rate") -> list[float]:
+        """Return how many times as good we are as another broker, round by round, ascending: a higher rate, a shorter
+        wait."""
         of_load = self.loads.get(load, {})
         if OURS not in of_load or broker not in of_load:
             return []
-        pairs = zip(of_load[OURS].rate, of_load[broker].rate, strict=True)
-        return sorted(ours / theirs for ours, theirs in pairs if theirs)
+        pairs = zip(getattr(of_load[OURS], figure), getattr(of_load[broker], figure), strict=True)
+        return sorted(ours / theirs if figure == "rate" else theirs / ours for ours, theirs in pairs if ours and theirs)
 
 
 def read(file: Path = FILE) -> list[Sitting]:

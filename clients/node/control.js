@@ -15,6 +15,15 @@ class NotMetError extends Error {
     const ours = (line) => /^ +at /.test(line) && (line.includes(__dirname) || line.includes("node:internal"));
     this.stack = this.stack.split("\n").filter((line) => !ours(line)).join("\n");
   }
+
+  // With the broker's log of the test behind the sentence, if there is any.
+  withLog(log) {
+    if (log.trim() === "") return this;
+    const said = `${this.message}\nthe broker's log during the test:\n${log.trimEnd()}`;
+    this.stack = this.stack.replace(this.message, () => said);
+    this.message = said;
+    return this;
+  }
 }
 
 class Control {

@@ -9,6 +9,7 @@ class Leveret extends Control {
   #number;
   #settings;
   #facts;
+  #logBefore = 0;
   #turn = Promise.resolve();
 
   // Not started yet: for the helpers of test runners. Others call `Leveret.start`.
@@ -65,6 +66,7 @@ class Leveret extends Control {
   async #fresh() {
     if (this.#number !== undefined) {
       this.#facts = await this.#ask("fresh");
+      this.#logBefore = (await this.log()).length;
       return;
     }
     const host = hostOf(this.program);
@@ -106,6 +108,16 @@ class Leveret extends Control {
 
   async log() {
     return await this.#ask("log");
+  }
+
+  // A request as to any broker; an expectation that is not met shows the log since the broker was empty.
+  async order(...request) {
+    try {
+      return await super.order(...request);
+    } catch (error) {
+      if (!(error instanceof NotMetError)) throw error;
+      throw error.withLog((await this.log()).slice(this.#logBefore));
+    }
   }
 
   // End it and delete its files. Tests that end without do the same.

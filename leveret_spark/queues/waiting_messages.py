@@ -70,13 +70,13 @@ class WaitingMessages:
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._kept: dict[int, list[Message]] = {}
-        self._last = 0  # not itertools.count: Spark pickles this, and Python 3.14 pickles no iterator of itertools
+        self._next = 0  # not itertools.count: Spark pickles this, and Python 3.14 pickles no iterator of itertools
         self._server: socketserver.ThreadingTCPServer | None = None
 
     def keep(self, messages: list[Message]) -> Ticket:
         """Keep messages; returns the ticket for their task."""
-        self._last += 1
-        number = self._last
+        number = self._next
+        self._next += 1
         self._kept[number] = messages
         server = self._listening()
         host, port = server.server_address[:2]

@@ -38,9 +38,9 @@ class Epoch(msgspec.Struct, frozen=True):
         return f"epoch {self.number}, taken {moment(self.time)} by {self.host}, {self.directory}"
 
 
-def new_epoch(number: int, directory: Path) -> Epoch:
-    """Return an epoch of this process, to be taken."""
-    token, now = secrets.token_hex(_TOKEN_BYTES), time.time_ns() // 1_000_000
+def new_epoch(number: int, directory: Path, token: str = "") -> Epoch:
+    """Return an epoch of this process, to be taken. `token`: of a try before; empty: a new one."""
+    token, now = token or secrets.token_hex(_TOKEN_BYTES), time.time_ns() // 1_000_000
     return Epoch(number, token, socket.gethostname(), os.fspath(directory.absolute()), now)
 
 

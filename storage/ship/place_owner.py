@@ -16,7 +16,7 @@ import msgspec
 from storage import synced_files
 from storage.ship.announced_chains import announce, announcement
 from storage.ship.place_epochs import Epoch, new_epoch, newest_epoch, read_epoch, take_epoch
-from storage.ship.targets.ship_target import PieceExists, ShipTarget
+from storage.ship.targets.ship_target import PieceExists, ShipTarget, TargetError
 from storage.storage_errors import StoreCorrupt, StoreError
 
 NAME = "shipping.epoch"
@@ -44,7 +44,7 @@ def read_note(directory: Path) -> EpochNote | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        raise StoreCorrupt(f"{directory / NAME} cannot be read ({error}): `leveret promote` writes it anew") from error
+        raise StoreCorrupt(f"{directory / NAME} cannot be read ({error}): `leveret promote` writes it again") from error
 
 
 def refuse_fenced(directory: Path) -> None:
@@ -106,16 +106,24 @@ class PlaceOwner:
         own = newest is None or (note is not None and newest.token in (note.token, note.before))
         if not (own or over_others):
             raise self._fence(note if known else None, str(newest))
-        last = max(newest.number if newest else 0, note.number if note is not None and known else 0)
-        epoch = new_epoch(last + 1, self._directory)
+        number = 1 if newest is None else newest.number + 1  # without a gap, whatever became of a try before
+        tried = note.token if note is not None and known and note.number == number else ""
+        epoch = new_epoch(number, self._directory, tried)
         before = newest.token if newest is not None else ""
         self._write(EpochNote(self._place, epoch.number, epoch.token, before if own else ""))
         try:
             take_epoch(self.target, epoch)
         except PieceExists:
-            raise self._fence(read_note(self._directory), "another broker, at the same moment") from None
+            raise self._taken_before(epoch) from None
         self.epoch = epoch.number
         return newest
+
+    def _taken_before(self, epoch: Epoch) -> Exception:
+        """Return the error for a number that is taken: by a try before, which has arrived meanwhile, or by another."""
+        found = read_epoch(self.target, epoch.number)
+        if found is not None and found.token == epoch.token:
+            return TargetError(f"epoch {epoch.number} was taken by a try before: it is to be tried once more")
+        return self._fence(read_note(self._directory), "another broker, at the same moment")
 
     def _fence(self, note: EpochNote | None, owner: str) -> Fenced:
         """Return the error; noted, if the directory's broker has owned the place."""

@@ -1,4 +1,4 @@
-"""Commands of the pages: for each page with blocks for a shell, what a reader has before it, and what is not run.
+"""Commands of the pages: for each page with blocks for a shell, what a reader has before it, and who runs the rest.
 
 The blocks of a page run in order in one shell, in an empty directory, with a network of their own in which the names
 of other machines lead to this one.
@@ -12,16 +12,40 @@ from harness.project import ROOT
 
 BROKER = "leveret serve >ready 2>log &\nleveret wait --timeout 60\n"
 TESTING = "printf '[testing]\\nenabled = true\\n' >leveret.toml\nleveret serve --config leveret.toml >ready 2>log &\n"
-CHECKOUT = f"ln -s {ROOT}/config.example.toml {ROOT}/deploy .\nmkdir -p etc/systemd/system\n"
-SYSTEMD, KUBERNETES = (
-    "systemd: tests/project/test_config.py, test_deploy.py",
-    "Kubernetes: tests/project/test_deploy.py",
+LEVERET = f"ln -s {ROOT} leveret\n"
+CHECKOUT = f"ln -s {ROOT}/config.example.toml {ROOT}/deploy .\n"
+OWN_ETC = (
+    "mkdir etc work\nmount -t tmpfs etc etc\nmkdir etc/upper etc/work\n"
+    "mount -t overlay -o lowerdir=/etc,upperdir=etc/upper,workdir=etc/work overlay /etc\n"
 )
-GREEN, WHEELS = (
-    "`make check-clients`: bench/newcomer/green_tests.py",
-    "an index of packages: tests/project/test_wheels.py",
-)
-REFERENCE, SPARK = "a RabbitMQ beside", "a cluster of Spark: tests/pipeline"
+"""Changes of /etc go into the empty directory."""
+
+
+class RunBy(NamedTuple):
+    """A test that runs the lines, as FILE::NAME."""
+
+    test: str
+
+
+class Campaign(NamedTuple):
+    """A target of make that runs the lines as they stand on the page, for longer than a test may take."""
+
+    target: str
+
+
+class NotRun(NamedTuple):
+    """The thing that is missing here for a line to be run."""
+
+    why: str
+
+
+Reason = RunBy | Campaign | NotRun
+NEWCOMERS = RunBy("tests/unit/bench/test_newcomer.py::test_a_newcomer_gets_from_nothing_to_a_green_test")
+"""It runs README's lines: others' have to be the same."""
+KUBERNETES = NotRun("a cluster of Kubernetes; tests/project/test_deploy.py reads the manifests")
+REFERENCE = NotRun("a RabbitMQ beside")
+SPARK = NotRun("three starts of Spark: tests/pipeline/jobs/test_dead_letter_jobs.py runs these verbs")
+DOCKER = NotRun("a daemon of docker; `make check-image` plays the Dockerfile's stages")
 OTHER_BROKER = (
     "leveret serve --data-dir other --listen 127.0.0.2:5672 --management-listen 127.0.0.2:15672 "
     "--prometheus-listen off >ready-2 2>log-2 &\nleveret wait --data-dir other --timeout 60\n"
@@ -47,29 +71,36 @@ class Page(NamedTuple):
     before: dict[int, str]
     replaced: dict[str, str] = {}
     """Directories of a machine, by those in the empty directory."""
-    skipped: dict[str, str] = {}
-    """Beginnings of lines that are not run, with the reason, or with the test that does run them."""
-    elsewhere: dict[int, str] = {}
-    """Whole blocks that are not run, in the same way."""
+    skipped: dict[str, Reason] = {}
+    """Beginnings of lines that are left out, with who runs them, or why nobody does."""
+    elsewhere: dict[int, Reason] = {}
+    """Whole blocks that are left out, in the same way."""
 
 
 PAGES = {
     "README.md": Page(
-        {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n", 3: BROKER},
+        {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n", 2: f"LEVERET={ROOT}\n", 4: BROKER},
         {"npm test": "pytest", "go test ./...": "pytest", "mvn test": "pytest"},
-        {"make run": "`make newcomer`", "make test": "this is it"},
-        {1: GREEN},
+        {"make run": Campaign("newcomer"), "make test": NotRun("no test runs all tests: it is one of them")},
+        {1: NEWCOMERS},
     ),
     "docs/pipeline.md": Page({}),
-    "docs/ci.md": Page({0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"}, skipped={"pip install": WHEELS}),
+    "docs/ci.md": Page(
+        {0: f"{LEVERET}mkdir tests\nprintf 'def test_nothing(): pass\\n' >tests/test_nothing.py\n"},
+    ),
     "docs/frameworks.md": Page({0: BROKER}, {"./mvnw test": "printenv SPRING_RABBITMQ_ADDRESSES"}),
     "docs/clusters.md": Page(
-        {}, elsewhere={**dict.fromkeys((0, 1, 4, 5), "`make cluster-page`"), **dict.fromkeys((2, 3), SPARK)}
+        {},
+        elsewhere={
+            **dict.fromkeys((0, 1, 4, 5), Campaign("cluster-page")),
+            2: NotRun("a cluster of YARN"),
+            3: NotRun("a cluster of Kubernetes"),
+        },
     ),
     "docs/services.md": Page(
-        {0: CHECKOUT},
-        {"/etc/": "etc/"},
-        {"useradd": "it would be a user of this machine", "systemctl": SYSTEMD, "kubectl": KUBERNETES},
+        {0: CHECKOUT + OWN_ETC},
+        {"enable --now": "--root=/ enable"},
+        {"systemctl reload": NotRun("a systemd that runs"), "kubectl": KUBERNETES},
     ),
     "docs/jobs.md": Page(
         {
@@ -81,9 +112,9 @@ PAGES = {
         },
         {"/var/lib/leveret": "leveret-data", "/srv/audit": "audit", "/lake": "lake", "/tmp/contents": "contents"},
         {
-            "leveret pipeline dead-letters": "they take Spark: tests/pipeline",
-            "leveret pipeline replay": "the same",
-            "leveret archive --queue orders --out s3:": "it takes a bucket",
+            "leveret pipeline dead-letters": SPARK,
+            "leveret pipeline replay": SPARK,
+            "leveret archive --queue orders --out s3:": NotRun("a bucket, and a reader who interrupts it"),
         },
     ),
     "docs/management.md": Page(
@@ -116,28 +147,33 @@ PAGES = {
     ),
     "docs/shovels.md": Page({0: BROKER}),
     "docs/testing-applications.md": Page(
-        {0: "printf 'def test_nothing(): pass\\n' >test_nothing.py\n"},
-        {"npm test": "pytest", "go test ./...": "pytest"},
-        {"pip install": WHEELS, "npm install": "tests/applications/test_node_client.py"},
-        {2: GREEN},
+        {0: f"{LEVERET}printf 'def test_nothing(): pass\\n' >test_nothing.py\n"},
+        {"npm test": "pytest test_nothing.py", "-- go test ./...": "-- pytest test_nothing.py"},
+        elsewhere={1: NEWCOMERS, 2: NEWCOMERS},
     ),
     "docs/testing-with-leveret.md": Page(
         {0: f"{TESTING}leveret wait --timeout 60\n", 5: "leveret backup monday\n", 7: CONSUMERS},
-        {'\'{"directory": "/var/backups/leveret-monday"}\'': '"{\\"directory\\": \\"$PWD/monday\\"}"'},
-        {"leveret test-brokers": "a library writes to it: tests/applications/test_hosted_brokers.py"},
+        {
+            '\'{"directory": "/var/backups/leveret-monday"}\'': '"{\\"directory\\": \\"$PWD/monday\\"}"',
+            "leveret test-brokers": "leveret test-brokers </dev/null",
+        },
     ),
     "docs/backup.md": Page(
-        {0: CHECKOUT + BROKER + "leveret publish orders 'an order' --declare\n", 5: BROKER},
+        {0: CHECKOUT + OWN_ETC + BROKER + "leveret publish orders 'an order' --declare\n", 5: BROKER},
         {
-            "/etc/": "etc/",
+            "enable --now": "--root=/ enable",
             "/backups/leveret-20260131T031500.123Z": '"$(ls -d backups/leveret-*Z)"',
             "/backups": "backups",
             "/tmp/drill": "drill",
         },
-        {"systemctl": SYSTEMD, "kubectl": KUBERNETES},
+        {"kubectl": KUBERNETES},
     ),
     "docs/operations/commands.md": Page(
-        {0: BROKER}, skipped={'eval "$(_LEVERET_COMPLETE=zsh': "zsh", "_LEVERET_COMPLETE=fish": "fish"}
+        {0: BROKER},
+        {
+            'eval "$(_LEVERET_COMPLETE=zsh_source leveret)"': "_LEVERET_COMPLETE=zsh_source leveret | grep '^#compdef'",
+            "leveret | source": "leveret | grep '^complete .*leveret'",
+        },
     ),
     "docs/operations/policies.md": Page({0: BROKER}),
     "docs/operations/rabbitmq-commands.md": Page(
@@ -155,8 +191,11 @@ PAGES = {
             1: 'printf \'[ship]\\nto = "%s/place"\\n\' "$PWD" >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n'
             f"leveret stop\n{BROKER}leveret publish orders 'an order' --declare\nleveret stop\nmv leveret-data lost\n",
         },
-        {"/mnt/other-machine/leveret": "place", "2026-11-28T12:30:00": '"$(date -u +%FT%T)"'},
-        {"leveret restore --from /mnt/other-machine/leveret --at 41:": "tests/durability/shipping"},
+        {
+            "/mnt/other-machine/leveret": "place",
+            "2026-11-28T12:30:00 --replace": '"$(date -u +%FT%T)" --replace >restored',
+            "41:1809": '"$(grep -Eo "[0-9]+:[0-9]+" restored | tail -n 1)"',
+        },
     ),
     "docs/operations/standby.md": Page(
         {
@@ -170,29 +209,35 @@ PAGES = {
             "/var/lib/leveret": "standby",
         },
     ),
-    "docs/operations/upgrade.md": Page({0: BROKER}, skipped={"pip install": WHEELS}),
-    "docs/operations/starting.md": Page({1: BROKER}, skipped={"leveret serve [": "a synopsis"}),
+    "docs/operations/upgrade.md": Page({0: LEVERET + BROKER}),
+    "docs/operations/starting.md": Page({0: BROKER}),
     "docs/operations/tls.md": Page(
         {
             1: 'printf \'[tls]\\nlisten = ["127.0.0.3:5671"]\\ncertificate_file = "server.pem"\\n'
             'key_file = "server.key"\\n\' >leveret.toml\nexport LEVERET_CONFIG=$PWD/leveret.toml\n' + BROKER
         }
     ),
-    "docs/operations/container.md": Page({}, elsewhere={0: "docker"}),
-    "docs/operations/single-directory.md": Page({}, elsewhere={0: "`make single` builds the directory and tries it"}),
+    "docs/operations/container.md": Page({}, elsewhere={0: DOCKER}),
+    "docs/operations/single-directory.md": Page(
+        {},
+        elsewhere={
+            0: RunBy(
+                "tests/unit/bench/test_newcomer.py::test_the_single_directory_works_in_a_root_with_glibc_and_nothing_else"
+            )
+        },
+    ),
     "docs/testing.md": Page(
         {4: f"cd {ROOT}\n"},
         {"--hours 10": "--hours 0.1"},
-        {"make": "campaigns: `make prove`"},
-        {0: REFERENCE, 1: REFERENCE, 2: REFERENCE, 3: "campaigns: `make prove`"},
+        {"make simulate": Campaign("simulate")},
+        {0: REFERENCE, 1: REFERENCE, 2: REFERENCE, 3: Campaign("crash-states")},
     ),
 }
 JOBS = Page(
     {
-        0: "printf 'test:\\n\\tleveret publish orders one --declare && leveret get orders\\n' >Makefile\n",
+        0: LEVERET + "printf 'test:\\n\\tleveret publish orders one --declare && leveret get orders\\n' >Makefile\n",
         1: "leveret stop\nrm -r leveret-data\n",
     },
-    skipped={"pip install": WHEELS},
-    elsewhere={2: "docker, and a registry of images", 3: "docker, and a registry of images"},
+    elsewhere={2: DOCKER, 3: DOCKER},
 )
 """The jobs of docs/ci.md by their order: GitHub's and GitLab's, without and with an image."""

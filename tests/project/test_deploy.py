@@ -56,6 +56,14 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_broker_is_as_exposed_as_the_page_says() -> None:
+    (told,) = re.findall(r"exposure (\d\.\d) of 10", (ROOT / "docs/services.md").read_text(encoding="utf-8"))
+    command = ["systemd-analyze", "security", "--offline=yes", str(DEPLOY / "leveret.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f"exposure level for leveret.service: {told} " in done.stdout, done.stderr
+
+
 def test_the_backup_job_and_the_broker_share_volumes_and_user() -> None:
     broker, job, patch = ((KUBERNETES / f"{name}.yaml").read_text() for name in ("leveret", "backup", "backup-volume"))
     (line,) = re.findall(r"command: \[leveret, (.*)\]", job)

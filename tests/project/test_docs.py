@@ -47,6 +47,8 @@ RELATIVE_CLAUSE = re.compile(
 )
 """A sentence, cell or item of a list that begins with one; questions do not count."""
 SO_MANY = re.compile(r"\b[Ss]o (?:many|much|long) (?!as\b)")
+RARE = re.compile(r"\b(?:[Aa]new|[Ww]hoever)\b")
+"""Words for which a reader has others: again, who."""
 DECISION_LINES_MAX = 45
 LINE_LENGTH_MAX = 150
 FIRST_PAGE_LENGTH_MAX = 100
@@ -208,9 +210,9 @@ def test_the_index_has_one_row_for_a_page_that_readers_look_for() -> None:
 
 
 def mannered(text: str) -> list[str]:
-    """Sentences that begin with a relative clause, and limits without a number."""
+    """Sentences that begin with a relative clause, limits without a number, rare words."""
     text = HEADING.sub("", text)
-    return [found.group() for pattern in (RELATIVE_CLAUSE, SO_MANY) for found in pattern.finditer(text)]
+    return [found.group() for pattern in (RELATIVE_CLAUSE, SO_MANY, RARE) for found in pattern.finditer(text)]
 
 
 def test_a_sentence_names_its_subject() -> None:
@@ -223,7 +225,8 @@ def test_a_sentence_names_its_subject() -> None:
     [
         ("It stops. What is left waits.", 1),
         ("| full disk | What does not fit waits | |", 1),
-        ("- Whoever waits\n  gets so many messages at once.", 2),
+        ("- Whoever waits\n  gets so many messages at once.", 3),
+        ("It starts anew.", 1),
         ("| What does this log line mean? | [logs.md](logs.md) |", 0),
         ("It waits as long as it says what it does. So long as it is up, it answers.", 0),
     ],

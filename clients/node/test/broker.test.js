@@ -115,10 +115,16 @@ test("what did not happen is told with what did", async () => {
   await publish(channel, "orders", "one");
   const never = leveret.expect("acked", { queue: "orders", timeoutSeconds: 0.1 });
   await assert.rejects(never, (error) => error instanceof NotMetError && /routed 1/.test(error.message));
-  await assert.rejects(never, ({ stack }) => /^NotMetError: within/.test(stack) && !/control.js|node:internal/.test(stack));
+  await assert.rejects(never, ({ stack }) => /^NotMetError: within/.test(stack) && !/control.js|index.js|node:internal/.test(stack));
   const [event] = await leveret.history("published", { bodies: true });
   assert.equal(event.routing_key, "orders");
   await connection.close();
+});
+
+test("an expectation that is not met shows the log of the test", async () => {
+  await leveret.restart();
+  const never = leveret.expect("acked", { queue: "orders", timeoutSeconds: 0.1 });
+  await assert.rejects(never, ({ message }) => /^within .+\nthe broker's log during the test:\n.+ stopped\n/s.test(message));
 });
 
 test("another RabbitMQ beside it, which is closed with all that it had", async () => {

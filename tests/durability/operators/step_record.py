@@ -16,7 +16,7 @@ from tests.durability.ledgers.conversation import Request, Said
 PROCESS_CRASH = "everything"
 """A crash of the process: all it wrote is in the page cache."""
 
-COPYING = ("backup", "testing")
+COPYING = ("backup", "testing", "ship_to", "ship_off")
 """Requests to a broker that change nothing of the debt."""
 
 

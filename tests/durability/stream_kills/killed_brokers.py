@@ -24,7 +24,8 @@ def broker_at(place: str, command: str) -> KilledBroker:
     host, _, port = place.rpartition(":")
 
     def run() -> None:
-        subprocess.run(command, shell=True, check=True, timeout=KILL_SECONDS)
+        # In a session of its own it starts the broker even if the campaign is ended, by a signal to all of its group.
+        subprocess.run(command, shell=True, check=True, timeout=KILL_SECONDS, start_new_session=True)
 
     return KilledBroker(f"{host}-{port}", (host, int(port)), run)
 

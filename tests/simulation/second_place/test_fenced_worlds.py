@@ -8,8 +8,9 @@ from tests.planted.mistake import FencedWorlds
 from tests.planted.planted_catalogue import CATALOGUE, found_by
 from tests.simulation.second_place.fenced_world import Failed, FencedWorld
 
-SEEDS = (4, 22, 27, 48)
-"""Two promotions, with a split; a broker that serves while its place is gone, and was fenced; dropped records."""
+SEEDS = (4, 27, 48, 1003, 1008)
+"""Two promotions, with a split; a broker that serves while its place is gone, and was fenced; dropped records; a place
+that was full when a number was to be taken, and listed it late."""
 
 
 @pytest.mark.slow

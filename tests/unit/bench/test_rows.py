@@ -41,6 +41,7 @@ READ_FOR = {
     "clients": {"client", "version", "connect_ms", "publish_ms", "get_ms", "consume_ms", "close_ms"},
     "health-checks": {"cpu_ms", "broker_cpu_ms"},
     "cores": {"part_of_rate", "p50_ms"},
+    "program-sizes": {"mb"},
     "connections": {"kib_each", "alive_at_the_end", "good_beside", "mib_after", "descriptors_after"},
     "connection-churn": {"per_s", "mib_before", "mib_after", "descriptors_after"},
     "http-bodies": {"longest_turn_ms", "confirm_p99", "mib_more"},

@@ -208,6 +208,28 @@ def test_a_kill_at_any_call_of_a_claim_leaves_the_place_to_its_owner(tmp_path: P
         owner_in(tmp_path / "b", again).claim()
 
 
+def test_a_place_that_takes_nothing_for_a_while_leaves_no_gap(tmp_path: Path) -> None:
+    """Behind a gap a listing that lags would hide the owner."""
+    full = [True]
+
+    def refuse(_chain: str, _name: str) -> None:
+        if full[0]:
+            raise OSError(28, "the place is full")
+
+    target = SteppedTarget({}, refuse)
+    target.free = True
+    owner = owner_in(tmp_path / "a", target)
+    for _ in range(3):
+        with pytest.raises(OSError, match="full"):
+            owner.claim()
+    full[0] = False
+    owner.claim()
+    assert owner.epoch == 1
+    target.overlooked = 1
+    with pytest.raises(Fenced):
+        owner_in(tmp_path / "b", target).claim()
+
+
 def test_of_two_starts_in_any_order_of_their_calls_one_owns_the_place(tmp_path: Path) -> None:
     """Each start that was not refused looks again: at most one is left."""
     files: dict[tuple[str, str], bytes] = {}
