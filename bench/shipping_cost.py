@@ -1,7 +1,8 @@
 """Cost of shipping: the same load without `[ship]`, with it to a directory of this disk, and with confirms that wait.
 
-In turn, each round beginning with another. The whole process counts, the thread that ships included. Figures of the
-broker with `[ship]` beside those without: `rate`, 1.0 is as fast, and the CPU time per message of both.
+A place in memory shows how much of it is the processor's, without the second write to the disk. In turn, each round
+beginning with another. The whole process counts, the thread that ships included. Figures of the broker with `[ship]`
+beside those without: `rate`, 1.0 is as fast, and the CPU time per message of both.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.compare import cpu, rate
 from bench.load import generator
@@ -19,29 +21,49 @@ ROUNDS = 5
 SECONDS = 4.0
 QUEUE = "bench.shipping"
 LOADS = {"window 1000": 1000, "one confirm at a time": 1}
-CONFIRMS = ("local", "shipped")
+MEMORY = Path("/dev/shm")
 OFF = "off"
+KEPT_SECONDS = 10.0
+"""Time for which pieces are kept: a place in memory must not fill it."""
+
+
+class Kind(NamedTuple):
+    """A broker that ships: its name in the rows, `ship.confirm`, and whether its place is in memory."""
+
+    name: str
+    confirm: str
+    in_memory: bool = False
+
+
+KINDS = (
+    Kind('confirm = "local"', "local"),
+    Kind('confirm = "local", the place in memory', "local", in_memory=True),
+    Kind('confirm = "shipped"', "shipped"),
+)
 
 
 def shipping(wanted: Wanted) -> None:
     """For each load medians of some rounds: parts of the rate without `[ship]`, CPU time, confirms."""
     rounds = max(1, min(ROUNDS, wanted.sized(10 * ROUNDS) // 10))
-    with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory, ExitStack() as running:
+    kinds = [kind for kind in KINDS if MEMORY.is_dir() or not kind.in_memory]
+    with ExitStack() as running:
         targets = {OFF: target_of(running.enter_context(own_broker()))}
-        for confirm in CONFIRMS:
-            config = _config(Path(directory) / confirm, confirm)
-            targets[confirm] = target_of(running.enter_context(own_broker(LEVERET_CONFIG=config)))
+        for kind in kinds:
+            parent = MEMORY if kind.in_memory else None
+            place = running.enter_context(tempfile.TemporaryDirectory(prefix="leveret-bench-", dir=parent))
+            config = _config(Path(place), kind.confirm)
+            targets[kind.name] = target_of(running.enter_context(own_broker(LEVERET_CONFIG=config)))
         for load, window in LOADS.items():
             found = _in_turn(targets, window, rounds, wanted.seconds(SECONDS))
-            for confirm in CONFIRMS:
-                report(f'{load}, confirm = "{confirm}"', rounds=rounds, **_beside(found[confirm], found[OFF]))
+            for name in [kind.name for kind in kinds]:
+                report(f"{load}, {name}", rounds=rounds, **_beside(found[name], found[OFF]))
 
 
-def _config(place: Path, confirm: str) -> str:
-    """Write the settings of a broker that ships to a directory, which is made; returns their path."""
-    place.mkdir()
-    path = place.with_suffix(".toml")
-    path.write_text(f'[ship]\nto = "{place}"\nconfirm = "{confirm}"\n')
+def _config(directory: Path, confirm: str) -> str:
+    """Write the settings of a broker that ships to a place in a directory; returns their path."""
+    (directory / "place").mkdir()
+    path = directory / "ship.toml"
+    path.write_text(f'[ship]\nto = "{directory / "place"}"\nconfirm = "{confirm}"\nkept_seconds = {KEPT_SECONDS}\n')
     return str(path)
 
 

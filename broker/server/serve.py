@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -51,6 +51,7 @@ from storage.ship.place_owner import PlaceOwner
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:
+    from broker.server.http.web_sites import WebSites
     from broker.testing.control import Testing
 
 log = logging.getLogger("leveret.server")
@@ -84,14 +85,17 @@ def run(config: Config, on_ready: Callable[[], None] | None = None, settings_fil
     return 0
 
 
-class HttpApplications(Protocol):
-    """The applications that listen for HTTP."""
+class _Opened(NamedTuple):
+    """A broker whose stores are open, before anything runs; `owner`: of the place that it ships to."""
 
-    def listen_management(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve the API and the web page on a socket."""
-
-    def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve metrics and probes on a socket."""
+    config: Config
+    stores: Stores
+    owner: PlaceOwner | None
+    recovered: Recovered
+    wakeup: Wakeup
+    imported: DefinitionsFile | None
+    events: Events | None
+    testing: Testing | None
 
 
 async def _serve(config: Config, readiness: Readiness) -> Config | None:
@@ -135,9 +139,8 @@ async def _serve(config: Config, readiness: Readiness) -> Config | None:
                 trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR1) as signals,
                 closing_log(events),
             ):
-                return await _run(
-                    config, stores, owner, recovered, wakeup, bound, imported, signals, events, readiness, testing
-                )
+                opened = _Opened(config, stores, owner, recovered, wakeup, imported, events, testing)
+                return await _run(opened, bound, signals, readiness)
         finally:
             with _limited(config):
                 stores.definitions.close()
@@ -232,19 +235,8 @@ def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> boo
     return imported is None or not imported.users or named != (DefaultsSettings().user, DefaultsSettings().password)
 
 
-async def _run(
-    config: Config,
-    stores: Stores,
-    owner: PlaceOwner | None,
-    recovered: Recovered,
-    wakeup: Wakeup,
-    bound: Listeners,
-    imported: DefinitionsFile | None,
-    signals: AsyncIterator[int],
-    events: Events | None,
-    readiness: Readiness,
-    testing: Testing | None,
-) -> Config | None:
+async def _run(opened: _Opened, bound: Listeners, signals: AsyncIterator[int], readiness: Readiness) -> Config | None:
+    config, stores, owner, recovered, wakeup, imported, events, testing = opened
     again = with_ports(config, bound)
     # Clients end before the writers that make their changes durable.
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
@@ -345,19 +337,20 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
     await trio.to_thread.run_sync(import_module, "broker.server.http.http_services")
     from broker.server.http.http_services import HttpServices
 
-    services = server.application.http = HttpServices(
+    services = HttpServices(
         server.config, server.registry, server.administration, server.nursery, server.unready, server.disk_watch.hangs
     )
-    if listen_http(services, server.application.addresses, bound):
+    server.application.http = services.sites
+    if listen_http(services.sites, server.application.addresses, bound):
         readiness.ready()
 
 
-def listen_http(services: HttpApplications, shown: dict[str, list[tuple[str, int]]], bound: Listeners) -> bool:
-    """Serve applications on their sockets, and note the addresses. False if the sockets are closed already."""
+def listen_http(sites: WebSites, shown: dict[str, list[tuple[str, int]]], bound: Listeners) -> bool:
+    """Serve both sites on their sockets, and note the addresses. False if the sockets are closed already."""
     for sockets, scheme, security, listen, protocol in (
-        (bound.management, "http", None, services.listen_management, "http"),
-        (bound.management_tls, "https", bound.security, services.listen_management, "https"),
-        (bound.prometheus, "http", None, services.listen_prometheus, "http/prometheus"),
+        (bound.management, "http", None, sites.listen_management, "http"),
+        (bound.management_tls, "https", bound.security, sites.listen_management, "https"),
+        (bound.prometheus, "http", None, sites.listen_prometheus, "http/prometheus"),
     ):
         for listener in sockets:
             if listener.fileno() < 0:  # closed: the stop began while the modules were loaded

@@ -13,7 +13,7 @@ from broker.server.net.bound_listeners import Listeners
 from storage.ship.place_owner import Fenced
 
 if TYPE_CHECKING:
-    from broker.server.http.http_services import HttpServices
+    from broker.server.http.web_sites import WebSites
 
 log = logging.getLogger("leveret.server")
 
@@ -33,7 +33,7 @@ class StoppableApplication:
         """Cancelled when the broker is to end, and to start again in this process."""
         self.fenced: Fenced | None = None
         """The reason why the broker ends for good, if another one serves in its place."""
-        self.http: HttpServices | None = None
+        self.http: WebSites | None = None
         self._close_clients = close_clients
         self._bound: Listeners | None = None
 

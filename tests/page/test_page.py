@@ -11,12 +11,14 @@ from urllib.parse import quote
 
 import pytest
 
+from broker.admin.protocol import AdministrationError
 from broker.wire.methods import BasicQos
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address, web_broker
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Client
 from harness.project import ROOT
+from harness.standby_process import StandbyProcess
 from harness.waiting import eventually
 from tests.page.chromium import NoChromium, Tab, chromium, installed, program
 from tests.page.pictures import pictures
@@ -390,6 +392,30 @@ def test_definitions_come_down_as_a_file(page: Site, tmp_path: Path) -> None:
     assert b"q001" in file.read_bytes()
 
 
+def follows(standby: StandbyProcess) -> bool:
+    try:
+        return bool(standby.tell("status")["standby"]["stage"] == "following")
+    except AdministrationError:  # there is no base yet
+        return False
+
+
+def test_a_standby_says_so_on_its_pages(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "away").mkdir()
+    broker = web_broker(tmp_path, f'[ship]\nto = "{tmp_path / "away"}"\n')
+    broker.start()
+    standby = StandbyProcess(tmp_path / "standby", *broker.options)
+    standby.http = broker.http
+    try:
+        standby.start()
+        eventually(lambda: follows(standby), "the first base to be there")
+        other = Site(standby, site.tab, "http://{}:{}".format(*web_address(standby)))
+        other.log_in()
+        other.tab.await_text("Nothing can be changed here: this is a standby that follows")
+    finally:
+        standby.discard()
+        broker.discard()
+
+
 def test_a_broker_that_takes_orders_of_tests_says_so_in_red(site: Site, tmp_path: Path) -> None:
     broker = web_broker(tmp_path, "[testing]\nenabled = true\n")
     broker.start()
@@ -397,7 +423,7 @@ def test_a_broker_that_takes_orders_of_tests_says_so_in_red(site: Site, tmp_path
         other = Site(broker, site.tab, "http://{}:{}".format(*web_address(broker)))
         other.log_in()
         other.tab.await_text("Testing is enabled ([testing] in the settings)")
-        color = other.tab.evaluate("getComputedStyle(document.querySelector('.notice.testing')).color")
+        color = other.tab.evaluate("getComputedStyle(document.querySelector('.notice.lasting')).color")
         red, green, blue = map(int, re.findall("[0-9]+", color)[:3])
         assert red > 1.5 * max(green, blue)
     finally:

@@ -38,7 +38,7 @@ def alarm_holds_commits(patch: Patch) -> None:
     start = Committer.start_commit
 
     def start_unless_short(committer: Committer, **how: bool) -> None:
-        if not committer._broker.alarms.raised:
+        if not committer.broker.alarms.raised:
             start(committer, **how)
 
     patch(Committer, "start_commit", start_unless_short)

@@ -181,10 +181,10 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 
     def start_commit(committer: Committer, *, lazily: bool = False, gathered: bool = False) -> None:
-        no_room = committer._broker.batches.disk_full
+        no_room = committer.broker.batches.disk_full
         if (committer.busy and not no_room) or committer._error is not None:
             return
-        batch = committer._broker.batches.next(lazily=lazily or no_room)
+        batch = committer.broker.batches.next(lazily=lazily or no_room)
         if batch is not None:
             committer._last = batch.number
             if committer._writer.commit_at_once(batch, loop_busy=False):

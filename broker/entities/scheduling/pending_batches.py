@@ -28,6 +28,13 @@ class EventSource(Protocol):
         """Hand over the gathered records."""
 
 
+class HeldWaits(Protocol):
+    """Waiters of batches that are on this disk, and not at a second place yet."""
+
+    def forget(self, waiter: Waiter) -> None:
+        """Tell a waiter nothing any more."""
+
+
 class PendingBatches:
     """All writes of the queues, cut into batches between turns.
 
@@ -48,6 +55,8 @@ class PendingBatches:
         """Returned messages are handled at once, and their settlements stored only with the open batch's puts."""
         self.current = WriteBatch(1)
         self.sealed: deque[SealedBatch] = deque()
+        self.held: HeldWaits | None = None
+        """Those who wait for a second place as well; None: nobody does."""
 
     @property
     def crowded(self) -> bool:
@@ -73,6 +82,11 @@ class PendingBatches:
         """Notify `waiter` when the settlements and purges so far are on disk, which a full disk stores before puts."""
         self.current.waiters.setdefault(waiter, False)
         return self.current.number
+
+    def forget(self, waiter: Waiter) -> None:
+        """Let go of a waiter whose channel has ended. It may be told of the batches that are not on disk yet."""
+        if self.held is not None:
+            self.held.forget(waiter)
 
     def keep_open(self) -> None:
         """Put all writes from now on, over several turns, into one batch, until `release_open`."""

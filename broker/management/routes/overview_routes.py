@@ -59,9 +59,11 @@ async def _statistics(call: ApiCall) -> dict[str, Any]:
 
 
 def _identity(call: ApiCall) -> dict[str, Any]:
-    testing = {} if call.api.administration.testing is None else {"testing": True}
-    settings = call.api.settings
-    return testing | {
+    administration, settings = call.api.administration, call.api.settings
+    states: dict[str, Any] = {} if administration.testing is None else {"testing": True}
+    if administration.standby is not None:
+        states["standby"] = administration.standby.read_only
+    return states | {
         "management_version": settings.version,
         "rates_mode": settings.rates_mode,
         "sample_retention_policies": RETENTION,

@@ -81,7 +81,7 @@ class Committer:
         on_reclaimed: Callable[[list[int]], None],
         writer: NewWriter = CommitThread,
     ) -> None:
-        self._broker = broker
+        self.broker = broker
         self._store = store
         self._policy = CommitPolicy(limits)
         self._on_stored = on_stored
@@ -117,7 +117,7 @@ class Committer:
         """
         if self._error is not None:
             return
-        batches, under_way = self._broker.batches, self.busy
+        batches, under_way = self.broker.batches, self.busy
         no_room, current = batches.disk_full, batches.current
         wait = self._policy.wait(len(current.waiters), len(batches.sealed), under_way=under_way, no_room=no_room)
         if wait is Wait.FOR_DISK:
@@ -153,7 +153,7 @@ class Committer:
     @property
     def behind(self) -> int:
         """Number of full batches that wait for the thread."""
-        return len(self._broker.batches.sealed)
+        return len(self.broker.batches.sealed)
 
     async def backpressure(self, *, confirmed: bool) -> None:
         """Return when a publisher, `confirmed` or not, may be read: the disk is not too far behind."""
@@ -162,7 +162,7 @@ class Committer:
 
     def crowded(self, *, confirmed: bool) -> bool:
         """Return True if the disk is so far behind that a publisher, `confirmed` or not, is not read."""
-        batches, held = self._broker.batches, self.held_confirms
+        batches, held = self.broker.batches, self.held_confirms
         if confirmed:
             if held is not None and held.crowded:
                 return True
@@ -181,7 +181,7 @@ class Committer:
 
     async def flush(self) -> None:
         """Return when all changes are on disk, or cannot be: the disk is full, or a commit failed."""
-        while self.unfinished and not self._broker.batches.disk_full:
+        while self.unfinished and not self.broker.batches.disk_full:
             await self._commit_some()
 
     async def finish(self) -> None:
@@ -194,7 +194,7 @@ class Committer:
     @property
     def unfinished(self) -> bool:
         """True if changes are not on disk and no commit has failed."""
-        gathered = self.busy or self.behind > 0 or not self._broker.batches.current.empty
+        gathered = self.busy or self.behind > 0 or not self.broker.batches.current.empty
         return gathered and self._error is None
 
     async def _commit_some(self) -> None:
@@ -230,7 +230,7 @@ class Committer:
         self._stored_up_to = batch.number
         self._end_waits(batch.number)
         held = self.held_confirms
-        self._broker.stored(batch if held is None else held.hold(batch))
+        self.broker.stored(batch if held is None else held.hold(batch))
         self._progressed.happened()
         self._on_stored()
 
@@ -253,8 +253,8 @@ class Committer:
 
     def disk_full(self, full: bool) -> None:
         """Note that the disk is too full for the batch in hand, or not any more."""
-        self._broker.batches.disk_full = full
-        self._broker.background_work.disk_moved()  # work that frees space does not wait for a full disk
+        self.broker.batches.disk_full = full
+        self.broker.background_work.disk_moved()  # work that frees space does not wait for a full disk
         self._on_full(full)
         self.start_commit()
         self._progressed.happened()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, final
 
@@ -29,7 +30,7 @@ class _Held(NamedTuple):
 
     position: int
     number: int
-    waiters: tuple[Waiter, ...]
+    waiters: dict[Waiter, None]
     since: float
 
 
@@ -43,7 +44,10 @@ class HeldConfirms:
     def __init__(self, shipped: Shipped, now: Callable[[], float] = trio.current_time) -> None:
         self._shipped = shipped
         self._now = now
-        self._held: deque[_Held] = deque()
+        self._held = OrderedDict[int, _Held]()
+        """The batches, ascending, by number: those that somebody waits for."""
+        self._of: dict[Waiter, list[int]] = {}
+        """Numbers of the batches that a waiter waits for, ascending."""
         self._waits = 0
 
     @property
@@ -53,7 +57,7 @@ class HeldConfirms:
 
     def seconds(self) -> float:
         """Return for how long the oldest has waited; 0 if there is none."""
-        return self._now() - self._held[0].since if self._held else 0.0
+        return self._now() - next(iter(self._held.values())).since if self._held else 0.0
 
     def hold(self, batch: SealedBatch) -> SealedBatch:
         """Return a batch that has just reached this disk, without the waiters that have to wait for the place.
@@ -63,17 +67,38 @@ class HeldConfirms:
         position = self._shipped.position
         if not batch.waiters or (not self._held and position <= self._shipped.safe):
             return batch
-        self._held.append(_Held(position, batch.number, batch.waiters, self._now()))
+        self._held[batch.number] = _Held(position, batch.number, dict.fromkeys(batch.waiters), self._now())
         self._waits += len(batch.waiters)
+        for waiter in batch.waiters:
+            self._of.setdefault(waiter, []).append(batch.number)
         return batch._replace(waiters=())
 
     def release(self) -> bool:
         """Notify those whose batches are at the place by now. False if there were none."""
         released: dict[Waiter, int] = {}
-        while self._held and self._held[0].position <= self._shipped.safe:
-            held = self._held.popleft()
+        while self._held and next(iter(self._held.values())).position <= self._shipped.safe:
+            _number, held = self._held.popitem(last=False)
             self._waits -= len(held.waiters)
             released.update(dict.fromkeys(held.waiters, held.number))
         for waiter, number in released.items():
+            self._let_go(waiter, number)
+        for waiter, number in released.items():
             waiter.stored(number)
         return bool(released)
+
+    def _let_go(self, waiter: Waiter, up_to: int) -> None:
+        """Forget the batches up to one that a waiter is told of."""
+        numbers = self._of[waiter]
+        if numbers[-1] <= up_to:
+            del self._of[waiter]
+        else:
+            del numbers[: bisect_right(numbers, up_to)]
+
+    def forget(self, waiter: Waiter) -> None:
+        """Tell a waiter nothing any more: its channel has ended."""
+        for number in self._of.pop(waiter, ()):
+            held = self._held[number]
+            del held.waiters[waiter]
+            self._waits -= 1
+            if not held.waiters:
+                del self._held[number]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -13,22 +12,20 @@ from broker import __version__
 from broker.admin.administration import Administration
 from broker.config import Config
 from broker.management.application import application
-from broker.management.host_names import HostNames
 from broker.management.management_api import ApiSettings, ManagementApi
 from broker.management.rows.node_rows import node_figures
 from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import StatisticsHistory
 from broker.server.http.asgi_exchange import Application, Message, Receive, Send
-from broker.server.http.http_server import WebServer
 from broker.server.http.probes import probed
-from broker.server.net.tls_context import Security
+from broker.server.http.web_sites import WebSites
 from broker.session.registry import Registry
 
 METRICS = "broker.management.prometheus.registries"
 
 
 class HttpServices:
-    """The applications, each with its server; the limits of section `[http]` hold for each."""
+    """The applications of a broker, and their sites."""
 
     def __init__(
         self,
@@ -48,32 +45,10 @@ class HttpServices:
         nursery.start_soon(history.run)
         administration.statistics = history
         self.management = ManagementApi(registry, administration, segments, settings, history)
-        self._names = HostNames(config.management.host_names, socket.gethostname())
-        self._application = application(self.management)
-        self._management = WebServer(config.http, self._names.guarded(self._answer), nursery)
         self._per_object_by_default = config.prometheus.return_per_object_metrics
         self._metrics: Application | None = None
-        scraped = self._names.guarded(probed(unready, disk_hangs, self._answer_scrape))
-        self._prometheus = WebServer(config.http, scraped, nursery)
-
-    def listen_management(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve the API and the web page on a socket."""
-        self._names.listen_on(*listener.getsockname()[:2])
-        self._management.listen(listener, security)
-
-    def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve metrics and probes on a socket."""
-        self._names.listen_on(*listener.getsockname()[:2])
-        self._prometheus.listen(listener, security)
-
-    def close_connections(self) -> None:
-        """Close all connections at once."""
-        for site in (self._management, self._prometheus):
-            for connection in site.connections:
-                connection.drop()
-
-    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        await self._application(scope, receive, send)
+        scraped = probed(unready, disk_hangs, self._answer_scrape)
+        self.sites = WebSites(config, application(self.management), scraped, nursery)
 
     async def _answer_scrape(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a scrape. Modules of metrics are loaded with the first one: a broker without scrapes saves 2 MiB."""

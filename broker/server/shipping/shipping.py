@@ -107,7 +107,9 @@ class Shipping:
         confirming = settings.confirm == "shipped"
         on_safe = self._tell_committer if confirming else None
         self._buffer = ShipBuffer(settings.buffer_bytes, lambda: self._thread.abort_base(), on_safe)
-        self._held = committer.held_confirms = HeldConfirms(self._buffer) if confirming else None
+        self._held = HeldConfirms(self._buffer) if confirming else None
+        if self._held is not None:
+            committer.held_confirms = committer.broker.batches.held = self._held
         retention = ShipRetention(settings.kept_seconds, settings.kept_bases)
         rules = ShipRules(
             settings.piece_seconds,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from importlib import import_module
 
 import trio
 
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
-from broker.management.host_names import HostNames
 from broker.server.http.asgi_exchange import Application, Message, Receive, Send
-from broker.server.http.http_server import WebServer
 from broker.server.http.http_services import METRICS
 from broker.server.http.probes import probed
-from broker.server.net.tls_context import Security
+from broker.server.http.web_sites import WebSites
 from broker.server.standby.standby_view import StandbyView
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -25,26 +22,14 @@ CHANGING_READS = re.compile("/api/(aliveness-test/|shovels/vhost/[^/]*/[^/]*/res
 
 
 class StandbyHttp:
-    """Both applications, each with its server, as `HttpServices` has them of a broker."""
+    """Both applications, and their sites, as `HttpServices` has them of a broker."""
 
     def __init__(self, config: Config, view: StandbyView, read_only: str, nursery: trio.Nursery) -> None:
         self._config = config
         self._view = view
         self._read_only = read_only
-        self._names = HostNames(config.management.host_names, socket.gethostname())
-        self._management = WebServer(config.http, self._names.guarded(self._answer), nursery)
-        scraped = self._names.guarded(probed(lambda: read_only, str, self._answer_scrape))
-        self._prometheus = WebServer(config.http, scraped, nursery)
-
-    def listen_management(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve the API and the web page on a socket."""
-        self._names.listen_on(*listener.getsockname()[:2])
-        self._management.listen(listener, security)
-
-    def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
-        """Serve metrics and probes on a socket."""
-        self._names.listen_on(*listener.getsockname()[:2])
-        self._prometheus.listen(listener, security)
+        scraped = probed(lambda: read_only, str, self._answer_scrape)
+        self.sites = WebSites(config, self._answer, scraped, nursery)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["method"] not in READS or CHANGING_READS.search(scope["path"]):

@@ -40,8 +40,8 @@ from storage.messages.message_store import MessageStore
 from storage.ship.standby.followed_store import FollowedStore
 from storage.storage_errors import StoreError
 
-FRESH_SECONDS = 1.0
-"""Time for which a look is good, though changes have come; at least FRESH_FACTOR times as long as it took."""
+FRESH_SECONDS, FRESH_SECONDS_MAX = 1.0, 10.0
+"""Time for which a look is good, though changes have come: FRESH_FACTOR times as long as it took, within these."""
 FRESH_FACTOR = 10.0
 NO_LOCK = -1
 _SCOPE = ContextVar[trio.CancelScope]("the scope of a request that looks at a standby")
@@ -163,7 +163,8 @@ class StandbyView:
             self._transaction = taken.transaction
         if retirements == self._retirements:  # else the stores are closed, and it begins again
             self._look = self._made(taken)
-            self._fresh_seconds = max(FRESH_SECONDS, FRESH_FACTOR * (time.monotonic() - began))
+            taken_seconds = time.monotonic() - began  # on a busy machine, or while a base is read, that may be long
+            self._fresh_seconds = min(max(FRESH_SECONDS, FRESH_FACTOR * taken_seconds), FRESH_SECONDS_MAX)
 
     def _open_definitions(self, copy: Path) -> None:
         self._definitions.append(DefinitionStore.open(copy, create=False))

@@ -355,6 +355,7 @@ class Channel(Outlet):
     def _end_confirms(self) -> None:
         if self.confirms is not None:
             self.confirms.end()
+            self.connection.broker.batches.forget(self.confirms)
             self.confirms = None
 
     def check(self) -> None:
@@ -395,6 +396,7 @@ class Channel(Outlet):
         if self.transaction is not None:
             self.connection.count_incomplete(-self.transaction.bytes)
             outstanding.append(Taken(self.transaction.settled))
+            self.connection.broker.batches.forget(self.transaction)
             self.transaction = None
         consumed = {consumer.queue for consumer in self.consumers.values()}
         keeps = (lambda queue: queue not in consumed and not self.ended) if failed else None

@@ -96,6 +96,20 @@ def test_confirms_wait_for_a_place_that_is_gone_and_nothing_else_does(shipped: B
     assert await_shipped(shipped)["confirm_wait_seconds"] == 0
 
 
+def test_a_channel_that_has_ended_is_waited_for_no_more(shipped: BrokerProcess, away: Path) -> None:
+    client = publisher(shipped)
+    deposit(client, b"before", key="q", properties=PERSISTENT)
+    away.rename(away.with_name("gone"))
+    client.publish(b"meanwhile", key="q", properties=PERSISTENT)
+    eventually(lambda: shipped.tell("status")["ship"]["confirm_wait_seconds"], "a confirm that waits", seconds=SECONDS)
+    client.close_channel()
+    assert shipped.tell("status")["ship"]["confirm_wait_seconds"] == 0
+    away.with_name("gone").rename(away)
+    client.close()
+    await_shipped(shipped)
+    assert restored(shipped, away) == [b"before", b"meanwhile"]
+
+
 def test_confirms_of_what_was_dropped_come_behind_a_new_base(shipped: BrokerProcess, away: Path) -> None:
     client = publisher(shipped)
     deposit(client, b"before", key="q", properties=PERSISTENT)

@@ -82,6 +82,7 @@ def test_a_standby_shows_what_it_has_and_is_promoted(
 
     status, body = web(standby, "/api/queues")
     assert [(row["name"], row["messages"]) for row in json.loads(body)] == [("q", len(BODIES))]
+    assert "this is a standby that follows" in json.loads(web(standby, "/api/overview")[1])["standby"]
     for path, method in (("/api/queues/%2F/new", "PUT"), ("/api/aliveness-test/%2F", "GET")):
         status, body = web(standby, path, method)
         assert (status, json.loads(body)["error"]) == (503, "standby")

@@ -76,6 +76,29 @@ def test_nothing_is_told_before_there_is_a_base(place: Place, held: HeldConfirms
     assert held.release()
 
 
+def test_a_channel_that_has_ended_is_waited_for_no_more(place: Place, held: HeldConfirms) -> None:
+    gone, left = Publisher(), Publisher()
+    place.safe, place.position = 0, 1
+    held.hold(batch(1, gone))
+    held.hold(batch(2, gone, left))
+    place.position = 2
+    held.hold(batch(3, gone))
+    place.safe = 1
+    assert held.release()
+    assert (gone.told, left.told) == ([2], [2])
+    held.hold(batch(4, left))
+    held.forget(gone)
+    held.forget(gone)
+    place.safe = 2
+    assert held.release()
+    assert (gone.told, left.told) == ([2], [2, 4])
+    held.hold(batch(5, gone))
+    place.position = 3
+    held.hold(batch(6, gone))
+    held.forget(gone)
+    assert held.seconds() == 0
+
+
 def test_publishers_are_not_read_while_many_wait(
     place: Place, held: HeldConfirms, monkeypatch: pytest.MonkeyPatch
 ) -> None:

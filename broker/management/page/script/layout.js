@@ -69,7 +69,7 @@ export function layout() {
     },
     "Skip the navigation",
   );
-  document.body.replaceChildren(skip, h("div", { class: "frame" }, side, h("div", { class: "content" }, testing(), main)));
+  document.body.replaceChildren(skip, h("div", { class: "frame" }, side, h("div", { class: "content" }, testing(), standby(), main)));
   const mark = (first) => {
     open(side, false);
     for (const [name, link] of links) {
@@ -86,7 +86,12 @@ export function layout() {
 /** The warning on all pages of a broker with testing enabled. */
 function testing() {
   const words = "Testing is enabled ([testing] in the settings): tests may stop the clock, inject faults and delete everything in this broker.";
-  return session.testing && h("p", { class: "notice bad testing", role: "status" }, words);
+  return session.testing && h("p", { class: "notice bad lasting", role: "status" }, words);
+}
+
+/** The word on all pages of a standby. */
+function standby() {
+  return session.standby && h("p", { class: "notice bad lasting", role: "status" }, `Nothing can be changed here: ${session.standby}.`);
 }
 
 export function logo() {

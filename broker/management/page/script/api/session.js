@@ -12,6 +12,8 @@ class Session {
     this.product = "";
     this.version = "";
     this.testing = false;
+    /** The sentence of a node that only follows a broker; empty at a broker. */
+    this.standby = "";
     this.permissions = [];
     this.vhosts = [];
   }
@@ -60,6 +62,7 @@ class Session {
     this.exchangeTypes = (overview.exchange_types ?? []).map((each) => each.name);
     this.node = overview.node ?? "";
     this.testing = overview.testing ?? false;
+    this.standby = overview.standby ?? "";
   }
 
   async loadVhosts() {
