@@ -16,12 +16,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, cycle
 from pathlib import Path
 from typing import NamedTuple
 
 from storage.ship.restored_moment import Moment, RestoredMoment, restore_moment
-from storage.ship.sealed_piece import PieceKind
+from storage.ship.sealed_piece import PieceKind, parse_chain_name
 from storage.storage_errors import StoreError
 from tests.durability.crash.explorer import FAILURES_KEPT, MEMORY, Failure, Findings, cases
 from tests.durability.crash.recording.recorder import Recording
@@ -104,12 +104,13 @@ def restored(order: Order) -> Restored | None:
 def prefixes(record: ShippedRecord, stride: int, seed: int) -> Iterator[Place]:
     """Every `stride`-th prefix of the pieces, and the last; each also with a part of the next piece, or not listed."""
     count, choose = len(record.pieces), random.Random(seed)
+    in_turn, latenesses = cycle((True, False)), cycle((_newest_chain, _newest, _some))
     for number in sorted({*range(0, count + 1, stride), count}):
         yield Place(f"the first {number} pieces", record.pieces[:number])
-        if number < count and choose.random() < 0.5:
+        if number < count and next(in_turn):
             yield _torn(record, number, choose)
         else:
-            yield _unlisted(record, number, choose)
+            yield _unlisted(record.pieces[:number], next(latenesses), choose)
 
 
 def _torn(record: ShippedRecord, number: int, choose: random.Random) -> Place:
@@ -119,12 +120,27 @@ def _torn(record: ShippedRecord, number: int, choose: random.Random) -> Place:
     return Place(f"the first {number} pieces and {what}", [*record.pieces[:number], torn], what, number)
 
 
-def _unlisted(record: ShippedRecord, number: int, choose: random.Random) -> Place:
-    """Listings lack the newest, or any, although they are there by their names."""
-    pieces, share = record.pieces[:number], choose.choice((0.5, 1.0))
-    late = pieces[choose.choice((0, choose.randrange(max(number, 1)))) :]
-    unlisted = frozenset(piece.path for piece in late if choose.random() < share)
-    return Place(f"the first {number} pieces, {len(unlisted)} not listed", pieces, "", number, unlisted)
+def _unlisted(pieces: list[ShippedPiece], late: Late, choose: random.Random) -> Place:
+    """Listings lack some, although they are there by their names."""
+    unlisted = frozenset(piece.path for piece in late(pieces, choose))
+    what = f"{len(unlisted)} not listed ({late.__name__.strip('_')})"
+    return Place(f"the first {len(pieces)} pieces, {what}", pieces, "", len(pieces), unlisted)
+
+
+Late = Callable[[Sequence[ShippedPiece], random.Random], Sequence[ShippedPiece]]
+
+
+def _newest_chain(pieces: Sequence[ShippedPiece], _choose: random.Random) -> Sequence[ShippedPiece]:
+    newest = max((piece.chain for piece in pieces if parse_chain_name(piece.chain)), default="")
+    return [piece for piece in pieces if piece.chain == newest]
+
+
+def _newest(pieces: Sequence[ShippedPiece], choose: random.Random) -> Sequence[ShippedPiece]:
+    return pieces[choose.randrange(len(pieces) + 1) :]
+
+
+def _some(pieces: Sequence[ShippedPiece], choose: random.Random) -> Sequence[ShippedPiece]:
+    return [piece for piece in pieces if choose.random() < 0.5]
 
 
 def harmed(record: ShippedRecord, seed: int, count: int) -> Iterator[Place]:

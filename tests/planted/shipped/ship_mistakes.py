@@ -58,13 +58,13 @@ def confirm_before_it_is_shipped(patch: Patch) -> None:
     patch(ShipBuffer, "urgent", property(lambda _buffer: False))
 
 
-@mistake("I13", ShippedStates("comes back as of", (2, 1)))
+@mistake("I13", ShippedStates("comes back as of|no whole base", (2, 1)))
 def listings_taken_for_complete(patch: Patch) -> None:
     """Look for chains in a listing of the place alone."""
     patch(AnnouncedChains, "names", lambda _announced: [])
 
 
-@mistake("I13", ShippedStates("comes back as of", (2, 1)))
+@mistake("I13", ShippedStates("comes back as of|no whole base", (2, 1)))
 def bases_not_marked(patch: Patch) -> None:
     """Leave the end of a base to the listing of its chain."""
     patch(PieceWriter, "mark_base", lambda _writer: None)
