@@ -25,8 +25,12 @@ HEARD = ("published", "confirmed", "answered", "arrived", "routed_last")
 
 
 def limit(boots: list[Boot], late: int) -> int:
-    """Return the moment from which on the events of a node are late ones; 0 if none can be read."""
-    return max((moment(boot.boot, max(boot.last - late, 0)) for boot in boots), default=0)
+    """Return the moment from which on the events of a node are late ones; 0 if none can be read.
+
+    A boot counts behind its full record: until then it may recover a queue whose deletion a kill undid.
+    """
+    recorded = (boot for boot in boots if boot.snapshot is not None)
+    return max((moment(boot.boot, max(boot.last - late, 0)) for boot in recorded), default=0)
 
 
 def open_numbers(node: Node, found: Judged, until: int) -> Any:

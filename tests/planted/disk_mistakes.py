@@ -161,7 +161,7 @@ class _WithoutSync:
 
 
 @mistake("I1", Simulation(5))
-def journal_begun_anew_too_early(patch: Patch) -> None:
+def journal_begun_again_too_early(patch: Patch) -> None:
     """Write over what is left to LMDB before it has got that."""
 
     def end_parcel(file: JournalFile) -> None:

@@ -89,7 +89,7 @@ def journal_marked_as_not_needed(patch: Patch) -> None:
 
 
 @mistake("I1", Operators(637, ("messages/data.mdb missing",), "has lost|are lost"))
-def missing_messages_made_anew(patch: Patch) -> None:
+def missing_messages_made_again(patch: Patch) -> None:
     """Make an empty message store where the file of the old one is missing."""
     open_stores = recovery.open_stores
 
