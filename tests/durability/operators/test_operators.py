@@ -24,7 +24,7 @@ from tests.planted.mistake import Operators
 from tests.planted.planted_catalogue import found_by, with_mistake
 
 SEEDS = (4, 8, 9)
-ROUNDS_MAX = 3
+ROUNDS_MAX = 12
 """A mistake shows where a round's steps meet what was on the disk; the same instant does not come every time."""
 
 pytestmark = [needs_compiler, pytest.mark.slow]
