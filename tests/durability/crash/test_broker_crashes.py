@@ -39,6 +39,8 @@ from tests.planted.planted_catalogue import found_by
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 LIVES = (3, 2)
+RECORDS_MAX = 6
+"""Records of a mistake: clients and disk meet at other instants in each, and not in every one where it shows."""
 KINDS = ("nothing", "some, torn")
 """Kinds of disks after a crash of the sound broker; `make crash-states` explores all."""
 PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueBindOk, ExchangeDeclareOk, Answer}
@@ -80,8 +82,13 @@ def expect_rebuilt(recording: Recording) -> None:
 
 @pytest.mark.parametrize(("name", "crashes"), found_by(BrokerCrashes))
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str, crashes: BrokerCrashes) -> None:
-    recording = record_broker(tmp_path / "record", SEED, crashes.steps, planted=name, offsets=crashes.offsets)
-    findings = explored(recording, "--until", crashes.symptom)  # a state that is wrong may break another promise, too
+    for number in range(RECORDS_MAX):
+        home = tmp_path / str(number)
+        recording = record_broker(home, SEED, crashes.steps, planted=name, offsets=crashes.offsets)
+        # A state that is wrong may break another promise, too.
+        findings = explored(recording, "--until", crashes.symptom)
+        if findings.failures:
+            break
     assert findings.failures, f"nobody noticed: {name} (seed {SEED}, {findings.states} states)"
     shown = any(re.search(crashes.symptom, failure.problem) for failure in findings.failures)
     assert shown, findings.failures

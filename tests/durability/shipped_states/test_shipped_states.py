@@ -25,6 +25,8 @@ SEED = 20261
 """Confirms wait for the place, and all clients have theirs before a kill."""
 LIVES = (2, 1)
 STRIDE, HARMED = 5, 6
+RECORDS_MAX = 6
+"""Records of a mistake: clients and disk meet at other instants in each, and not in every one where it shows."""
 
 
 def explored(recording: Recording, *options: str) -> Findings:
@@ -49,7 +51,10 @@ def test_each_prefix_of_the_pieces_is_as_promised(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "shipped"), found_by(ShippedStates))
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str, shipped: ShippedStates) -> None:
-    recording = record_shipped(tmp_path / "record", SEED, shipped.steps, planted=name)
-    findings = explored(recording, "--harmed", "0", "--until", shipped.symptom)
-    shown = any(re.search(shipped.symptom, failure.problem) for failure in findings.failures)
+    for number in range(RECORDS_MAX):
+        recording = record_shipped(tmp_path / str(number), SEED, shipped.steps, planted=name)
+        findings = explored(recording, "--harmed", "0", "--until", shipped.symptom)
+        shown = any(re.search(shipped.symptom, failure.problem) for failure in findings.failures)
+        if shown:
+            break
     assert shown, f"nobody noticed: {name} ({findings})"
