@@ -66,7 +66,8 @@ def web(standby: StandbyProcess, path: str, method: str = "GET") -> tuple[int, b
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 def test_a_standby_shows_what_it_has_and_is_promoted(
