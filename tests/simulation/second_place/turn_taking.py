@@ -18,6 +18,7 @@ from broker.server.shipping import ship_thread
 from broker.server.standby import follower
 from storage.ship import piece_writer, place_epochs, retention, ship_buffer
 from storage.ship.standby import followed_store
+from tests.simulation.world.small_world import standing_in
 from tests.simulation.world.virtual_time import Agenda, Times
 
 HOUR = 3_600_000
@@ -191,11 +192,5 @@ def taking_turns(times: Times) -> Iterator[None]:
     found: list[tuple[Any, str, Any]] = [(module, "time", MachineTime(times)) for module in clocked]
     found.append((ship_buffer, "Condition", TurnCondition))
     found.append((ship_thread, "threading", threading))  # each machine puts its own in that place
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
-    for owner, name, value in found:
-        setattr(owner, name, value)
-    try:
+    with standing_in(found):
         yield
-    finally:
-        for owner, name, value in before:
-            setattr(owner, name, value)

@@ -36,8 +36,15 @@ def governing(times: Times, disk: Disk) -> Iterator[None]:
         (publish, "LARGE_BYTES", LARGE_BYTES),
         (stream_queue, "READ", MemoryWindow(6, READ_BYTES)),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
-    for owner, name, value in found:
+    with standing_in(found):
+        yield
+
+
+@contextmanager
+def standing_in(stand_ins: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give attributes other values until the end of the block. Each has its owner, its name and the value."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in stand_ins]
+    for owner, name, value in stand_ins:
         setattr(owner, name, value)
     try:
         yield
