@@ -11,7 +11,7 @@ import pytest
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, REPLACED
 from storage.ship.restored_moment import Moment
 from storage.ship.retention import ShipRetention
-from storage.ship.shipped_chains import read_bases
+from storage.ship.shipped_chains import ShippedBase, read_bases
 from storage.ship.standby.followed_store import FollowedStore
 from storage.ship.targets.directory_target import DirectoryTarget
 from storage.storage_errors import StoreCorrupt
@@ -57,15 +57,8 @@ class LateTarget:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def late(tmp_path: Path) -> LateTarget:
-    (tmp_path / "away").mkdir()
-    return LateTarget(tmp_path / "away")
+def late(away: Path) -> LateTarget:
+    return LateTarget(away)
 
 
 def shipped(data: Path, target: LateTarget, retention: ShipRetention = RULES.retention) -> Contents:
@@ -86,6 +79,14 @@ def follower(target: LateTarget, directory: Path) -> FollowedStore:
     return followed
 
 
+def take_base(followed: FollowedStore) -> ShippedBase:
+    """Have a standby take the first base that it finds."""
+    base = followed.newer_base()
+    assert base is not None
+    followed.take(followed.prepare(base, lambda: None))
+    return base
+
+
 def test_a_chain_that_is_not_listed_is_restored_from(data: Path, late: LateTarget, tmp_path: Path) -> None:
     shipped(data, late)
     late.stop()
@@ -104,9 +105,7 @@ def test_of_what_is_listed_any_piece_may_lack(data: Path, late: LateTarget, tmp_
 def test_a_standby_finds_a_later_start_that_is_not_listed(data: Path, late: LateTarget, tmp_path: Path) -> None:
     followed = follower(late, tmp_path / "standby")
     shipped(data, late)
-    base = followed.newer_base()
-    assert base is not None
-    followed.take(followed.prepare(base, lambda: None))
+    base = take_base(followed)
     assert followed.newer_base() is None
     late.stop()
     shipped(data, late)
@@ -119,9 +118,7 @@ def test_a_standby_finds_a_later_start_that_is_not_listed(data: Path, late: Late
 def test_a_standby_takes_no_piece_for_missing_that_is_not_listed(data: Path, late: LateTarget, tmp_path: Path) -> None:
     followed = follower(late, tmp_path / "standby")
     shipped(data, late)
-    base = followed.newer_base()
-    assert base is not None
-    followed.take(followed.prepare(base, lambda: None))
+    base = take_base(followed)
     late.stop(lambda _chain, name: name.startswith(f"{base.end + 1:012d}"))
     followed.refuse_hole()
     (missing,) = (tmp_path / "away" / base.chain).glob(f"{base.end + 1:012d}.*")
