@@ -10,6 +10,8 @@ from tests.durability.crash.explorer import Findings, read
 from tests.durability.crash.recording.recorder import Recording
 
 SEED = 20261
+RECORDS_MAX = 6
+"""Records of a mistake: clients and disk meet at other instants in each, and not in every one where it shows."""
 
 needs_compiler = pytest.mark.skipif(not compiler(), reason="the recorder is written in C and there is no compiler")
 

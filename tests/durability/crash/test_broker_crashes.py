@@ -28,7 +28,7 @@ from broker.wire.methods import (
 from harness.project import ROOT
 from leveret.testing.power.disk_states import IGNORED, Chance, Disk
 from tests.durability.crash.explorer import cases, makes_certain
-from tests.durability.crash.exploring import SEED, explored, needs_compiler, told
+from tests.durability.crash.exploring import RECORDS_MAX, SEED, explored, needs_compiler, told
 from tests.durability.crash.recording.recorded import record_broker
 from tests.durability.crash.recording.recorded_sockets import Conversations
 from tests.durability.crash.recording.recorder import Recording
@@ -39,8 +39,6 @@ from tests.planted.planted_catalogue import found_by
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 LIVES = (3, 2)
-RECORDS_MAX = 6
-"""Records of a mistake: clients and disk meet at other instants in each, and not in every one where it shows."""
 KINDS = ("nothing", "some, torn")
 """Kinds of disks after a crash of the sound broker; `make crash-states` explores all."""
 PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueBindOk, ExchangeDeclareOk, Answer}

@@ -13,7 +13,7 @@ import pytest
 from harness.brokers.copied_commands import run_module
 from storage.ship.sealed_piece import PieceKind, parse_chain_name, parse_piece_name
 from tests.durability.crash.explorer import Findings, read
-from tests.durability.crash.exploring import needs_compiler
+from tests.durability.crash.exploring import RECORDS_MAX, needs_compiler
 from tests.durability.crash.recording.recorder import Recording
 from tests.durability.shipped_states.shipped_record import confirm_of, read_shipped, record_shipped
 from tests.planted.mistake import ShippedStates
@@ -25,8 +25,6 @@ SEED = 20261
 """Confirms wait for the place, and all clients have theirs before a kill."""
 LIVES = (2, 1)
 STRIDE, HARMED = 5, 6
-RECORDS_MAX = 6
-"""Records of a mistake: clients and disk meet at other instants in each, and not in every one where it shows."""
 
 
 def explored(recording: Recording, *options: str) -> Findings:
